@@ -1,0 +1,41 @@
+# Compiler settings and the stage tree, shared by every folder.
+include(GNUInstallDirs)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+
+find_program(NEREID_CCACHE ccache)
+if(NEREID_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${NEREID_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${NEREID_CCACHE})
+endif()
+find_program(NEREID_MOLD mold)
+if(NEREID_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_compile_options(-Wall -Wextra -Wno-unused-parameter)
+if(NEREID_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(NEREID_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+elseif(NEREID_SANITIZE)
+  message(FATAL_ERROR "NEREID_SANITIZE: expected address or thread, got '${NEREID_SANITIZE}'")
+endif()
+
+# What runs from the build directory lies as it does once installed: bin, lib, backends/<name>.
+set(NEREID_STAGE ${CMAKE_BINARY_DIR}/stage)
+set(CMAKE_INSTALL_LIBDIR lib)
+
+include(NereidTest)

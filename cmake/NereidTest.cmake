@@ -1,0 +1,26 @@
+# nereid_test(<name> SOURCES <file>... [LIBS <target>...] [ENV <VAR=value>...])
+#
+# A GoogleTest program; every case becomes one CTest test named <Suite>.<Case>. Tests find shared test data through the
+# variable NEREID_TEST_DATA (a folder; absent on a stranger's machine: such tests call GTEST_SKIP and are counted so).
+function(nereid_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS;ENV" ${ARGN})
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE
+    NEREID_SOURCE_DIR="${PROJECT_SOURCE_DIR}" NEREID_STAGE_DIR="${NEREID_STAGE}")
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+    PROPERTIES TIMEOUT 300 LABELS unit ENVIRONMENT "${arg_ENV}")
+endfunction()
+
+# nereid_fuzzer(<name> SOURCES <file>... [LIBS <target>...])
+#
+# A libFuzzer target, built only with clang++ and NEREID_BUILD_FUZZERS. Its kept corpus is tests/fuzz/corpus/<name>/.
+function(nereid_fuzzer name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LIBS})
+  target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+endfunction()
