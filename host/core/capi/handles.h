@@ -1,0 +1,12 @@
+// The C edge's own tools: handle casts, Status -> TRITONSERVER_Error*, the exception guard.
+// Included by every file of capi/. A class pairs itself with its C type by NEREID_HANDLE next to
+// its definition.
+#pragma once
+
+#include "base/error.h"
+#include "base/handle_cast.h"
+#include "base/message.h"
+#include "base/parameter.h"
+#include "nereid/status.h"
+#include "triton/core/tritonbackend.h"
+#include "triton/core/tritonserver.h"

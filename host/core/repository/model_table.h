@@ -1,0 +1,61 @@
+// What can be asked by name: every known model and its serving versions. Readers (one look-up a
+// request) never wait for each other or for a load: they copy a pointer out of a snapshot, of which
+// each group of threads has its own slot. [any thread]
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nereid/status.h"
+
+namespace nereid {
+
+class Model;  // model/model.h
+
+class ModelTable {
+ public:
+  static constexpr int64_t kLatest = -1;
+
+  ModelTable();
+
+  // The serving version `version`, or the highest one for kLatest. NOT_FOUND names the model, the
+  // version and what is there. The pointer keeps the model alive: drop it before its own instance
+  // threads would be the last to hold it.
+  Result<std::shared_ptr<Model>> Find(std::string_view name, int64_t version) const;
+
+  // Serving versions of one model in ascending order; NOT_FOUND when the name is unknown.
+  Result<std::vector<int64_t>> Versions(std::string_view name) const;
+
+  // Every serving model, by name, then version.
+  std::vector<std::shared_ptr<Model>> All() const;
+
+  // Writers: the lifecycle alone. Replaces the set of serving versions of `name` at once; an empty
+  // set keeps the name known
+  // ("has no available versions").
+  void Publish(const std::string& name, std::map<int64_t, std::shared_ptr<Model>> versions);
+
+ private:
+  using Versions_ = std::map<int64_t, std::shared_ptr<Model>>;
+  using Snapshot = std::map<std::string, Versions_, std::less<>>;
+
+  // Padded, so that threads of different slots share no cache line.
+  struct alignas(64) Slot {
+    mutable std::mutex mutex;  // guards snapshot
+    std::shared_ptr<const Snapshot> snapshot;
+  };
+  static constexpr size_t kNumSlots = 16;
+
+  const Slot& MySlot() const;
+
+  std::mutex write_mutex_;  // one writer at a time
+  std::array<Slot, kNumSlots> slots_;
+};
+
+}  // namespace nereid

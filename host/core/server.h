@@ -1,0 +1,75 @@
+// The server: creates everything in order, answers what is asked of it as a whole, tears down in
+// reverse. One process may hold several. The C functions of capi/server*.cc forward to it. [any
+// thread]
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/handle_cast.h"
+#include "base/parameter.h"
+#include "nereid/status.h"
+#include "repository/model_table.h"
+#include "server_options.h"
+
+namespace nereid {
+
+struct CoreServices;    // model/core_services.h: what all models share
+class ModelRepository;  // repository/model_repository.h: which models there are, load, unload,
+                        // index
+
+class Server {
+ public:
+  // Loads the start-up models before it returns. With exit_on_error, a model that fails to load
+  // fails the call.
+  static Result<std::unique_ptr<Server>> Create(const ServerOptions& options);
+  // Stops first, if Stop was not called.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Refuses new requests, waits up to the exit timeout for those in flight, unloads every model.
+  // Once.
+  Status Stop();
+  void SetExitTimeout(unsigned seconds) { exit_timeout_secs_ = seconds; }
+
+  bool IsLive() const { return state_.load() != State::kStopped; }
+  // Accepts requests; with strict readiness also: every model that should serve does.
+  bool IsReady() const;
+  // UNAVAILABLE once Stop has begun. The data plane asks before it takes a request.
+  Status CheckAcceptsRequests() const;
+
+  const ServerOptions& options() const { return options_; }
+  ModelTable& models() { return models_; }
+  const ModelTable& models() const { return models_; }
+  ModelRepository& repository() { return *repository_; }
+  CoreServices& services() { return *services_; }
+
+  // JSON texts of the metadata, config, statistics and index calls.
+  std::string MetadataJson() const;
+  Result<std::string> ModelMetadataJson(const std::string& name, int64_t version) const;
+  Result<std::string> ModelConfigJson(const std::string& name, int64_t version) const;
+  // Every serving model when `name` is empty.
+  Result<std::string> StatisticsJson(const std::string& name, int64_t version) const;
+  std::string IndexJson(bool ready_only) const;
+
+ private:
+  enum class State { kStarting, kReady, kStopping, kStopped };
+
+  explicit Server(const ServerOptions& options);
+  Status Start();
+
+  const ServerOptions options_;
+  std::atomic<State> state_{State::kStarting};
+  std::atomic<unsigned> exit_timeout_secs_;
+  ModelTable models_;
+  std::unique_ptr<CoreServices> services_;
+  std::unique_ptr<ModelRepository> repository_;
+};
+
+}  // namespace nereid
+
+NEREID_HANDLE(TRITONSERVER_Server, nereid::Server);

@@ -1,0 +1,75 @@
+// What TRITONSERVER_ServerOptions collects before a server starts. Plain data; setters are in
+// capi/server_options.cc, meaning and refusal of what is not built yet in server.cc. [one thread at
+// a time]
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/handle_cast.h"
+#include "triton/core/tritonserver.h"
+
+namespace nereid {
+
+enum class ModelControlMode { kNone = 0, kPoll = 1, kExplicit = 2 };
+
+// Settings of one backend or host policy, in the order given; a later value of a key wins.
+using SettingList = std::vector<std::pair<std::string, std::string>>;
+
+struct ServerOptions {
+  std::string server_id = "triton";
+  std::vector<std::string> repository_paths;
+  ModelControlMode control_mode = ModelControlMode::kNone;
+  std::vector<std::string> startup_models;
+  bool strict_model_config = true;  // the C API's default; true: backends do not complete configs
+  std::string model_config_name;    // <model>/configs/<name>.pbtxt is preferred when set
+  bool exit_on_error = true;
+  bool strict_readiness = true;
+  bool model_namespacing = false;
+  bool enable_peer_access = true;
+  unsigned exit_timeout_secs = 30;
+  unsigned model_load_thread_count = 4;
+  unsigned model_load_retry_count = 0;
+  unsigned buffer_manager_thread_count = 0;
+
+  std::string backend_directory;  // empty: only the one beside the library
+  std::string repo_agent_directory = "/opt/tritonserver/repoagents";
+  std::string cache_directory = "/opt/tritonserver/caches";
+  std::map<std::string, SettingList> backend_configs;  // "" holds the settings of every backend
+  std::map<std::string, SettingList> host_policies;
+  std::map<std::string, std::string> cache_configs;  // name -> JSON
+  uint64_t response_cache_byte_size = 0;
+
+  bool rate_limit = false;
+  struct RateLimiterResource {
+    std::string name;
+    size_t count;
+    int device;
+  };
+  std::vector<RateLimiterResource> rate_limiter_resources;
+  struct DeviceLimit {
+    TRITONSERVER_InstanceGroupKind kind;
+    int device;
+    double fraction;
+  };
+  std::vector<DeviceLimit> device_limits;
+
+  uint64_t pinned_memory_pool_byte_size = uint64_t{1} << 28;
+  std::map<int, uint64_t> cuda_memory_pool_byte_size;
+  std::map<int, uint64_t> cuda_virtual_address_size;
+  double min_compute_capability = 0;
+
+  bool metrics = true;
+  bool gpu_metrics = true;
+  bool cpu_metrics = true;
+  uint64_t metrics_interval_ms = 2000;
+  std::map<std::string, SettingList> metrics_config;
+};
+
+}  // namespace nereid
+
+NEREID_HANDLE(TRITONSERVER_ServerOptions, nereid::ServerOptions);
