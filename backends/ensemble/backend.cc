@@ -1,0 +1,122 @@
+// The entry points of the ensemble backend: handles in, EnsembleModel out. Everything else is
+// behind that class; no exception passes.
+#include <exception>
+#include <memory>
+
+#include "backends/ensemble/model.h"
+#include "nereid/error.h"
+#include "triton/core/tritonbackend.h"
+
+namespace {
+
+using nereid::Status;
+using nereid::ToError;
+using nereid::ToStatus;
+using nereid::ensemble::CancelWatch;
+using nereid::ensemble::EnsembleModel;
+
+template <typename Body>
+TRITONSERVER_Error* Guard(const Body& body) {
+  try {
+    return ToError(body());
+  } catch (const std::exception& error) {
+    return ToError(nereid::InternalError("ensemble: ", error.what()));
+  }
+}
+
+Status CheckApiVersion() {
+  uint32_t major = 0, minor = 0;
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ApiVersion(&major, &minor)));
+  if (major == TRITONBACKEND_API_VERSION_MAJOR && minor >= TRITONBACKEND_API_VERSION_MINOR) {
+    return {};
+  }
+  return nereid::UnsupportedError(
+      "ensemble: expected backend API ", TRITONBACKEND_API_VERSION_MAJOR, ".",
+      TRITONBACKEND_API_VERSION_MINOR, " or a later minor, got ", major, ".", minor);
+}
+
+nereid::Result<CancelWatch*> WatchOf(TRITONBACKEND_Model* model) {
+  TRITONBACKEND_Backend* backend = nullptr;
+  void* state = nullptr;
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelBackend(model, &backend)));
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_BackendState(backend, &state)));
+  return static_cast<CancelWatch*>(state);
+}
+
+nereid::Result<EnsembleModel*> ModelOf(TRITONBACKEND_ModelInstance* instance) {
+  TRITONBACKEND_Model* model = nullptr;
+  void* state = nullptr;
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelInstanceModel(instance, &model)));
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelState(model, &state)));
+  return static_cast<EnsembleModel*>(state);
+}
+
+// Answers a request that could not be started.
+void Refuse(TRITONBACKEND_Request* request, const Status& status) {
+  TRITONBACKEND_Response* response = nullptr;
+  TRITONSERVER_Error* error = ToError(status);
+  if (ToStatus(TRITONBACKEND_ResponseNew(&response, request)).ok()) {
+    (void)ToStatus(
+        TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, error));
+  }
+  TRITONSERVER_ErrorDelete(error);
+  (void)ToStatus(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
+}
+
+}  // namespace
+
+extern "C" {
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_Initialize(TRITONBACKEND_Backend* backend) {
+  return Guard([&]() -> Status {
+    NEREID_RETURN_IF_ERROR(CheckApiVersion());
+    auto watch = std::make_unique<CancelWatch>();
+    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_BackendSetState(backend, watch.get())));
+    watch.release();
+    return {};
+  });
+}
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_Finalize(TRITONBACKEND_Backend* backend) {
+  return Guard([&]() -> Status {
+    void* state = nullptr;
+    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_BackendState(backend, &state)));
+    delete static_cast<CancelWatch*>(state);
+    return {};
+  });
+}
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model) {
+  return Guard([&]() -> Status {
+    NEREID_ASSIGN_OR_RETURN(CancelWatch * watch, WatchOf(model));
+    NEREID_ASSIGN_OR_RETURN(std::unique_ptr<EnsembleModel> state,
+                            EnsembleModel::Load(model, *watch));
+    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelSetState(model, state.get())));
+    state.release();
+    return {};
+  });
+}
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model* model) {
+  return Guard([&]() -> Status {
+    void* state = nullptr;
+    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelState(model, &state)));
+    delete static_cast<EnsembleModel*>(state);
+    return {};
+  });
+}
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(
+    TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request** requests,
+    const uint32_t request_count) {
+  return Guard([&]() -> Status {
+    NEREID_ASSIGN_OR_RETURN(EnsembleModel * model, ModelOf(instance));
+    for (uint32_t i = 0; i < request_count; ++i) {
+      const Status status = model->Execute(instance, requests[i]);
+      if (!status.ok()) Refuse(requests[i], status);
+    }
+    return {};
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,141 @@
+#include "backends/ensemble/model.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "backends/ensemble/core_client.h"
+#include "backends/ensemble/step_buffer.h"
+#include "backends/ensemble/validate.h"
+#include "nereid/message.h"
+
+namespace nereid::ensemble {
+namespace {
+
+// Clients choose which outputs they ask for; plans beyond so many subsets are made anew each time.
+constexpr size_t kMaxKeptPlans = 64;
+
+Result<std::string> ConfigOf(TRITONBACKEND_Model* model) {
+  TRITONSERVER_Message* handle = nullptr;
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelConfig(model, /*config_version=*/1, &handle)));
+  const Message message(handle);
+  NEREID_ASSIGN_OR_RETURN(const std::string_view json, message.Json());
+  return std::string(json);
+}
+
+Result<ModelSpec> SpecOf(const Server& server, const StepConfig& step) {
+  Result<Message> message = server.ModelConfig(step.model_name.c_str(), step.model_version);
+  if (!message.ok()) {
+    return NotFoundError("model '", step.model_name, "' version ", step.model_version,
+                         " is not available: ", message.status().message());
+  }
+  NEREID_ASSIGN_OR_RETURN(const std::string_view json, message->Json());
+  return ParseModelSpec(json);
+}
+
+Status Check(const EnsembleConfig& config, std::span<const Result<ModelSpec>> models) {
+  const std::vector<Fault> faults = Validate(config, models);
+  for (const Fault& fault : faults) {
+    if (!fault.is_warning) continue;
+    const std::string text = StrCat("ensemble '", config.model.name, "': ", fault.message);
+    (void)ToStatus(
+        TRITONSERVER_LogMessage(TRITONSERVER_LOG_WARN, __FILE__, __LINE__, text.c_str()));
+  }
+  return StatusOf(config.model.name, faults);
+}
+
+Status MarkDecoupled(TRITONBACKEND_Model* model, const std::string& config) {
+  NEREID_ASSIGN_OR_RETURN(const std::string changed, WithDecoupled(config));
+  TRITONSERVER_Message* handle = nullptr;
+  NEREID_RETURN_IF_ERROR(
+      ToStatus(TRITONSERVER_MessageNewFromSerializedJson(&handle, changed.data(), changed.size())));
+  const Message message(handle);
+  return ToStatus(TRITONBACKEND_ModelSetConfig(model, /*config_version=*/1, message.get()));
+}
+
+std::shared_ptr<const Plan> MakeSharedPlan(const std::shared_ptr<const Graph>& graph,
+                                           std::span<const int> outputs) {
+  return std::make_shared<const Plan>(MakePlan(graph, outputs));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EnsembleModel>> EnsembleModel::Load(TRITONBACKEND_Model* model,
+                                                           CancelWatch& watch) {
+  NEREID_ASSIGN_OR_RETURN(const std::string json, ConfigOf(model));
+  NEREID_ASSIGN_OR_RETURN(const EnsembleConfig config, ParseEnsembleConfig(json));
+  TRITONSERVER_Server* handle = nullptr;
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelServer(model, &handle)));
+  const Server server = Server::Borrow(handle);
+  std::vector<Result<ModelSpec>> found;
+  for (const StepConfig& step : config.steps) found.push_back(SpecOf(server, step));
+  NEREID_RETURN_IF_ERROR(Check(config, found));
+
+  std::vector<ModelSpec> specs;
+  for (Result<ModelSpec>& spec : found) specs.push_back(std::move(spec).value());
+  auto graph = std::make_shared<Graph>(BuildGraph(config, specs));
+  if (graph->decoupled && !config.model.decoupled) {
+    NEREID_RETURN_IF_ERROR(MarkDecoupled(model, json));
+  }
+  graph->decoupled |= config.model.decoupled;
+
+  InflightLimits limits;
+  limits.max_requests_per_step = config.max_inflight_requests;
+  NEREID_ASSIGN_OR_RETURN(ResponseAllocator allocator,
+                          ResponseAllocator::Create<StepBufferPolicy>());
+  auto limiter = std::make_shared<InflightLimiter>(config.steps.size(), limits);
+  auto context = std::make_shared<const CallContext>(
+      CallContext{handle, std::move(limiter), std::move(allocator)});
+  return std::unique_ptr<EnsembleModel>(
+      new EnsembleModel(std::move(graph), std::move(context), watch));
+}
+
+EnsembleModel::EnsembleModel(std::shared_ptr<const Graph> graph,
+                             std::shared_ptr<const CallContext> context, CancelWatch& watch)
+    : graph_(std::move(graph)), context_(std::move(context)), watch_(watch) {
+  std::vector<int> all(graph_->outputs.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
+  whole_ = MakeSharedPlan(graph_, all);
+}
+
+Status EnsembleModel::Execute(TRITONBACKEND_ModelInstance* instance,
+                              TRITONBACKEND_Request* request) {
+  NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan, PlanFor(request));
+  NEREID_ASSIGN_OR_RETURN(std::unique_ptr<CoreClient> client,
+                          CoreClient::Create(instance, request, plan, watch_));
+  NEREID_ASSIGN_OR_RETURN(const std::vector<TensorRef> inputs, client->ReadInputs());
+  auto models = std::make_unique<CoreModels>(context_, plan, request);
+  CoreClient& watched = *client;
+  auto runner =
+      std::make_shared<Runner>(plan, context_->limiter, std::move(models), std::move(client));
+  watched.Watch(runner);
+  runner->Begin(inputs);
+  return {};
+}
+
+Result<std::shared_ptr<const Plan>> EnsembleModel::PlanFor(TRITONBACKEND_Request* request) {
+  uint32_t count = 0;
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestOutputCount(request, &count)));
+  std::vector<int> outputs;
+  for (uint32_t i = 0; i < count; ++i) {
+    const char* name = nullptr;
+    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestOutputName(request, i, &name)));
+    const int output = graph_->FindOutput(name);
+    if (output < 0) {
+      return InvalidArgError("ensemble '", graph_->name, "' has no output '", name, "'");
+    }
+    outputs.push_back(output);
+  }
+  std::sort(outputs.begin(), outputs.end());
+  outputs.erase(std::unique(outputs.begin(), outputs.end()), outputs.end());
+  if (outputs.empty() || outputs.size() == graph_->outputs.size()) return whole_;
+
+  std::lock_guard lock(mutex_);
+  const auto known = plans_.find(outputs);
+  if (known != plans_.end()) return known->second;
+  std::shared_ptr<const Plan> plan = MakeSharedPlan(graph_, outputs);
+  if (plans_.size() < kMaxKeptPlans) plans_.emplace(std::move(outputs), plan);
+  return plan;
+}
+
+}  // namespace nereid::ensemble

@@ -1,0 +1,46 @@
+// A tensor on its way between two models: shape and type, and the bytes where they lie. Immutable
+// once made and shared by every step and chain that reads it; bytes are never copied here. [any
+// thread]
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace nereid::ensemble {
+
+// One contiguous piece of a tensor's bytes.
+struct Segment {
+  const void* base = nullptr;
+  size_t byte_size = 0;
+  uint32_t memory_type = 0;  // a TRITONSERVER_MemoryType
+  int64_t memory_type_id = 0;
+};
+
+struct Tensor {
+  uint32_t data_type = 0;      // a TRITONSERVER_DataType
+  std::vector<int64_t> shape;  // with the batch dimension, where there is one
+  std::vector<Segment> segments;
+  std::shared_ptr<const void> owner;  // keeps the bytes; null when the client's request does
+
+  size_t byte_size() const {
+    size_t total = 0;
+    for (const Segment& segment : segments) total += segment.byte_size;
+    return total;
+  }
+};
+
+using TensorRef = std::shared_ptr<const Tensor>;
+
+// The shape that a place expects which has `rank` dimensions, the first of them the batch when
+// `batching`: a batch dimension of 1 is added or dropped where the other side sees that
+// differently. Any other difference stays, for the host to report.
+inline std::vector<int64_t> ShapeFor(std::vector<int64_t> shape, size_t rank, bool batching) {
+  if (batching && shape.size() + 1 == rank) shape.insert(shape.begin(), 1);
+  if (!batching && shape.size() == rank + 1 && shape.front() == 1) shape.erase(shape.begin());
+  return shape;
+}
+
+}  // namespace nereid::ensemble

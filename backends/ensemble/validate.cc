@@ -1,0 +1,318 @@
+#include "backends/ensemble/validate.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "backends/ensemble/closest_name.h"
+
+namespace nereid::ensemble {
+namespace {
+
+using Place = Fault::Place;
+
+std::string DimsText(const std::vector<int64_t>& dims) {
+  std::string text = "[";
+  for (const int64_t dim : dims) text += StrCat(text.size() > 1 ? "," : "", dim);
+  return text + "]";
+}
+
+std::vector<std::string> Names(const std::vector<TensorSpec>& tensors) {
+  std::vector<std::string> names;
+  for (const TensorSpec& tensor : tensors) names.push_back(tensor.name);
+  return names;
+}
+
+std::vector<int64_t> FullDims(const TensorSpec& tensor, bool batching) {
+  std::vector<int64_t> dims = tensor.dims;
+  if (batching) dims.insert(dims.begin(), -1);
+  return dims;
+}
+
+bool DimsAgree(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](int64_t x, int64_t y) { return x == y || x == -1 || y == -1; });
+}
+
+// One place where an ensemble tensor occurs, with the specification that holds there.
+struct Mention {
+  std::string where;  // "input 'IN' of step 0 ('add_one')"
+  const TensorSpec* spec;
+  bool batching;
+  Place place;
+  int step;
+  std::string key;
+};
+
+class Validator {
+ public:
+  Validator(const EnsembleConfig& config, std::span<const Result<ModelSpec>> models)
+      : config_(config), models_(models) {}
+
+  std::vector<Fault> Run() {
+    if (config_.steps.empty()) {
+      Add(Place::kEnsemble, -1, "", "ensemble_scheduling has no 'step'");
+    }
+    for (const TensorSpec& input : config_.model.inputs) {
+      Produce(input.name, {StrCat("input '", input.name, "' of the ensemble"), &input,
+                           config_.model.max_batch_size > 0, Place::kInput, -1, input.name});
+    }
+    for (int i = 0; i < static_cast<int>(config_.steps.size()); ++i) CheckStep(i);
+    CheckConsumers();
+    CheckEnsembleOutputs();
+    CheckUnusedInputs();
+    CheckCycles();
+    return std::move(faults_);
+  }
+
+ private:
+  std::string StepText(int index) const {
+    return StrCat("step ", index, " ('", config_.steps[index].model_name, "')");
+  }
+
+  template <typename... Args>
+  Fault& Add(Place place, int step, std::string key, const Args&... text) {
+    faults_.push_back(
+        {.message = StrCat(text...), .place = place, .step = step, .key = std::move(key)});
+    return faults_.back();
+  }
+
+  void Produce(const std::string& tensor, Mention mention) {
+    const auto [it, added] = producers_.try_emplace(tensor, std::move(mention));
+    if (added) return;
+    Add(mention.place, mention.step, mention.key, "tensor '", tensor,
+        "' has two producers: ", it->second.where, " and ", mention.where);
+  }
+
+  void CheckStep(int index) {
+    const StepConfig& step = config_.steps[index];
+    if (!step.model_namespace.empty()) {
+      Add(Place::kModel, index, "model_namespace", StepText(index), ": model_namespace '",
+          step.model_namespace, "' is reserved and has no effect");
+    }
+    if (step.model_name.empty()) {
+      Add(Place::kModel, index, "model_name", "step ", index, " has no 'model_name'");
+      return;
+    }
+    if (step.input_map.empty()) {
+      Add(Place::kModel, index, "", StepText(index), " has no 'input_map'");
+    }
+    if (step.output_map.empty()) {
+      Add(Place::kModel, index, "", StepText(index), " has no 'output_map'");
+    }
+    if (!models_[index].ok()) {
+      Add(Place::kModel, index, "model_name", StepText(index), ": ",
+          models_[index].status().message());
+      MapWithoutModel(index);
+      return;
+    }
+    CheckBatchSize(index);
+    CheckInputMap(index, *models_[index]);
+    CheckOutputMap(index, *models_[index]);
+  }
+
+  // The model is unknown: its outputs count as produced, so that one fault does not become many.
+  void MapWithoutModel(int index) {
+    for (const auto& [output, tensor] : config_.steps[index].output_map) {
+      Produce(tensor, {StrCat("output '", output, "' of ", StepText(index)), nullptr, false,
+                       Place::kOutputMap, index, output});
+    }
+    for (const auto& [input, tensor] : config_.steps[index].input_map) {
+      consumers_.push_back({tensor,
+                            {StrCat("input '", input, "' of ", StepText(index)), nullptr, false,
+                             Place::kInputMap, index, input}});
+    }
+  }
+
+  void CheckBatchSize(int index) {
+    const ModelSpec& model = *models_[index];
+    if (model.max_batch_size > 0 && config_.model.max_batch_size > model.max_batch_size) {
+      Add(Place::kModel, index, "model_name", "max_batch_size ", config_.model.max_batch_size,
+          " of the ensemble exceeds max_batch_size ", model.max_batch_size, " of ",
+          StepText(index));
+    }
+  }
+
+  void CheckInputMap(int index, const ModelSpec& model) {
+    const StepConfig& step = config_.steps[index];
+    std::set<std::string> mapped;
+    for (const auto& [name, tensor] : step.input_map) {
+      mapped.insert(name);
+      const TensorSpec* spec = model.FindInput(name);
+      if (spec == nullptr) {
+        Add(Place::kInputMap, index, name, StepText(index), ": input_map names input '", name,
+            "', which model '", step.model_name, "' does not have",
+            DidYouMean(name, Names(model.inputs)));
+      }
+      consumers_.push_back({tensor,
+                            {StrCat("input '", name, "' of ", StepText(index)), spec,
+                             model.max_batch_size > 0, Place::kInputMap, index, name}});
+    }
+    for (const TensorSpec& input : model.inputs) {
+      if (input.optional || mapped.count(input.name) > 0) continue;
+      Add(Place::kModel, index, "input_map", StepText(index), ": mandatory input '", input.name,
+          "' of model '", step.model_name, "' is not in input_map");
+    }
+  }
+
+  void CheckOutputMap(int index, const ModelSpec& model) {
+    const StepConfig& step = config_.steps[index];
+    for (const auto& [name, tensor] : step.output_map) {
+      const TensorSpec* spec = model.FindOutput(name);
+      if (spec == nullptr) {
+        Add(Place::kOutputMap, index, name, StepText(index), ": output_map names output '", name,
+            "', which model '", step.model_name, "' does not have",
+            DidYouMean(name, Names(model.outputs)));
+      }
+      Produce(tensor, {StrCat("output '", name, "' of ", StepText(index)), spec,
+                       model.max_batch_size > 0, Place::kOutputMap, index, name});
+    }
+  }
+
+  std::vector<std::string> ProducedNames() const {
+    std::vector<std::string> names;
+    for (const auto& [name, mention] : producers_) names.push_back(name);
+    return names;
+  }
+
+  void CheckConsumers() {
+    for (const auto& [tensor, mention] : consumers_) {
+      const auto producer = producers_.find(tensor);
+      if (producer == producers_.end()) {
+        Add(mention.place, mention.step, mention.key, mention.where, " reads tensor '", tensor,
+            "', which is neither an input of the ensemble nor an output of a step",
+            DidYouMean(tensor, ProducedNames()));
+        continue;
+      }
+      CheckAgreement(tensor, producer->second, mention);
+      if (producer->second.place == Place::kInput && producer->second.spec->optional &&
+          mention.spec != nullptr && !mention.spec->optional) {
+        Add(mention.place, mention.step, mention.key, mention.where,
+            " is mandatory, but the ensemble's input '", tensor,
+            "' is optional: requests without it fail")
+            .is_warning = true;
+      }
+    }
+  }
+
+  void CheckAgreement(const std::string& tensor, const Mention& producer, const Mention& consumer) {
+    if (producer.spec == nullptr || consumer.spec == nullptr) return;
+    if (producer.spec->data_type != consumer.spec->data_type) {
+      Add(consumer.place, consumer.step, consumer.key, "tensor '", tensor, "': ", consumer.where,
+          " is ", consumer.spec->data_type, ", but ", producer.where, " is ",
+          producer.spec->data_type);
+    }
+    const auto consumer_dims = FullDims(*consumer.spec, consumer.batching);
+    const auto producer_dims = FullDims(*producer.spec, producer.batching);
+    // Dims may also agree without the batch dimension, which the runner then adds or removes.
+    if (!DimsAgree(consumer_dims, producer_dims) &&
+        !DimsAgree(consumer.spec->dims, producer.spec->dims)) {
+      Add(consumer.place, consumer.step, consumer.key, "tensor '", tensor, "': ", consumer.where,
+          " is ", DimsText(consumer_dims), ", but ", producer.where, " is ",
+          DimsText(producer_dims));
+    }
+  }
+
+  void CheckEnsembleOutputs() {
+    if (config_.model.outputs.empty()) {
+      Add(Place::kEnsemble, -1, "", "the ensemble declares no output");
+    }
+    for (const TensorSpec& output : config_.model.outputs) {
+      const auto producer = producers_.find(output.name);
+      const Mention mention{StrCat("output '", output.name, "' of the ensemble"),
+                            &output,
+                            config_.model.max_batch_size > 0,
+                            Place::kOutput,
+                            -1,
+                            output.name};
+      if (producer == producers_.end()) {
+        Add(Place::kOutput, -1, output.name, mention.where, " is produced by no step",
+            DidYouMean(output.name, ProducedNames()));
+      } else {
+        CheckAgreement(output.name, producer->second, mention);
+      }
+    }
+  }
+
+  void CheckUnusedInputs() {
+    std::set<std::string> used;
+    for (const auto& [tensor, mention] : consumers_) used.insert(tensor);
+    for (const TensorSpec& output : config_.model.outputs) used.insert(output.name);
+    for (const TensorSpec& input : config_.model.inputs) {
+      if (used.count(input.name) > 0) continue;
+      Add(Place::kInput, -1, input.name, "input '", input.name,
+          "' of the ensemble is read by no step")
+          .is_warning = true;
+    }
+  }
+
+  // Depth-first along "step reads a tensor of step"; the path back to a step that is on the path is
+  // the cycle.
+  void CheckCycles() {
+    std::vector<std::vector<std::pair<int, std::string>>> upstream(config_.steps.size());
+    for (const auto& [tensor, mention] : consumers_) {
+      const auto producer = producers_.find(tensor);
+      if (producer == producers_.end() || producer->second.step < 0) continue;
+      upstream[mention.step].emplace_back(producer->second.step, tensor);
+    }
+    std::vector<Visit> visits(config_.steps.size(), Visit::kNew);
+    std::vector<std::pair<int, std::string>> path;
+    for (int i = 0; i < static_cast<int>(visits.size()); ++i) {
+      if (visits[i] == Visit::kNew && FindCycle(i, upstream, visits, path)) return;
+    }
+  }
+
+  enum class Visit { kNew, kOnPath, kDone };
+
+  bool FindCycle(int step, const std::vector<std::vector<std::pair<int, std::string>>>& upstream,
+                 std::vector<Visit>& visits, std::vector<std::pair<int, std::string>>& path) {
+    visits[step] = Visit::kOnPath;
+    for (const auto& [producer, tensor] : upstream[step]) {
+      path.emplace_back(step, tensor);
+      if (visits[producer] == Visit::kOnPath) {
+        AddCycle(producer, path);
+        return true;
+      }
+      if (visits[producer] == Visit::kNew && FindCycle(producer, upstream, visits, path)) {
+        return true;
+      }
+      path.pop_back();
+    }
+    visits[step] = Visit::kDone;
+    return false;
+  }
+
+  void AddCycle(int start, const std::vector<std::pair<int, std::string>>& path) {
+    auto first = path.begin();
+    while (first->first != start) ++first;
+    std::string text = StrCat("the steps form a cycle: ");
+    for (auto it = first; it != path.end(); ++it) {
+      text += StrCat(StepText(it->first), " reads '", it->second, "' of ");
+    }
+    Add(Place::kModel, start, "model_name", text, StepText(start));
+  }
+
+  const EnsembleConfig& config_;
+  const std::span<const Result<ModelSpec>> models_;
+  std::map<std::string, Mention> producers_;                // by ensemble tensor
+  std::vector<std::pair<std::string, Mention>> consumers_;  // likewise
+  std::vector<Fault> faults_;
+};
+
+}  // namespace
+
+std::vector<Fault> Validate(const EnsembleConfig& config,
+                            std::span<const Result<ModelSpec>> models) {
+  return Validator(config, models).Run();
+}
+
+Status StatusOf(const std::string& ensemble, std::span<const Fault> faults) {
+  std::string text;
+  for (const Fault& fault : faults) {
+    if (!fault.is_warning) text += StrCat(text.empty() ? "" : "; ", fault.message);
+  }
+  if (text.empty()) return {};
+  return InvalidArgError("ensemble '", ensemble, "': ", text);
+}
+
+}  // namespace nereid::ensemble
