@@ -14,6 +14,7 @@
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
+inline namespace sdk {  // the core has classes of the same names; both may meet in one program
 
 class InferRequest;
 
@@ -150,4 +151,5 @@ class InferRequest {
   std::unique_ptr<TRITONSERVER_InferenceRequest, Deleter> request_;
 };
 
+}  // namespace sdk
 }  // namespace nereid

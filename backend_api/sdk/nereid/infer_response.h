@@ -11,6 +11,7 @@
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
+inline namespace sdk {  // the core has classes of the same names; both may meet in one program
 
 // Borrowed: lives as long as its response.
 struct OutputView {
@@ -105,4 +106,5 @@ class InferResponse {
   std::unique_ptr<TRITONSERVER_InferenceResponse, Deleter> response_;
 };
 
+}  // namespace sdk
 }  // namespace nereid

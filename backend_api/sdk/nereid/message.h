@@ -9,6 +9,7 @@
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
+inline namespace sdk {  // the core has classes of the same names; both may meet in one program
 
 // A JSON document. The view lives as long as the object.
 class Message {
@@ -57,4 +58,5 @@ class MetricsPage {
   std::unique_ptr<TRITONSERVER_Metrics, Deleter> metrics_;
 };
 
+}  // namespace sdk
 }  // namespace nereid

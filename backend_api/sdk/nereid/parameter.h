@@ -11,6 +11,7 @@
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
+inline namespace sdk {  // the core has classes of the same names; both may meet in one program
 
 // An owned parameter: `config` and `file:<version>/<name>` of a model load.
 class Parameter {
@@ -55,4 +56,5 @@ struct ParameterView {
   double AsDouble() const { return *static_cast<const double*>(value); }
 };
 
+}  // namespace sdk
 }  // namespace nereid

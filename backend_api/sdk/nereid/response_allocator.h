@@ -19,6 +19,7 @@
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
+inline namespace sdk {  // the core has classes of the same names; both may meet in one program
 
 struct OutputRequest {
   const char* tensor_name;
@@ -118,4 +119,5 @@ class ResponseAllocator {
   std::unique_ptr<TRITONSERVER_ResponseAllocator, Deleter> allocator_;
 };
 
+}  // namespace sdk
 }  // namespace nereid

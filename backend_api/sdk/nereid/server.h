@@ -27,6 +27,7 @@
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
+inline namespace sdk {  // the core has classes of the same names; both may meet in one program
 
 class Server {
  public:
@@ -168,4 +169,5 @@ class Server {
   std::unique_ptr<TRITONSERVER_Server, Deleter> server_;
 };
 
+}  // namespace sdk
 }  // namespace nereid

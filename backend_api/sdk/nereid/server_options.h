@@ -9,6 +9,7 @@
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
+inline namespace sdk {  // the core has classes of the same names; both may meet in one program
 
 class ServerOptions {
  public:
@@ -63,4 +64,5 @@ class ServerOptions {
   std::unique_ptr<TRITONSERVER_ServerOptions, Deleter> options_;
 };
 
+}  // namespace sdk
 }  // namespace nereid
