@@ -1,0 +1,173 @@
+#include "config/config_loader.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "config/normalize.h"
+#include "config/parse.h"
+#include "config/schema.h"
+#include "config/typed_config.h"
+#include "config/validate.h"
+
+namespace nereid::config {
+namespace {
+
+// What one reading produced, before it is judged.
+struct Reading {
+  Json json;
+  std::string file;
+  KeyIndex index;
+};
+
+// Back through the schema: proto order, defaults in, types guaranteed.
+Json Canonical(const Json& json, Faults* faults) {
+  const auto message = Schema::Get().NewModelConfig();
+  JsonToMessage(json, message.get(), faults);
+  return MessageToJson(*message);
+}
+
+// Faults found behind the parser know only their key: adds the place where it is written.
+void AddPlaces(const Reading& reading, size_t first, Faults* faults) {
+  for (size_t i = first; i < faults->size(); ++i) {
+    Fault& fault = (*faults)[i];
+    if (!fault.file.empty() || reading.file.empty()) continue;
+    fault.file = reading.file;
+    if (const KeyPosition* place = reading.index.Nearest(fault.key)) {
+      fault.line = place->line;
+      fault.column = place->column;
+    }
+  }
+}
+
+std::string ReadFile(const std::string& path, Faults* faults) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    faults->push_back({path, 0, 0, "", "cannot be opened"});
+    return {};
+  }
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (file.bad()) faults->push_back({path, 0, 0, "", "cannot be read"});
+  return text;
+}
+
+Reading Read(const ModelFolder& folder, Faults* faults) {
+  Reading reading;
+  if (folder.config_override.has_value()) {
+    reading.json = ParseJson(*folder.config_override, faults);
+    return reading;
+  }
+  reading.file = ConfigPath(folder);
+  if (reading.file.empty()) {
+    reading.json = MessageToJson(*Schema::Get().NewModelConfig());
+    return reading;
+  }
+  const std::string text = ReadFile(reading.file, faults);
+  if (!faults->empty()) return reading;
+  reading.index = IndexKeys(text, Schema::Get().model_config());
+  reading.json = ParsePbtxt(text, reading.file, reading.index, faults);
+  return reading;
+}
+
+// The first judgement: everything that needs no backend.
+ModelConfig Judge(const ModelFolder& folder, Reading* reading, Faults* faults) {
+  RefuseUnsupported(reading->json, faults);
+  NormalizeFields(folder, &reading->json);
+  ModelConfig config = ToModelConfig(Canonical(reading->json, faults));
+  ValidateModel(config, folder.name, faults);
+  return config;
+}
+
+// The kind of scheduler that is set; null: none.
+const char* SchedulerOf(const Json& config) {
+  for (const char* kind : {"dynamic_batching", "sequence_batching", "ensemble_scheduling"}) {
+    if (config.contains(kind)) return kind;
+  }
+  return nullptr;
+}
+
+Status MergeScheduler(const Json& update, Json* current) {
+  const char* given = SchedulerOf(update);
+  const char* set = SchedulerOf(*current);
+  if (given == nullptr) return Status::Ok();
+  if (set != nullptr && std::string_view(set) != given) {
+    return InvalidArgError("scheduler: expected '", set, "', which the model has, got '", given,
+                           "'");
+  }
+  if (set == nullptr) (*current)[given] = update.at(given);
+  return Status::Ok();
+}
+
+}  // namespace
+
+std::string ConfigPath(const ModelFolder& folder) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (folder.path.empty()) return {};
+  if (!folder.config_name.empty()) {
+    const fs::path custom = fs::path(folder.path) / "configs" / (folder.config_name + ".pbtxt");
+    if (fs::exists(custom, ignored)) return custom.string();
+  }
+  const fs::path usual = fs::path(folder.path) / "config.pbtxt";
+  return fs::exists(usual, ignored) ? usual.string() : std::string();
+}
+
+Result<ModelConfig> ReadModelConfig(const ModelFolder& folder) {
+  Faults faults;
+  Reading reading = Read(folder, &faults);
+  if (!faults.empty()) return ToStatus(faults);
+  ModelConfig config = Judge(folder, &reading, &faults);
+  AddPlaces(reading, 0, &faults);
+  if (!faults.empty()) return ToStatus(faults);
+  return config;
+}
+
+Faults CheckModelConfig(const ModelFolder& folder) {
+  Faults faults;
+  Reading reading = Read(folder, &faults);
+  if (!faults.empty()) return faults;
+  const ModelConfig config = Judge(folder, &reading, &faults);
+  ValidateTensors(config, &faults);
+  AddPlaces(reading, 0, &faults);
+  return faults;
+}
+
+Result<ModelConfig> PrepareInstances(const ModelConfig& config, const InstanceDefaults& defaults) {
+  Json json = FromModelConfig(config);
+  NormalizeInstanceGroups(defaults, &json);
+  Faults faults;
+  ModelConfig prepared = ToModelConfig(Canonical(json, &faults));
+  ValidateInstanceGroups(prepared, defaults.gpus, &faults);
+  if (!faults.empty()) return ToStatus(faults);
+  return prepared;
+}
+
+Result<ModelConfig> MergeBackendConfig(const ModelConfig& current, std::string_view text) {
+  Faults faults;
+  const Json update = ParseJson(text, &faults);
+  if (!faults.empty()) return ToStatus(faults);
+  Json merged = FromModelConfig(current);
+  for (const char* key : {"input", "output", "max_batch_size"}) merged[key] = update.at(key);
+  NEREID_RETURN_IF_ERROR(MergeScheduler(update, &merged));
+  if (update.contains("model_transaction_policy")) {
+    merged["model_transaction_policy"] = update.at("model_transaction_policy");
+  }
+  ModelConfig config = ToModelConfig(Canonical(merged, &faults));
+  if (!faults.empty()) return ToStatus(faults);
+  return config;
+}
+
+Result<ModelConfig> FinishConfig(const ModelConfig& config) {
+  Json json = FromModelConfig(config);
+  NormalizeBatching(&json);
+  Faults faults;
+  RefuseUnsupported(json, &faults);
+  ModelConfig finished = ToModelConfig(Canonical(json, &faults));
+  ValidateModel(finished, finished.name, &faults);
+  ValidateTensors(finished, &faults);
+  if (!faults.empty()) return ToStatus(faults);
+  return finished;
+}
+
+}  // namespace nereid::config

@@ -1,0 +1,61 @@
+// Makes ModelConfigs: reads them from a model's folder, merges what a backend completes, checks
+// them. The steps of a load are ReadModelConfig -> PrepareInstances -> (the backend's
+// ModelInitialize, MergeBackendConfig) -> FinishConfig. [any thread]
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/fault.h"
+#include "config/model_config.h"
+#include "nereid/status.h"
+
+namespace nereid::config {
+
+struct ModelFolder {
+  std::string name;         // the folder's own name, which is the model's
+  std::string path;         // may be empty: a configuration without files
+  std::string config_name;  // configs/<config_name>.pbtxt is preferred when set and present
+  // Replaces the file's configuration: JSON, as the load parameter `config` carries it.
+  std::optional<std::string> config_override;
+};
+
+struct PreferredGroup {
+  InstanceGroup::Kind kind = InstanceGroup::Kind::kAuto;
+  int32_t count = 1;
+  std::vector<int32_t> devices;
+};
+
+struct InstanceDefaults {
+  std::vector<int32_t> gpus;  // device ids that may be used; empty: no GPU
+  std::vector<PreferredGroup>
+      preferred_groups;  // the backend's wish, for models that name no group
+};
+
+// Reads, normalises and validates all but inputs, outputs and instance groups. A folder without
+// configuration gives an empty one for the backend to complete. INVALID_ARG lists every fault with
+// file, line, column and key.
+Result<ModelConfig> ReadModelConfig(const ModelFolder& folder);
+
+// As ReadModelConfig followed by FinishConfig, with every fault in a list: for checkers. A model
+// whose backend completes its inputs and outputs has none of them here: their absence is no fault.
+Faults CheckModelConfig(const ModelFolder& folder);
+
+// Gives the model its instance groups. To be called before the backend sees the configuration.
+Result<ModelConfig> PrepareInstances(const ModelConfig& config, const InstanceDefaults& defaults);
+
+// TRITONBACKEND_ModelSetConfig: of `json` only inputs, outputs, max_batch_size, the scheduler
+// (where none was set; else of the same kind) and the decoupled policy are taken. INVALID_ARG when
+// it is no ModelConfig.
+Result<ModelConfig> MergeBackendConfig(const ModelConfig& current, std::string_view json);
+
+// The last step: defaults that depend on what the backend completed, and the checks of inputs and
+// outputs.
+Result<ModelConfig> FinishConfig(const ModelConfig& config);
+
+// The file that ReadModelConfig reads: empty when the folder has none.
+std::string ConfigPath(const ModelFolder& folder);
+
+}  // namespace nereid::config

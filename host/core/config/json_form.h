@@ -1,0 +1,26 @@
+// The JSON form of a configuration: proto names, every primitive field present, 64-bit integers as
+// numbers, enums as names. Unset messages and oneof members are absent. Included by config/*.cc
+// alone. [any thread]
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "config/fault.h"
+
+namespace nereid::config {
+
+using Json = nlohmann::ordered_json;
+
+Json MessageToJson(const google::protobuf::Message& message);
+
+// Fills `message` from `json`; every field that the schema does not know or that has another type
+// becomes a fault. Accepts what protobuf's JSON accepts: camelCase names, integers as strings,
+// enums as numbers, null for unset.
+void JsonToMessage(const Json& json, google::protobuf::Message* message, Faults* faults);
+
+// "unknown field 'x'", with the name that was probably meant.
+std::string UnknownFieldMessage(const google::protobuf::Descriptor& type, std::string_view name);
+
+}  // namespace nereid::config

@@ -1,0 +1,190 @@
+#include "config/normalize.h"
+
+#include <array>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+namespace nereid::config {
+namespace {
+
+// Backends that Triton knows by more names than one.
+struct KnownBackend {
+  const char* backend;
+  const char* platform;  // nullptr: none
+  const char* filename;  // default_model_filename
+};
+constexpr std::array<KnownBackend, 7> kKnownBackends = {{
+    {"tensorrt", "tensorrt_plan", "model.plan"},
+    {"onnxruntime", "onnxruntime_onnx", "model.onnx"},
+    {"pytorch", "pytorch_libtorch", "model.pt"},
+    {"tensorflow", "tensorflow_savedmodel", "model.savedmodel"},
+    {"tensorflow", "tensorflow_graphdef", "model.graphdef"},
+    {"openvino", nullptr, "model.xml"},
+    {"python", nullptr, "model.py"},
+}};
+
+bool Empty(const Json& config, const char* key) {
+  return config.at(key).get_ref<const std::string&>().empty();
+}
+
+// The backend of a model that names none: from "<name>.<backend>", else from a known file in a
+// version folder.
+void GuessBackend(const ModelFolder& folder, Json* config) {
+  namespace fs = std::filesystem;
+  const size_t dot = folder.name.rfind('.');
+  if (dot != std::string::npos && dot + 1 < folder.name.size()) {
+    (*config)["backend"] = folder.name.substr(dot + 1);
+    return;
+  }
+  std::error_code ignored;
+  for (fs::directory_iterator it(folder.path, ignored), end; !ignored && it != end;
+       it.increment(ignored)) {
+    for (const KnownBackend& known : kKnownBackends) {
+      if (!fs::exists(it->path() / known.filename, ignored)) continue;
+      (*config)["backend"] = known.backend;
+      if (known.platform != nullptr) (*config)["platform"] = known.platform;
+      return;
+    }
+  }
+}
+
+void NormalizeBackend(const ModelFolder& folder, Json* config) {
+  if (config->at("platform") == "ensemble" || config->contains("ensemble_scheduling")) return;
+  if (Empty(*config, "backend") && Empty(*config, "platform") && Empty(*config, "runtime")) {
+    GuessBackend(folder, config);
+  }
+  for (const KnownBackend& known : kKnownBackends) {
+    const bool same_platform =
+        known.platform != nullptr && config->at("platform") == known.platform;
+    if (Empty(*config, "backend") && same_platform) (*config)["backend"] = known.backend;
+    if (config->at("backend") != known.backend) continue;
+    if (known.platform != nullptr && Empty(*config, "platform")) {
+      (*config)["platform"] = known.platform;
+    }
+    if (known.platform != nullptr && config->at("platform") != known.platform) continue;
+    if (Empty(*config, "default_model_filename")) {
+      (*config)["default_model_filename"] = known.filename;
+    }
+    return;
+  }
+}
+
+void NormalizeOptimization(Json* config) {
+  Json& optimization = (*config)["optimization"];
+  if (optimization.is_null()) {
+    optimization = {{"priority", "PRIORITY_DEFAULT"},
+                    {"gather_kernel_buffer_threshold", 0},
+                    {"eager_batching", false}};
+  }
+  for (const char* pinned : {"input_pinned_memory", "output_pinned_memory"}) {
+    if (!optimization.contains(pinned)) optimization[pinned] = {{"enable", true}};
+  }
+}
+
+Json NewGroup(const std::string& name, const char* kind, int32_t count) {
+  return {{"name", name},
+          {"kind", kind},
+          {"count", count},
+          {"gpus", Json::array()},
+          {"secondary_devices", Json::array()},
+          {"profile", Json::array()},
+          {"passive", false},
+          {"host_policy", ""}};
+}
+
+const char* KindName(InstanceGroup::Kind kind) {
+  switch (kind) {
+    case InstanceGroup::Kind::kGpu:
+      return "KIND_GPU";
+    case InstanceGroup::Kind::kCpu:
+      return "KIND_CPU";
+    case InstanceGroup::Kind::kModel:
+      return "KIND_MODEL";
+    case InstanceGroup::Kind::kAuto:
+      break;
+  }
+  return "KIND_AUTO";
+}
+
+// A GPU wish counts only where there is a GPU.
+const PreferredGroup* Choose(const InstanceDefaults& defaults) {
+  for (const PreferredGroup& group : defaults.preferred_groups) {
+    if (group.kind != InstanceGroup::Kind::kGpu || !defaults.gpus.empty()) return &group;
+  }
+  return nullptr;
+}
+
+void NormalizeGroup(const InstanceDefaults& defaults, const std::string& default_name,
+                    Json* group) {
+  if (Empty(*group, "name")) (*group)["name"] = default_name;
+  const PreferredGroup* preferred = Choose(defaults);
+  if (group->at("kind") == "KIND_AUTO") {
+    const bool wants_gpu = !group->at("gpus").empty() || !group->at("profile").empty();
+    if (wants_gpu) {
+      (*group)["kind"] = "KIND_GPU";
+    } else if (preferred != nullptr && preferred->kind != InstanceGroup::Kind::kAuto) {
+      (*group)["kind"] = KindName(preferred->kind);
+    } else {
+      (*group)["kind"] = defaults.gpus.empty() ? "KIND_CPU" : "KIND_GPU";
+    }
+  }
+  if (group->at("count").get<int32_t>() < 1) {
+    (*group)["count"] = preferred != nullptr ? std::max(preferred->count, 1) : 1;
+  }
+  if (group->at("kind") == "KIND_GPU" && group->at("gpus").empty()) {
+    (*group)["gpus"] =
+        preferred != nullptr && !preferred->devices.empty() ? preferred->devices : defaults.gpus;
+  }
+}
+
+}  // namespace
+
+void NormalizeFields(const ModelFolder& folder, Json* config) {
+  if (Empty(*config, "name")) (*config)["name"] = folder.name;
+  if (!config->contains("version_policy") || config->at("version_policy").empty()) {
+    (*config)["version_policy"] = {{"latest", {{"num_versions", 1}}}};
+  }
+  NormalizeBackend(folder, config);
+  if (config->at("platform") == "ensemble") {
+    // Present from the start, so that the ensemble's runner can set it where a step is decoupled.
+    if (!config->contains("model_transaction_policy")) {
+      (*config)["model_transaction_policy"] = {{"decoupled", false}};
+    }
+    return;
+  }
+  NormalizeOptimization(config);
+  NormalizeBatching(config);
+}
+
+void NormalizeBatching(Json* config) {
+  const auto max_batch_size = config->at("max_batch_size").get<int32_t>();
+  if (const auto it = config->find("dynamic_batching"); it != config->end()) {
+    Json& preferred = it->at("preferred_batch_size");
+    if (preferred.empty() && max_batch_size > 0) preferred = Json::array({max_batch_size});
+  }
+  if (const auto it = config->find("sequence_batching"); it != config->end()) {
+    constexpr uint64_t kDefaultIdleUs = 1000 * 1000;
+    if (it->at("max_sequence_idle_microseconds") == 0) {
+      (*it)["max_sequence_idle_microseconds"] = kDefaultIdleUs;
+    }
+    if (const auto oldest = it->find("oldest"); oldest != it->end()) {
+      Json& preferred = oldest->at("preferred_batch_size");
+      if (preferred.empty() && max_batch_size > 0) preferred = Json::array({max_batch_size});
+    }
+  }
+}
+
+void NormalizeInstanceGroups(const InstanceDefaults& defaults, Json* config) {
+  if (config->at("platform") == "ensemble") return;
+  const auto name = config->at("name").get<std::string>();
+  Json& groups = config->at("instance_group");
+  if (groups.empty()) {
+    // Triton names the group that it adds itself after the model, without an index.
+    groups.push_back(NewGroup(name, "KIND_AUTO", 0));
+  }
+  for (size_t i = 0; i < groups.size(); ++i) {
+    NormalizeGroup(defaults, StrCat(name, "_", i), &groups[i]);
+  }
+}
+
+}  // namespace nereid::config

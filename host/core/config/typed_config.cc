@@ -1,0 +1,273 @@
+#include "config/typed_config.h"
+
+#include <nlohmann/json.hpp>
+
+namespace nereid::config {
+namespace {
+
+template <typename T>
+void Take(const Json& json, const char* key, T* out) {
+  if (const auto it = json.find(key); it != json.end()) *out = it->get<T>();
+}
+
+std::string Text(const Json& json, const char* key) {
+  return json.value(key, std::string());
+}
+
+DataType Type(const Json& json) {
+  return DataTypeFromConfigName(Text(json, "data_type"));
+}
+
+TensorSpec ToTensorSpec(const Json& json) {
+  TensorSpec spec;
+  Take(json, "name", &spec.name);
+  spec.data_type = Type(json);
+  Take(json, "dims", &spec.dims);
+  if (json.contains("reshape")) {
+    spec.reshape = json.at("reshape").at("shape").get<std::vector<int64_t>>();
+  }
+  Take(json, "is_shape_tensor", &spec.is_shape_tensor);
+  Take(json, "is_non_linear_format_io", &spec.is_non_linear_format_io);
+  Take(json, "allow_ragged_batch", &spec.allow_ragged_batch);
+  Take(json, "optional", &spec.optional);
+  Take(json, "format", &spec.format);
+  Take(json, "label_filename", &spec.label_filename);
+  return spec;
+}
+
+QueuePolicy ToQueuePolicy(const Json& json) {
+  QueuePolicy policy;
+  if (Text(json, "timeout_action") == "DELAY") {
+    policy.timeout_action = QueuePolicy::TimeoutAction::kDelay;
+  }
+  Take(json, "default_timeout_microseconds", &policy.default_timeout_us);
+  Take(json, "allow_timeout_override", &policy.allow_timeout_override);
+  Take(json, "max_queue_size", &policy.max_queue_size);
+  return policy;
+}
+
+DynamicBatching ToDynamicBatching(const Json& json) {
+  DynamicBatching batching;
+  Take(json, "preferred_batch_size", &batching.preferred_batch_sizes);
+  Take(json, "max_queue_delay_microseconds", &batching.max_queue_delay_us);
+  Take(json, "preserve_ordering", &batching.preserve_ordering);
+  Take(json, "priority_levels", &batching.priority_levels);
+  Take(json, "default_priority_level", &batching.default_priority_level);
+  if (json.contains("default_queue_policy")) {
+    batching.default_queue_policy = ToQueuePolicy(json.at("default_queue_policy"));
+  }
+  for (const auto& [level, policy] : json.at("priority_queue_policy").items()) {
+    batching.priority_queue_policy[std::stoull(level)] = ToQueuePolicy(policy);
+  }
+  return batching;
+}
+
+SequenceControl ToControl(const Json& json) {
+  SequenceControl control;
+  const std::string kind = Text(json, "kind");
+  control.kind = kind == "CONTROL_SEQUENCE_READY"    ? SequenceControl::Kind::kReady
+                 : kind == "CONTROL_SEQUENCE_END"    ? SequenceControl::Kind::kEnd
+                 : kind == "CONTROL_SEQUENCE_CORRID" ? SequenceControl::Kind::kCorrelationId
+                                                     : SequenceControl::Kind::kStart;
+  Take(json, "int32_false_true", &control.int32_false_true);
+  Take(json, "fp32_false_true", &control.fp32_false_true);
+  Take(json, "bool_false_true", &control.bool_false_true);
+  control.data_type = Type(json);
+  return control;
+}
+
+SequenceState ToState(const Json& json) {
+  SequenceState state;
+  Take(json, "input_name", &state.input_name);
+  Take(json, "output_name", &state.output_name);
+  state.data_type = Type(json);
+  Take(json, "dims", &state.dims);
+  for (const Json& initial : json.at("initial_state")) {
+    SequenceInitialState& out = state.initial_states.emplace_back();
+    Take(initial, "name", &out.name);
+    out.data_type = Type(initial);
+    Take(initial, "dims", &out.dims);
+    Take(initial, "zero_data", &out.zero_data);
+    Take(initial, "data_file", &out.data_file);
+  }
+  Take(json, "use_same_buffer_for_input_output", &state.use_same_buffer_for_input_output);
+  Take(json, "use_growable_memory", &state.use_growable_memory);
+  return state;
+}
+
+SequenceBatching ToSequenceBatching(const Json& json) {
+  SequenceBatching batching;
+  if (json.contains("oldest")) {
+    SequenceBatching::Oldest oldest;
+    const Json& from = json.at("oldest");
+    Take(from, "max_candidate_sequences", &oldest.max_candidate_sequences);
+    Take(from, "preferred_batch_size", &oldest.preferred_batch_sizes);
+    Take(from, "max_queue_delay_microseconds", &oldest.max_queue_delay_us);
+    Take(from, "preserve_ordering", &oldest.preserve_ordering);
+    batching.strategy = oldest;
+  } else if (json.contains("direct")) {
+    SequenceBatching::Direct direct;
+    Take(json.at("direct"), "max_queue_delay_microseconds", &direct.max_queue_delay_us);
+    Take(json.at("direct"), "minimum_slot_utilization", &direct.minimum_slot_utilization);
+    batching.strategy = direct;
+  }
+  Take(json, "max_sequence_idle_microseconds", &batching.max_sequence_idle_us);
+  for (const Json& input : json.at("control_input")) {
+    SequenceControlInput& out = batching.control_inputs.emplace_back();
+    Take(input, "name", &out.name);
+    for (const Json& control : input.at("control")) out.controls.push_back(ToControl(control));
+  }
+  for (const Json& state : json.at("state")) batching.states.push_back(ToState(state));
+  Take(json, "iterative_sequence", &batching.iterative_sequence);
+  return batching;
+}
+
+EnsembleScheduling ToEnsemble(const Json& json) {
+  EnsembleScheduling ensemble;
+  Take(json, "max_inflight_requests", &ensemble.max_inflight_requests);
+  for (const Json& step : json.at("step")) {
+    EnsembleStep& out = ensemble.steps.emplace_back();
+    Take(step, "model_name", &out.model_name);
+    Take(step, "model_version", &out.model_version);
+    Take(step, "input_map", &out.input_map);
+    Take(step, "output_map", &out.output_map);
+  }
+  return ensemble;
+}
+
+InstanceGroup ToInstanceGroup(const Json& json) {
+  InstanceGroup group;
+  Take(json, "name", &group.name);
+  const std::string kind = Text(json, "kind");
+  group.kind = kind == "KIND_GPU"     ? InstanceGroup::Kind::kGpu
+               : kind == "KIND_CPU"   ? InstanceGroup::Kind::kCpu
+               : kind == "KIND_MODEL" ? InstanceGroup::Kind::kModel
+                                      : InstanceGroup::Kind::kAuto;
+  Take(json, "count", &group.count);
+  Take(json, "gpus", &group.gpus);
+  for (const Json& device : json.at("secondary_devices")) {
+    group.secondary_devices.push_back({Text(device, "kind"), device.at("device_id")});
+  }
+  Take(json, "profile", &group.profiles);
+  Take(json, "passive", &group.passive);
+  Take(json, "host_policy", &group.host_policy);
+  if (json.contains("rate_limiter")) {
+    for (const Json& resource : json.at("rate_limiter").at("resources")) {
+      group.rate_limiter_resources.push_back(
+          {Text(resource, "name"), resource.at("global"), resource.at("count")});
+    }
+    Take(json.at("rate_limiter"), "priority", &group.rate_limiter_priority);
+  }
+  return group;
+}
+
+VersionPolicy ToVersionPolicy(const Json& json) {
+  VersionPolicy policy;
+  if (json.contains("all")) {
+    policy.kind = VersionPolicy::Kind::kAll;
+  } else if (json.contains("specific")) {
+    policy.kind = VersionPolicy::Kind::kSpecific;
+    Take(json.at("specific"), "versions", &policy.specific);
+  } else if (json.contains("latest")) {
+    Take(json.at("latest"), "num_versions", &policy.num_latest);
+  }
+  return policy;
+}
+
+Warmup ToWarmup(const Json& json) {
+  Warmup warmup;
+  Take(json, "name", &warmup.name);
+  Take(json, "batch_size", &warmup.batch_size);
+  Take(json, "count", &warmup.count);
+  for (const auto& [name, input] : json.at("inputs").items()) {
+    WarmupInput& out = warmup.inputs[name];
+    out.data_type = Type(input);
+    Take(input, "dims", &out.dims);
+    if (input.contains("random_data")) out.source = WarmupInput::Source::kRandom;
+    if (input.contains("input_data_file")) {
+      out.source = WarmupInput::Source::kFile;
+      Take(input, "input_data_file", &out.file);
+    }
+  }
+  return warmup;
+}
+
+void TakeSchedulers(const Json& json, ModelConfig* config) {
+  if (json.contains("dynamic_batching")) {
+    config->dynamic_batching = ToDynamicBatching(json.at("dynamic_batching"));
+  }
+  if (json.contains("sequence_batching")) {
+    config->sequence_batching = ToSequenceBatching(json.at("sequence_batching"));
+  }
+  if (json.contains("ensemble_scheduling")) {
+    config->ensemble_scheduling = ToEnsemble(json.at("ensemble_scheduling"));
+  }
+}
+
+void TakeOptimization(const Json& json, ModelConfig* config) {
+  if (!json.contains("optimization")) return;
+  const Json& optimization = json.at("optimization");
+  Take(optimization, "eager_batching", &config->eager_batching);
+  Take(optimization, "gather_kernel_buffer_threshold", &config->gather_kernel_buffer_threshold);
+  if (optimization.contains("input_pinned_memory")) {
+    Take(optimization.at("input_pinned_memory"), "enable", &config->input_pinned_memory);
+  }
+  if (optimization.contains("output_pinned_memory")) {
+    Take(optimization.at("output_pinned_memory"), "enable", &config->output_pinned_memory);
+  }
+}
+
+void TakePolicies(const Json& json, ModelConfig* config) {
+  if (json.contains("model_transaction_policy")) {
+    Take(json.at("model_transaction_policy"), "decoupled", &config->decoupled);
+  }
+  if (json.contains("response_cache")) {
+    Take(json.at("response_cache"), "enable", &config->response_cache);
+  }
+  if (!json.contains("model_metrics")) return;
+  for (const Json& control : json.at("model_metrics").at("metric_control")) {
+    HistogramOverride& out = config->metric_overrides.emplace_back();
+    if (control.contains("metric_identifier")) {
+      Take(control.at("metric_identifier"), "family", &out.family);
+    }
+    if (control.contains("histogram_options")) {
+      Take(control.at("histogram_options"), "buckets", &out.buckets);
+    }
+  }
+}
+
+}  // namespace
+
+ModelConfig ToModelConfig(const Json& json) {
+  ModelConfig config;
+  Take(json, "name", &config.name);
+  Take(json, "platform", &config.platform);
+  Take(json, "backend", &config.backend);
+  Take(json, "runtime", &config.runtime);
+  if (json.contains("version_policy")) {
+    config.version_policy = ToVersionPolicy(json.at("version_policy"));
+  }
+  Take(json, "max_batch_size", &config.max_batch_size);
+  for (const Json& input : json.at("input")) config.inputs.push_back(ToTensorSpec(input));
+  for (const Json& output : json.at("output")) config.outputs.push_back(ToTensorSpec(output));
+  TakeSchedulers(json, &config);
+  for (const Json& group : json.at("instance_group")) {
+    config.instance_groups.push_back(ToInstanceGroup(group));
+  }
+  Take(json, "default_model_filename", &config.default_model_filename);
+  Take(json, "metric_tags", &config.metric_tags);
+  for (const auto& [key, value] : json.at("parameters").items()) {
+    config.parameters[key] = Text(value, "string_value");
+  }
+  for (const Json& warmup : json.at("model_warmup")) config.warmups.push_back(ToWarmup(warmup));
+  TakeOptimization(json, &config);
+  TakePolicies(json, &config);
+  config.json = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return config;
+}
+
+Json FromModelConfig(const ModelConfig& config) {
+  return Json::parse(config.json);
+}
+
+}  // namespace nereid::config

@@ -1,0 +1,17 @@
+// Canonical JSON -> ModelConfig. Included by config/*.cc alone. [any thread]
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "config/json_form.h"
+#include "config/model_config.h"
+
+namespace nereid::config {
+
+// `json` must have come out of MessageToJson, so that every field has its type.
+ModelConfig ToModelConfig(const Json& json);
+
+// The inverse, from the text that a ModelConfig carries.
+Json FromModelConfig(const ModelConfig& config);
+
+}  // namespace nereid::config

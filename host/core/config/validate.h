@@ -1,0 +1,25 @@
+// What a configuration must satisfy, beyond having the right types. Faults carry keys; the loader
+// adds places. Included by config/*.cc and the checker. [any thread]
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "config/fault.h"
+#include "config/json_form.h"
+#include "config/model_config.h"
+
+namespace nereid::config {
+
+// All but tensors and instance groups, which a backend may still complete.
+void ValidateModel(const ModelConfig& config, const std::string& folder_name, Faults* faults);
+
+void ValidateTensors(const ModelConfig& config, Faults* faults);
+
+void ValidateInstanceGroups(const ModelConfig& config, const std::vector<int32_t>& gpus,
+                            Faults* faults);
+
+// Fields that the schema knows and the host does not act on yet: refused, never ignored. The table
+// is in the .cc file.
+void RefuseUnsupported(const Json& config, Faults* faults);
+
+}  // namespace nereid::config
