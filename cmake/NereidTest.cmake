@@ -16,11 +16,15 @@ endfunction()
 
 # nereid_fuzzer(<name> SOURCES <file>... [LIBS <target>...])
 #
-# A libFuzzer target, built only with clang++ and NEREID_BUILD_FUZZERS. Its kept corpus is tests/fuzz/corpus/<name>/.
+# A libFuzzer target named fuzz_<folder>, built only with clang++ and NEREID_BUILD_FUZZERS. Its kept corpus is tests/fuzz/<folder>/corpus/.
 function(nereid_fuzzer name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LIBS})
   target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  if(NOT TARGET fuzzers)
+    add_custom_target(fuzzers)
+  endif()
+  add_dependencies(fuzzers ${name})
 endfunction()

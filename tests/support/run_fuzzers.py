@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""Runs every fuzz target for a short while from its kept corpus and writes a JUnit file.
+
+usage: run_fuzzers.py BUILD_DIR TESTS_FUZZ_DIR OUT.xml [SECONDS]
+A target is an executable fuzz_<name> below BUILD_DIR; its corpus is TESTS_FUZZ_DIR/<name>/corpus (read only: findings go elsewhere).
+"""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+
+
+def run(target, corpus, seconds):
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [str(target), f"-max_total_time={seconds}", "-rss_limit_mb=2048", "-timeout=10", f"-artifact_prefix={scratch}/", scratch, str(corpus)]
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+
+
+def main():
+    build, sources, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
+    seconds = int(sys.argv[4]) if len(sys.argv) > 4 else 15
+    suite = ElementTree.Element("testsuite", name="fuzz")
+    for folder in sorted(path for path in sources.iterdir() if (path / "CMakeLists.txt").exists()):
+        case = ElementTree.SubElement(suite, "testcase", classname="fuzz", name=folder.name)
+        targets = [path for path in build.rglob(f"fuzz_{folder.name}") if path.is_file()]
+        if not targets:
+            ElementTree.SubElement(case, "failure", message=f"no executable fuzz_{folder.name} below {build}")
+            print(f"fuzz {folder.name}: not built")
+            continue
+        done = run(targets[0], folder / "corpus", seconds)
+        print(f"fuzz {folder.name}: {'ok' if done.returncode == 0 else 'FAILED'}")
+        if done.returncode != 0:
+            ElementTree.SubElement(case, "failure", message=f"exit code {done.returncode}").text = done.stdout[-4000:]
+            print(done.stdout[-4000:])
+    ElementTree.ElementTree(suite).write(out)
+
+
+if __name__ == "__main__":
+    main()

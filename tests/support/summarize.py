@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""Adds up the JUnit files of a test run and prints the closing line: N passed, N failed[, N skipped].
+
+usage: summarize.py RESULTS_DIR. A file `broken` in it names steps that did not build; each counts as a failure. Exit code 1 on failures.
+"""
+import pathlib
+import sys
+import xml.etree.ElementTree as ElementTree
+
+
+def outcome(case):
+    """ctest writes status="run|fail|notrun"; pytest and gtest write child elements."""
+    kinds = {child.tag for child in case}
+    if "failure" in kinds or "error" in kinds or case.get("status") == "fail":
+        return "failed"
+    if "skipped" in kinds or case.get("status") in ("notrun", "disabled"):
+        return "skipped"
+    return "passed"
+
+
+def main():
+    results = pathlib.Path(sys.argv[1])
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    for path in sorted(results.glob("*.xml")):
+        for case in ElementTree.parse(path).getroot().iter("testcase"):
+            kind = outcome(case)
+            counts[kind] += 1
+            if kind != "passed":
+                print(f"{kind}: {path.stem}: {case.get('classname', '')} {case.get('name')}")
+    broken = results / "broken"
+    for step in broken.read_text().split() if broken.exists() else []:
+        counts["failed"] += 1
+        print(f"failed: {step}: did not build")
+    line = f"{counts['passed']} passed, {counts['failed']} failed"
+    print(line + (f", {counts['skipped']} skipped" if counts["skipped"] else ""))
+    sys.exit(1 if counts["failed"] or not counts["passed"] else 0)
+
+
+if __name__ == "__main__":
+    main()
