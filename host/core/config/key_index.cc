@@ -170,11 +170,14 @@ class Scanner {
 
 }  // namespace
 
-const KeyPosition* KeyIndex::Before(int line, int column) const {
+const KeyPosition* KeyIndex::Before(int line, int column, std::string_view name) const {
   const KeyPosition* last = nullptr;
+  const auto is_named = [name](std::string_view path) {
+    return name.empty() || path.substr(path.rfind('.') + 1) == name;
+  };
   for (const KeyPosition& key : keys) {
     if (key.line > line || (key.line == line && key.column > column)) break;
-    last = &key;
+    if (is_named(key.path)) last = &key;
   }
   return last;
 }

@@ -28,7 +28,8 @@ struct KeyIndex {
       placeholders;  // outside of strings, where no value of any type can be meant
 
   // The last key that starts at or before the place; null in front of the first.
-  const KeyPosition* Before(int line, int column) const;
+  // With `name`: the last one of that field.
+  const KeyPosition* Before(int line, int column, std::string_view name = {}) const;
   // The place of `path` or, if it is not written, of its nearest enclosing field; null if none is.
   const KeyPosition* Nearest(std::string_view path) const;
 };

@@ -81,18 +81,20 @@ struct SequenceState {
   bool use_growable_memory = false;
 };
 
+struct SequenceDirect {
+  uint64_t max_queue_delay_us = 0;
+  float minimum_slot_utilization = 0;
+};
+
+struct SequenceOldest {
+  int32_t max_candidate_sequences = 0;
+  std::vector<int32_t> preferred_batch_sizes;
+  uint64_t max_queue_delay_us = 0;
+  bool preserve_ordering = false;
+};
+
 struct SequenceBatching {
-  struct Direct {
-    uint64_t max_queue_delay_us = 0;
-    float minimum_slot_utilization = 0;
-  };
-  struct Oldest {
-    int32_t max_candidate_sequences = 0;
-    std::vector<int32_t> preferred_batch_sizes;
-    uint64_t max_queue_delay_us = 0;
-    bool preserve_ordering = false;
-  };
-  std::variant<Direct, Oldest> strategy;
+  std::variant<SequenceDirect, SequenceOldest> strategy;
   uint64_t max_sequence_idle_us = 0;
   std::vector<SequenceControlInput> control_inputs;
   std::vector<SequenceState> states;

@@ -19,7 +19,15 @@ class FaultCollector : public pb::io::ErrorCollector {
       : file_(file), index_(index), faults_(faults) {}
 
   void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
-    const KeyPosition* key = index_.Before(line + 1, column + 1);
+    // Some errors are reported one token late, but name their field.
+    constexpr std::string_view kFor = " for field \"";
+    const size_t named = message.find(kFor);
+    std::string_view name;
+    if (named != std::string::npos) {
+      name = std::string_view(message).substr(named + kFor.size());
+      name = name.substr(0, name.find('"'));
+    }
+    const KeyPosition* key = index_.Before(line + 1, column + 1, name);
     std::string path = key == nullptr ? "" : key->path;
     faults_->push_back({file_, line + 1, column + 1, std::move(path), Reword(message)});
   }

@@ -98,7 +98,7 @@ SequenceState ToState(const Json& json) {
 SequenceBatching ToSequenceBatching(const Json& json) {
   SequenceBatching batching;
   if (json.contains("oldest")) {
-    SequenceBatching::Oldest oldest;
+    SequenceOldest oldest;
     const Json& from = json.at("oldest");
     Take(from, "max_candidate_sequences", &oldest.max_candidate_sequences);
     Take(from, "preferred_batch_size", &oldest.preferred_batch_sizes);
@@ -106,7 +106,7 @@ SequenceBatching ToSequenceBatching(const Json& json) {
     Take(from, "preserve_ordering", &oldest.preserve_ordering);
     batching.strategy = oldest;
   } else if (json.contains("direct")) {
-    SequenceBatching::Direct direct;
+    SequenceDirect direct;
     Take(json.at("direct"), "max_queue_delay_microseconds", &direct.max_queue_delay_us);
     Take(json.at("direct"), "minimum_slot_utilization", &direct.minimum_slot_utilization);
     batching.strategy = direct;

@@ -38,16 +38,12 @@ void ValidateDynamicBatching(const ModelConfig& config, Faults* faults) {
     Add(faults, "dynamic_batching.priority_queue_policy",
         StrCat("expected a level from 1 to ", levels, ", got ", level));
   }
-  // A request that waits for its turn in a tail queue cannot keep its place.
-  if (!batching.preserve_ordering || levels < 2) return;
-  Add(faults, "dynamic_batching.preserve_ordering",
-      StrCat("cannot be combined with ", levels, " priority levels"));
 }
 
 void ValidateSequenceBatching(const ModelConfig& config, Faults* faults) {
   if (!config.sequence_batching.has_value()) return;
   const SequenceBatching& batching = *config.sequence_batching;
-  if (const auto* oldest = std::get_if<SequenceBatching::Oldest>(&batching.strategy)) {
+  if (const auto* oldest = std::get_if<SequenceOldest>(&batching.strategy)) {
     ValidatePreferredSizes(oldest->preferred_batch_sizes, config.max_batch_size,
                            "sequence_batching.oldest.preferred_batch_size", faults);
   }

@@ -1,0 +1,199 @@
+// Reading a config.pbtxt: places of faults, placeholders, guesses, the JSON form.
+#include "config/config_loader.h"
+
+#include <nlohmann/json.hpp>
+
+#include "temp_model.h"
+
+namespace nereid::config {
+namespace {
+
+using testing::Test;
+
+std::string FaultOf(const TempModel& model) {
+  const auto config = ReadModelConfig(model.folder());
+  EXPECT_FALSE(config.ok());
+  EXPECT_EQ(config.status().code(), StatusCode::kInvalidArg);
+  return config.status().message();
+}
+
+TEST(ConfigLoaderTest, NamesFileLineColumnAndKeyOfATypo) {
+  const TempModel model("backend: \"b\"\nmax_batch_sizes: 0\n");
+  EXPECT_EQ(FaultOf(model),
+            model.path() +
+                "/config.pbtxt:2:16: max_batch_sizes: unknown field 'max_batch_sizes' in "
+                "ModelConfig; did you mean 'max_batch_size'?");
+}
+
+TEST(ConfigLoaderTest, NamesTheKeyOfAWrongTypeInsideALaterElement) {
+  const TempModel model(
+      "backend: \"b\"\ninput [ { name: \"A\" data_type: TYPE_FP32 dims: [ 1 ] },\n"
+      "  { name: \"B\"\n    data_type: TYPE_FP33 dims: [ 1 ] } ]\n");
+  const std::string fault = FaultOf(model);
+  EXPECT_NE(fault.find("config.pbtxt:4:"), std::string::npos) << fault;
+  EXPECT_NE(fault.find("input[1].data_type"), std::string::npos) << fault;
+  EXPECT_NE(fault.find("TYPE_FP33"), std::string::npos) << fault;
+}
+
+TEST(ConfigLoaderTest, NamesAnUnfilledPlaceholder) {
+  const TempModel model("backend: \"b\"\nmax_batch_size: ${triton_max_batch_size}\n");
+  EXPECT_EQ(FaultOf(model), model.path() +
+                                "/config.pbtxt:2:17: max_batch_size: placeholder "
+                                "'${triton_max_batch_size}' was not filled in");
+}
+
+TEST(ConfigLoaderTest, ReportsEveryUnfilledPlaceholder) {
+  const TempModel model(
+      "instance_group [ { count: ${a} kind: KIND_CPU } ]\nmax_batch_size: ${b}\n");
+  const Faults faults = CheckModelConfig(model.folder());
+  ASSERT_EQ(faults.size(), 2u);
+  EXPECT_EQ(faults[0].key, "instance_group[0].count");
+  EXPECT_EQ(faults[1].key, "max_batch_size");
+}
+
+TEST(ConfigLoaderTest, KeepsPlaceholdersInsideStrings) {
+  const TempModel model(std::string(kIo) +
+                        "parameters { key: \"d\" value { string_value: \"${engine_dir}\" } }\n");
+  const auto config = ReadModelConfig(model.folder());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->parameters.at("d"), "${engine_dir}");
+}
+
+TEST(ConfigLoaderTest, GivesTheLineOfAFaultFoundByValidation) {
+  const TempModel model(
+      "backend: \"b\"\nmax_batch_size: 4\n\ndynamic_batching {\n  preferred_batch_size: [ 8 "
+      "]\n}\n");
+  EXPECT_EQ(FaultOf(model), model.path() +
+                                "/config.pbtxt:5:3: dynamic_batching.preferred_batch_size: "
+                                "expected at most max_batch_size, which is 4, got 8");
+}
+
+TEST(ConfigLoaderTest, RefusesAnotherNameThanTheFolders) {
+  const TempModel model("name: \"othername\"\nbackend: \"python\"\n", "badname");
+  const std::string fault = FaultOf(model);
+  EXPECT_NE(
+      fault.find("config.pbtxt:1:1: name: expected the folder's name 'badname', got 'othername'"),
+      std::string::npos)
+      << fault;
+}
+
+TEST(ConfigLoaderTest, TakesTheBackendFromTheNameOfAFolderWithoutConfig) {
+  const TempModel model("", "lm.cpu_reference");
+  const auto config = ReadModelConfig(model.folder());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->backend, "cpu_reference");
+  EXPECT_EQ(config->name, "lm.cpu_reference");
+}
+
+TEST(ConfigLoaderTest, TakesTheBackendFromAKnownModelFile) {
+  const TempModel model("", "auto");
+  model.Write("1/model.py", "");
+  const auto config = ReadModelConfig(model.folder());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->backend, "python");
+  EXPECT_EQ(config->default_model_filename, "model.py");
+}
+
+TEST(ConfigLoaderTest, MapsALegacyPlatformToItsBackend) {
+  const TempModel model("platform: \"onnxruntime_onnx\"\n");
+  const auto config = ReadModelConfig(model.folder());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->backend, "onnxruntime");
+  EXPECT_EQ(config->default_model_filename, "model.onnx");
+}
+
+TEST(ConfigLoaderTest, RefusesAModelWithoutAnyBackend) {
+  const TempModel model("max_batch_size: 1\n");
+  EXPECT_NE(FaultOf(model).find("must specify 'platform' or 'backend' or 'runtime' for 'm'"),
+            std::string::npos);
+}
+
+TEST(ConfigLoaderTest, PrefersTheNamedConfigFile) {
+  const TempModel model("backend: \"usual\"\n");
+  model.Write("configs/special.pbtxt", "backend: \"special\"\n");
+  ModelFolder folder = model.folder();
+  folder.config_name = "special";
+  EXPECT_EQ(ReadModelConfig(folder)->backend, "special");
+  folder.config_name = "absent";
+  EXPECT_EQ(ReadModelConfig(folder)->backend, "usual");
+}
+
+TEST(ConfigLoaderTest, RefusesEachFieldThatNothingActsOn) {
+  const TempModel model(std::string(kIo) + "response_cache { enable: true }\n");
+  EXPECT_NE(
+      FaultOf(model).find("config.pbtxt:4:18: response_cache.enable: the response cache is not "
+                          "supported"),
+      std::string::npos)
+      << FaultOf(model);
+  const TempModel off(std::string(kIo) + "response_cache { enable: false }\n");
+  EXPECT_TRUE(ReadModelConfig(off.folder()).ok());
+}
+
+TEST(ConfigLoaderTest, ReadsAnOverrideInJson) {
+  const TempModel model("backend: \"file\"\n");
+  ModelFolder folder = model.folder();
+  folder.config_override = R"({"backend": "json", "maxBatchSize": "3", "input":
+      [{"name": "I", "data_type": "TYPE_FP32", "dims": ["-1", 2]}]})";
+  const auto config = ReadModelConfig(folder);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->backend, "json");
+  EXPECT_EQ(config->max_batch_size, 3);
+  EXPECT_EQ(config->inputs.at(0).dims, (std::vector<int64_t>{-1, 2}));
+}
+
+TEST(ConfigLoaderTest, NamesWhatIsWrongInAnOverride) {
+  const TempModel model("");
+  const auto fault = [&](const std::string& json) {
+    ModelFolder folder = model.folder();
+    folder.config_override = json;
+    return ReadModelConfig(folder).status().message();
+  };
+  EXPECT_EQ(fault("{bad"), "not valid JSON at byte 2");
+  EXPECT_EQ(fault(R"({"zzz": 1})"), "zzz: unknown field 'zzz' in ModelConfig");
+  EXPECT_EQ(fault(R"({"backend": "b", "input": [{"name": 3}]})"),
+            "input[0].name: expected a string, got 3");
+  EXPECT_EQ(fault(R"({"backend": "b", "max_batch_size": 3000000000})"),
+            "max_batch_size: expected a 32-bit integer, got 3000000000");
+  EXPECT_EQ(fault(R"({"backend": "b", "dynamic_batching": {}, "sequence_batching": {}})"),
+            "sequence_batching: only one of the fields of 'scheduling_choice' may be set");
+  EXPECT_EQ(fault("[1]"), "expected an object, got [1]");
+}
+
+TEST(ConfigLoaderTest, SurvivesHostileText) {
+  for (const std::string& text :
+       {std::string("{"), std::string("}"), std::string("input ["), std::string(100000, '{'),
+        std::string("name: \"a"), std::string("\xff\xfe\x00 name", 8), std::string("input: $")}) {
+    const TempModel model(text);
+    EXPECT_FALSE(ReadModelConfig(model.folder()).ok());
+  }
+}
+
+TEST(ConfigLoaderTest, CarriesEveryFieldIntoTheJson) {
+  const TempModel model(std::string(kIo) + R"(
+optimization { graph { level: 1 } priority: PRIORITY_MAX cuda { graphs: true graph_spec {
+  batch_size: 2 input { key: "I" value { dim: [ 9223372036854775807 ] } } } }
+  execution_accelerators { gpu_execution_accelerator { name: "tensorrt" parameters { key: "a" value: "b" } } } }
+cc_model_filenames { key: "9.0" value: "f" }
+metric_tags { key: "t" value: "v" }
+batch_input { kind: BATCH_ITEM_SHAPE target_name: "T" data_type: TYPE_INT64 source_input: "I" }
+model_metrics { metric_control { metric_identifier { family: "f" } histogram_options { buckets: [ 0.1, 2 ] } } }
+)");
+  const auto config = ReadModelConfig(model.folder());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const auto json = nlohmann::json::parse(config->json);
+  EXPECT_EQ(json["optimization"]["cuda"]["graph_spec"][0]["input"]["I"]["dim"][0],
+            9223372036854775807);
+  EXPECT_EQ(json["optimization"]["priority"], "PRIORITY_MAX");
+  EXPECT_EQ(json["optimization"]["execution_accelerators"]["gpu_execution_accelerator"][0]
+                ["parameters"]["a"],
+            "b");
+  EXPECT_EQ(json["batch_input"][0]["kind"], "BATCH_ITEM_SHAPE");
+  EXPECT_EQ(json["cc_model_filenames"]["9.0"], "f");
+  EXPECT_EQ(json["model_metrics"]["metric_control"][0]["histogram_options"]["buckets"],
+            nlohmann::json({0.1, 2}));
+  EXPECT_EQ(config->metric_tags.at("t"), "v");
+  EXPECT_EQ(config->metric_overrides.at(0).buckets, (std::vector<double>{0.1, 2}));
+}
+
+}  // namespace
+}  // namespace nereid::config

@@ -1,0 +1,45 @@
+// The JSON form against Triton's: golden/<model>.json is its answer to /v2/models/<model>/config,
+// compared by JSON value.
+#include <nlohmann/json.hpp>
+
+#include "temp_model.h"
+
+namespace nereid::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string ReadAll(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class GoldenConfigTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenConfigTest, EqualsTheRecordedAnswer) {
+  const std::string model = GetParam();
+  const fs::path golden = fs::path(NEREID_SOURCE_DIR) / "tests/host/core/config/golden";
+  const TempModel folder(ReadAll(golden / (model + ".pbtxt")), model);
+  if (model != "ens") folder.Write("1/model.py", "");
+
+  auto config = ReadModelConfig(folder.folder());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  config = PrepareInstances(*config, {});
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  config = FinishConfig(*config);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const auto expected = nlohmann::json::parse(ReadAll(golden / (model + ".json")));
+  auto actual = nlohmann::json::parse(config->json);
+  // Newer than the recorded version.
+  if (model == "ens") actual["ensemble_scheduling"].erase("max_inflight_requests");
+  EXPECT_EQ(actual, expected) << nlohmann::json::diff(expected, actual).dump(1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenConfigTest,
+                         testing::Values("dtypes", "dynbatch", "ens", "identity_batch",
+                                         "identity_fp32", "params", "repeat", "slow", "textgen",
+                                         "versions"),
+                         [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
+}  // namespace nereid::config

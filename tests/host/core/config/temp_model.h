@@ -1,0 +1,46 @@
+// A model's folder for one test: written on construction, removed on destruction.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "config/config_loader.h"
+
+namespace nereid::config {
+
+class TempModel {
+ public:
+  explicit TempModel(const std::string& pbtxt, const std::string& name = "m")
+      : folder_(std::filesystem::temp_directory_path() / UniqueName() / name) {
+    std::filesystem::create_directories(folder_ / "1");
+    if (!pbtxt.empty()) Write("config.pbtxt", pbtxt);
+  }
+  ~TempModel() { std::filesystem::remove_all(folder_.parent_path()); }
+
+  void Write(const std::string& path, const std::string& text) const {
+    std::filesystem::create_directories((folder_ / path).parent_path());
+    std::ofstream(folder_ / path) << text;
+  }
+
+  std::string path() const { return folder_.string(); }
+  ModelFolder folder() const { return {folder_.filename().string(), path(), "", std::nullopt}; }
+
+ private:
+  static std::string UniqueName() {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    static int counter = 0;
+    return StrCat("nereid-", getpid(), "-", test->name(), "-", counter++);
+  }
+
+  std::filesystem::path folder_;
+};
+
+inline constexpr char kIo[] =
+    "backend: \"b\"\n"
+    "input [ { name: \"I\" data_type: TYPE_FP32 dims: [ 4 ] } ]\n"
+    "output [ { name: \"O\" data_type: TYPE_FP32 dims: [ 4 ] } ]\n";
+
+}  // namespace nereid::config

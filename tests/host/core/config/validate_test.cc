@@ -1,0 +1,87 @@
+// One case a rule: each fault names its key and both values.
+#include "config/validate.h"
+
+#include "temp_model.h"
+
+namespace nereid::config {
+namespace {
+
+struct Case {
+  const char* name;
+  const char* pbtxt;
+  const char* fault;  // what must be reported
+};
+
+class ValidateTest : public testing::TestWithParam<Case> {};
+
+TEST_P(ValidateTest, Reports) {
+  const TempModel model(GetParam().pbtxt);
+  std::string all;
+  for (const Fault& fault : CheckModelConfig(model.folder()))
+    all += fault.key + ": " + fault.message + "\n";
+  EXPECT_NE(all.find(GetParam().fault), std::string::npos) << "got: " << all;
+}
+
+#define IO "backend: 'b' max_batch_size: 4 "
+INSTANTIATE_TEST_SUITE_P(
+    Rules, ValidateTest,
+    testing::Values(
+        Case{"NegativeBatch", "backend: 'b' max_batch_size: -1",
+             "max_batch_size: must be non-negative value for m, got -1"},
+        Case{"ZeroDim", IO "input { name: 'A' data_type: TYPE_INT32 dims: [ 0 ] }",
+             "input[0].dims: expected dimensions >= 1, or -1 for a variable size, got 0"},
+        Case{"NoDims", IO "input { name: 'A' data_type: TYPE_INT32 }",
+             "input[0].dims: must be set for 'A'"},
+        Case{"NoType", IO "output { name: 'A' dims: [ 1 ] }",
+             "output[0].data_type: must be set for 'A'"},
+        Case{"NoName", IO "output { data_type: TYPE_INT32 dims: [ 1 ] }",
+             "output[0].name: must not be empty"},
+        Case{"TwiceTheName",
+             IO "input { name: 'A' data_type: TYPE_INT32 dims: [ 1 ] } input { name: 'A' "
+                "data_type: TYPE_INT32 dims: [ 1 ] }",
+             "input[1].name: 'A' is given twice"},
+        Case{"ReshapeLosesElements",
+             IO "input { name: 'A' data_type: TYPE_INT32 dims: [ 4, 2 ] reshape { shape: [ 7 ] } }",
+             "input[0].reshape.shape: has another number of elements than dims [4,2]: [7]"},
+        Case{"EmptyReshapeWithoutBatch",
+             "backend: 'b' input { name: 'A' data_type: TYPE_INT32 dims: [ 1 ] reshape { } }",
+             "input[0].reshape.shape: must not be empty where max_batch_size is 0"},
+        Case{"PreferredTooLarge", IO "dynamic_batching { preferred_batch_size: [ 5 ] }",
+             "dynamic_batching.preferred_batch_size: expected at most max_batch_size, which is 4, "
+             "got 5"},
+        Case{"PreferredZero", IO "dynamic_batching { preferred_batch_size: [ 0 ] }",
+             "dynamic_batching.preferred_batch_size: expected positive batch sizes, got 0"},
+        Case{"PriorityDefault",
+             IO "dynamic_batching { priority_levels: 3 default_priority_level: 4 }",
+             "dynamic_batching.default_priority_level: expected a level from 1 to 3, got 4"},
+        Case{"PriorityPolicy",
+             IO "dynamic_batching { priority_levels: 2 default_priority_level: 1 "
+                "priority_queue_policy { key: 9 value { } } }",
+             "dynamic_batching.priority_queue_policy: expected a level from 1 to 2, got 9"},
+        Case{"LatestZero", IO "version_policy { latest { num_versions: 0 } }",
+             "version_policy.latest.num_versions: expected at least 1, got 0"},
+        Case{"SpecificEmpty", IO "version_policy { specific { } }",
+             "version_policy.specific.versions: must name at least one version"},
+        Case{"EnsembleWithoutSteps", "platform: 'ensemble' ensemble_scheduling { }",
+             "ensemble_scheduling.step: must have at least one step"},
+        Case{"EnsembleWithoutScheduling", "platform: 'ensemble'",
+             "platform: 'ensemble' needs ensemble_scheduling"},
+        Case{"SchedulingWithoutEnsemble",
+             IO
+             "ensemble_scheduling { step { model_name: 'x' output_map { key: 'a' value: 'b' } } }",
+             "ensemble_scheduling: expected platform 'ensemble', got ''"},
+        Case{"EnsembleWithInstances",
+             "platform: 'ensemble' instance_group { } ensemble_scheduling { step { model_name: 'x' "
+             "output_map { key: 'a' value: 'b' } } }",
+             "instance_group: cannot be given to an ensemble"},
+        Case{"StepWithoutModel",
+             "platform: 'ensemble' ensemble_scheduling { step { output_map { key: 'a' value: 'b' } "
+             "} }",
+             "ensemble_scheduling.step[0].model_name: must not be empty"},
+        Case{"Sequence", IO "sequence_batching { direct { } }",
+             "sequence_batching: sequence batching is not supported"}),
+    [](const auto& test) { return std::string(test.param.name); });
+#undef IO
+
+}  // namespace
+}  // namespace nereid::config
