@@ -1,0 +1,83 @@
+"""Holds the tree to its rules: include directions, file sizes, links of the documents, nothing of a developer's machine."""
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SOURCES = [path for folder in ("backend_api", "host", "backends", "repo_templates", "bench", "tests", "tools")
+           for suffix in ("*.h", "*.cc", "*.c", "*.inc") for path in sorted((ROOT / folder).rglob(suffix))]
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+
+# host/core from the ground floor up: each folder may include itself and what stands before it.
+CORE_FLOORS = ["base", "observe", "memory", "config", "request", "scheduling", "backend", "model", "repository", "server", "capi"]
+
+
+def includes(path):
+    return INCLUDE.findall(path.read_text(encoding="utf-8"))
+
+
+def below(folder):
+    return [path for path in SOURCES if path.is_relative_to(ROOT / folder)]
+
+
+def floor(path):
+    """The floor of a core file, or of an include path written relative to host/core."""
+    first = pathlib.PurePath(path).parts[0]
+    return first if first in CORE_FLOORS else "server"
+
+
+def core_headers():
+    return {str(path.relative_to(ROOT / "host/core")) for path in (ROOT / "host/core").rglob("*.h")}
+
+
+def test_the_core_includes_only_what_stands_below():
+    known, faults = core_headers(), []
+    for path in below("host/core"):
+        here = floor(path.relative_to(ROOT / "host/core"))
+        for name in includes(path):
+            if name in known and CORE_FLOORS.index(floor(name)) > CORE_FLOORS.index(here):
+                faults.append(f"{path.relative_to(ROOT)} includes {name}")
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("folder, forbidden", [
+    ("backend_api", ("host/", "backends/", "llm_core/")),
+    ("host/core", ("host/frontend", "backends/", "llm_core/", "event2/", "grpc", "grpcpp")),
+    ("host/frontend", ("host/core", "capi/", "model/", "repository/", "scheduling/", "backends/", "llm_core/")),
+    ("backends/ensemble", ("host/", "llm_core/", "capi/")),
+    ("backends/tokenizer", ("host/", "llm_core/", "capi/")),
+    ("backends/llm_core", ("host/", "cpu_reference/", "gpu_llm/", "capi/")),
+    ("backends/cpu_reference", ("host/", "gpu_llm/", "capi/")),
+])
+def test_no_folder_includes_upward(folder, forbidden):
+    faults = [f"{path.relative_to(ROOT)} includes {name}" for path in below(folder) for name in includes(path) if name.startswith(forbidden)]
+    assert not faults, "\n".join(faults)
+
+
+def test_the_engine_and_the_tokenizer_library_know_no_c_api():
+    pure = [path for path in below("backends/llm_core") if "adapter" not in path.parts] + below("backends/tokenizer/lib")
+    faults = [f"{path.relative_to(ROOT)} includes {name}" for path in pure for name in includes(path) if name.startswith("triton/")]
+    assert pure and not faults, "\n".join(faults)
+
+
+def test_only_the_llm_backends_include_the_engine():
+    allowed = tuple(ROOT / folder for folder in ("backends/llm_core", "backends/cpu_reference", "backends/gpu_llm", "tests/backends", "tests/fuzz", "bench"))
+    faults = [str(path.relative_to(ROOT)) for path in SOURCES if not any(path.is_relative_to(home) for home in allowed)
+              if any(name.startswith("llm_core/") for name in includes(path))]
+    assert not faults, "\n".join(faults)
+
+
+def test_files_fit_a_sitting():
+    long = [f"{path.relative_to(ROOT)}: {count} lines" for path in SOURCES if path.suffix != ".inc"
+            and "include/triton/core" not in str(path) and (count := len(path.read_text(encoding="utf-8").splitlines())) > 600]
+    assert not long, "\n".join(long)
+
+
+def test_links_of_the_documents_lead_somewhere():
+    dead = []
+    for document in [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]:
+        for target in re.findall(r"\]\(([^)#\s]+)", document.read_text(encoding="utf-8")):
+            if not target.startswith(("http:", "https:", "mailto:")) and not (ROOT / target).exists():
+                dead.append(f"{document.name}: {target}")
+    assert not dead, "\n".join(dead)
