@@ -216,8 +216,10 @@ void CoreClient::ReportResponse(uint64_t start_ns, uint64_t output_start_ns, con
   Tell(TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(statistics, instance_));
   Tell(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(statistics, factory_.get()));
   Tell(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart(statistics, start_ns));
-  Tell(TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(statistics,
-                                                                          output_start_ns));
+  if (output_start_ns != 0) {
+    Tell(TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(statistics,
+                                                                            output_start_ns));
+  }
   Tell(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(statistics, NowNs()));
   if (error != nullptr) {
     Tell(TRITONBACKEND_ModelInstanceResponseStatisticsSetError(statistics, error));

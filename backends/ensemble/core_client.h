@@ -45,6 +45,7 @@ class CoreClient : public ClientRequest {
   Status AddOutput(TRITONBACKEND_Response* response, const Binding& output, const Tensor& tensor);
   Status AddSequenceParameters(TRITONBACKEND_Response* response);
   void Finish(TRITONBACKEND_Response* response, const Status& status, bool is_final);
+  // `output_start_ns` 0: an empty response, the end alone.
   void ReportResponse(uint64_t start_ns, uint64_t output_start_ns, const Status& status);
   void ReportRequest();
   uint64_t BatchSize() const;

@@ -121,8 +121,9 @@ void Runner::OnCallOver(RunningStep& running) {
     running.over = true;
     call = std::move(running.call);
     const size_t position = running.position;
-    dropped = std::exchange(calls_[position], calls_.back());
-    calls_[position]->position = position;
+    calls_.back()->position = position;
+    std::swap(calls_[position], calls_.back());
+    dropped = std::move(calls_.back());
     calls_.pop_back();
   }
   Flush();
