@@ -1,0 +1,13 @@
+// Which GPUs this machine has, asked of the CUDA driver by dlopen, so that one build serves
+// machines with and without. [load threads]
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace nereid {
+
+// Device ids, ascending; empty without a driver or a device. Asked once a process.
+const std::vector<int32_t>& GpuDevices();
+
+}  // namespace nereid

@@ -1,0 +1,60 @@
+// The metrics page. Model metrics are pulled out of each model's statistics when the page is asked
+// for; what backends and embedders register themselves lives in observe/custom_metrics.h. One a
+// server. [any thread]
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "observe/statistics.h"
+
+namespace nereid {
+
+// What a model shows on the page. The metrics registry asks through it, so that observe/ need not
+// know models.
+class MetricsSource {
+ public:
+  virtual ~MetricsSource() = default;
+  struct Reading {
+    std::string model;
+    int64_t version = 0;
+    std::map<std::string, std::string> tags;  // extra labels from metric_tags
+    uint64_t pending = 0;                     // queued, not executing
+    double load_secs = 0;
+    StatisticsSnapshot statistics;
+  };
+  virtual Reading Read() const = 0;
+};
+
+struct MetricsOptions {
+  bool enabled = true;
+  bool cpu = true;
+  bool counter_latencies = true;
+};
+
+class Metrics {
+ public:
+  explicit Metrics(const MetricsOptions& options);
+  ~Metrics();
+
+  const MetricsOptions& options() const { return options_; }
+
+  // `source` is shown until it is removed; its owner removes it before it dies.
+  void AddSource(const MetricsSource* source);
+  void RemoveSource(const MetricsSource* source);
+
+  // The page in Prometheus' text format. Waits for no request.
+  std::string Page() const;
+
+ private:
+  const MetricsOptions options_;
+  mutable std::mutex mutex_;  // guards sources_ while they are read
+  std::vector<const MetricsSource*> sources_;
+};
+
+}  // namespace nereid

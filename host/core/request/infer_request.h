@@ -1,0 +1,136 @@
+// A request: filled in by a client, lent to the host by Prepare and InferAsync, given back by
+// Release; then the client may use it again or delete it. TRITONSERVER_InferenceRequest and
+// TRITONBACKEND_Request. [whoever holds it: client thread, then the queue, then the backend]
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/handle_cast.h"
+#include "base/inline_vector.h"
+#include "base/parameter.h"
+#include "nereid/status.h"
+#include "request/request_target.h"
+#include "request/response_sink.h"
+#include "request/tensor.h"
+#include "triton/core/tritonbackend.h"
+
+namespace nereid {
+
+// An id of a sequence: a number or a text; 0 and "" mean none.
+using CorrelationId = std::variant<uint64_t, std::string>;
+
+class InferRequest {
+ public:
+  InferRequest(std::shared_ptr<RequestTarget> target, int64_t requested_version);
+  ~InferRequest() = default;
+  InferRequest(const InferRequest&) = delete;
+  InferRequest& operator=(const InferRequest&) = delete;
+
+  // ---- what the client sets ----
+  const std::string& id() const { return id_; }
+  void set_id(std::string_view id) { id_ = id; }
+  uint32_t flags() const { return flags_; }
+  void set_flags(uint32_t flags) { flags_ = flags; }
+  const CorrelationId& correlation_id() const { return correlation_id_; }
+  void set_correlation_id(CorrelationId id) { correlation_id_ = std::move(id); }
+  uint64_t priority() const { return priority_; }
+  // Levels that the model does not have become its default level.
+  void set_priority(uint64_t priority);
+  uint64_t timeout_us() const { return timeout_us_; }
+  void set_timeout_us(uint64_t timeout_us) { timeout_us_ = timeout_us; }
+  std::vector<Parameter>& parameters() { return parameters_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+
+  Status AddInput(std::string_view name, DataType data_type, std::span<const int64_t> shape);
+  Status AddRawInput(std::string_view name);
+  Status RemoveInput(std::string_view name);
+  void RemoveAllInputs();
+  // `host_policy` null: for every policy without data of its own.
+  Status AppendInputData(std::string_view name, const void* base,
+                         const BufferAttributes& attributes, const char* host_policy = nullptr);
+  Status RemoveAllInputData(std::string_view name);
+  Status AddRequestedOutput(std::string_view name);
+  Status RemoveRequestedOutput(std::string_view name);
+  void RemoveAllRequestedOutputs() { requested_outputs_.clear(); }
+  void set_release_callback(TRITONSERVER_InferenceRequestReleaseFn_t fn, void* userp);
+  void set_response_callbacks(const ResponseCallbacks& callbacks) { callbacks_ = callbacks; }
+
+  // ---- the life of an inference ----
+  // Checks the request against its model's plan and lends it to the host. On error it stays the
+  // client's. INVALID_ARG names the request, the tensor and both values.
+  Status Prepare();
+  // Takes a prepared request back that the queue refused.
+  void Unprepare();
+  // Raises the flag that backends poll; a queued request is answered at once. INVALID_ARG before
+  // the first inference.
+  Status Cancel();
+  bool IsCancelled() const;
+  bool lent() const { return lent_.load(std::memory_order_acquire); }
+  // Gives the request back to its client, who may delete it in the callback.
+  void Release(uint32_t release_flags);
+  // Answers with `error` as the final response, counts the failure and releases.
+  void Fail(Status error, FailureReason reason);
+
+  // ---- what scheduler and backend read ----
+  const RequestPlan& plan() const { return target_->plan(); }
+  const std::shared_ptr<RequestTarget>& target() const { return target_; }
+  int64_t requested_version() const { return requested_version_; }
+  ResponseSink* sink() const { return sink_.get(); }
+  // Rows of the batch; 1 when the model has no batch dimension.
+  int64_t batch_size() const { return batch_size_; }
+  size_t num_inputs() const { return inputs_.size(); }
+  InputTensor& input(size_t index) { return inputs_[index]; }
+  const InputTensor& input(size_t index) const { return inputs_[index]; }
+  InputTensor* FindInput(std::string_view name);
+  const InputTensor* InputForSpec(int spec_index) const;
+  // What the client asked for; every output of the model when it asked for none.
+  size_t num_outputs() const;
+  const std::string& output_name(size_t index) const;
+
+  // "[request id: x] ", as errors about a request begin.
+  std::string LogPrefix() const;
+
+  // Stamps: written by the host as the request moves on.
+  uint64_t request_start_ns = 0;
+  uint64_t queue_start_ns = 0;
+  uint64_t queue_deadline_ns = 0;  // 0: none
+
+  // Links of the queue that holds the request; guarded by that queue's mutex.
+  struct QueueLinks {
+    InferRequest* prev = nullptr;
+    InferRequest* next = nullptr;
+    void* list = nullptr;  // the list it is in; null: none
+  };
+  QueueLinks queue_links;
+
+ private:
+  std::shared_ptr<RequestTarget> target_;
+  const int64_t requested_version_;
+  std::string id_;
+  uint32_t flags_ = 0;
+  CorrelationId correlation_id_ = uint64_t{0};
+  uint64_t priority_ = 0;
+  uint64_t timeout_us_ = 0;
+  std::vector<Parameter> parameters_;
+  InlineVector<InputTensor, 2> inputs_;
+  InlineVector<int, 4> requested_outputs_;  // indices into the plan's outputs
+  ResponseCallbacks callbacks_;
+  TRITONSERVER_InferenceRequestReleaseFn_t release_fn_ = nullptr;
+  void* release_userp_ = nullptr;
+
+  ResponseSinkRef sink_;  // of the current or last inference
+  int64_t batch_size_ = 1;
+  std::atomic<bool> lent_{false};
+};
+
+}  // namespace nereid
+
+NEREID_HANDLE(TRITONSERVER_InferenceRequest, nereid::InferRequest);
+NEREID_HANDLE_ALIAS(TRITONBACKEND_Request, nereid::InferRequest);

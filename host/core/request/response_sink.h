@@ -1,0 +1,106 @@
+// Where the responses of one inference go. Made when the request is taken, shared by the request,
+// its responses and the backend's response factories (a TRITONBACKEND_ResponseFactory* is a counted
+// pointer to it), so that it outlives the request. [any thread]
+//
+// It also knows who could still send: the host or backend that holds the request, every factory and
+// every response not yet sent. When the last of them goes without a final response, the sink sends
+// an INTERNAL error itself, so that no client waits for ever.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/handle_cast.h"
+#include "nereid/status.h"
+#include "request/request_target.h"
+#include "request/response_allocator.h"
+#include "triton/core/tritonbackend.h"
+
+namespace nereid {
+
+class InferResponse;
+class ResponseSink;
+
+// Reorders deliveries: preserve_ordering. Implemented in scheduling/.
+class ResponseGate {
+ public:
+  virtual ~ResponseGate() = default;
+  // Takes over what SendNow would deliver; `sink` stays referenced until then.
+  virtual void Deliver(ResponseSink* sink, InferResponse* response, uint32_t flags) = 0;
+};
+
+struct ResponseCallbacks {
+  const ResponseAllocator* allocator = nullptr;
+  void* allocator_userp = nullptr;
+  TRITONSERVER_InferenceResponseCompleteFn_t response_fn = nullptr;
+  void* response_userp = nullptr;
+};
+
+class ResponseSink {
+ public:
+  // Starts with one reference and one sender: the request's.
+  ResponseSink(std::shared_ptr<RequestTarget> target, std::string request_id,
+               const ResponseCallbacks& callbacks);
+
+  void AddRef() { refs_.fetch_add(1, std::memory_order_relaxed); }
+  void Release();
+  void AddSender() { senders_.fetch_add(1, std::memory_order_relaxed); }
+  void DropSender();
+
+  bool cancelled() const { return cancelled_.load(std::memory_order_acquire); }
+  void Cancel() { cancelled_.store(true, std::memory_order_release); }
+
+  const RequestPlan& plan() const { return target_->plan(); }
+  const std::shared_ptr<RequestTarget>& target() const { return target_; }
+  const std::string& request_id() const { return request_id_; }
+  const ResponseCallbacks& callbacks() const { return callbacks_; }
+
+  // Consumes `response` (null: flags alone) in every case. INVALID_ARG after the final response.
+  Status Send(InferResponse* response, uint32_t flags);
+  // Calls the client. For the gate.
+  void SendNow(InferResponse* response, uint32_t flags);
+  // Index of the next response, counted from 0.
+  uint64_t num_sent() const { return num_sent_.load(std::memory_order_relaxed); }
+
+  // Set before the request is queued; outlives the sink's deliveries.
+  void set_gate(ResponseGate* gate) { gate_ = gate; }
+
+ private:
+  ~ResponseSink() = default;
+
+  std::atomic<uint32_t> refs_{1};
+  std::atomic<uint32_t> senders_{1};
+  std::atomic<uint64_t> num_sent_{0};
+  std::atomic<bool> cancelled_{false};
+  std::atomic<bool> final_sent_{false};
+  ResponseGate* gate_ = nullptr;
+  const std::shared_ptr<RequestTarget> target_;
+  const std::string request_id_;
+  const ResponseCallbacks callbacks_;
+};
+
+// A counted pointer.
+class ResponseSinkRef {
+ public:
+  ResponseSinkRef() = default;
+  explicit ResponseSinkRef(ResponseSink* adopted) : sink_(adopted) {}
+  ResponseSinkRef(ResponseSinkRef&& other) noexcept : sink_(std::exchange(other.sink_, nullptr)) {}
+  ResponseSinkRef& operator=(ResponseSinkRef&& other) noexcept {
+    std::swap(sink_, other.sink_);
+    return *this;
+  }
+  ~ResponseSinkRef() {
+    if (sink_ != nullptr) sink_->Release();
+  }
+  ResponseSink* get() const { return sink_; }
+  ResponseSink* operator->() const { return sink_; }
+
+ private:
+  ResponseSink* sink_ = nullptr;
+};
+
+}  // namespace nereid
+
+NEREID_HANDLE(TRITONBACKEND_ResponseFactory, nereid::ResponseSink);
