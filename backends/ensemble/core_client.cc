@@ -150,7 +150,7 @@ Status CoreClient::Fill(TRITONBACKEND_Response* response, const Emission& emissi
 
 Status CoreClient::AddOutput(TRITONBACKEND_Response* response, const Binding& binding,
                              const Tensor& tensor) {
-  const std::vector<int64_t> shape = ShapeFor(tensor.shape, binding.rank, binding.batching);
+  const std::vector<int64_t> shape = ShapeFor(binding, tensor.shape);
   TRITONBACKEND_Output* output = nullptr;
   NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ResponseOutput(
       response, &output, binding.name.c_str(), static_cast<TRITONSERVER_DataType>(tensor.data_type),

@@ -140,7 +140,7 @@ Status CoreModels::FillInputs(const StepRequest& request, InferRequest& target) 
     if (tensor == nullptr) continue;
     const Binding& input = step.inputs[i];
     const char* name = input.name.c_str();
-    const auto shape = ShapeFor(tensor->shape, input.rank, input.batching);
+    const auto shape = ShapeFor(input, tensor->shape);
     NEREID_RETURN_IF_ERROR(
         target.AddInput(name, static_cast<TRITONSERVER_DataType>(tensor->data_type), shape));
     for (const Segment& segment : tensor->segments) {

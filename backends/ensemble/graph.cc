@@ -71,7 +71,32 @@ void SetDepths(Graph& graph) {
   }
 }
 
+// A tensor between a side that batches and one that does not gains or loses the batch dimension.
+void SetBatchChanges(Graph& graph) {
+  std::vector<bool> batching(graph.tensors.size());
+  const auto produce = [&](const Binding& binding) { batching[binding.tensor] = binding.batching; };
+  const auto read = [&](Binding& binding) {
+    binding.drops_batch = batching[binding.tensor] && !binding.batching;
+    binding.adds_batch = !batching[binding.tensor] && binding.batching;
+  };
+  std::for_each(graph.inputs.begin(), graph.inputs.end(), produce);
+  for (const Step& step : graph.steps) {
+    std::for_each(step.outputs.begin(), step.outputs.end(), produce);
+  }
+  for (Step& step : graph.steps) std::for_each(step.inputs.begin(), step.inputs.end(), read);
+  std::for_each(graph.outputs.begin(), graph.outputs.end(), read);
+}
+
 }  // namespace
+
+std::vector<int64_t> ShapeFor(const Binding& reader, std::vector<int64_t> shape) {
+  const auto rank = static_cast<size_t>(reader.rank);
+  if (reader.adds_batch && shape.size() + 1 == rank) shape.insert(shape.begin(), 1);
+  if (reader.drops_batch && shape.size() == rank + 1 && shape.front() == 1) {
+    shape.erase(shape.begin());
+  }
+  return shape;
+}
 
 int Graph::FindInput(std::string_view input) const {
   return FindBinding(inputs, input);
@@ -92,6 +117,7 @@ Graph BuildGraph(const EnsembleConfig& config, std::span<const ModelSpec> models
   }
   for (const Step& step : graph.steps) graph.decoupled |= step.decoupled;
   SetDepths(graph);
+  SetBatchChanges(graph);
   return graph;
 }
 

@@ -20,6 +20,9 @@ struct Binding {
   bool optional = false;  // an input that the model can do without
   int rank = 0;           // dimensions that the model expects, batch dimension included
   bool batching = false;  // the first of them is the batch dimension
+  // Of a reader: the batch dimension that its producer knows and it does not, or the reverse.
+  bool drops_batch = false;
+  bool adds_batch = false;
 };
 
 struct Step {
@@ -50,6 +53,10 @@ struct Graph {
   int FindInput(std::string_view name) const;
   int FindOutput(std::string_view name) const;
 };
+
+// `shape` as the reader expects it: a batch dimension of 1 is added or dropped where its producer
+// sees that differently. Any other difference stays, for the host to report.
+std::vector<int64_t> ShapeFor(const Binding& reader, std::vector<int64_t> shape);
 
 // `config` has passed Validate() with the same `models`, one a step.
 Graph BuildGraph(const EnsembleConfig& config, std::span<const ModelSpec> models);

@@ -34,13 +34,4 @@ struct Tensor {
 
 using TensorRef = std::shared_ptr<const Tensor>;
 
-// The shape that a place expects which has `rank` dimensions, the first of them the batch when
-// `batching`: a batch dimension of 1 is added or dropped where the other side sees that
-// differently. Any other difference stays, for the host to report.
-inline std::vector<int64_t> ShapeFor(std::vector<int64_t> shape, size_t rank, bool batching) {
-  if (batching && shape.size() + 1 == rank) shape.insert(shape.begin(), 1);
-  if (!batching && shape.size() == rank + 1 && shape.front() == 1) shape.erase(shape.begin());
-  return shape;
-}
-
 }  // namespace nereid::ensemble

@@ -43,11 +43,20 @@ TEST(PlanTest, LeavesOutStepsThatNoRequestedOutputNeeds) {
   EXPECT_TRUE(plan.followers[0].empty());
 }
 
-TEST(TensorTest, AddsOrDropsABatchDimensionOfOne) {
-  EXPECT_EQ(ShapeFor({16}, 2, true), (std::vector<int64_t>{1, 16}));
-  EXPECT_EQ(ShapeFor({1, 16}, 1, false), (std::vector<int64_t>{16}));
-  EXPECT_EQ(ShapeFor({2, 16}, 1, false), (std::vector<int64_t>{2, 16}));
-  EXPECT_EQ(ShapeFor({3, 16}, 2, true), (std::vector<int64_t>{3, 16}));
+TEST(GraphTest, AddsOrDropsABatchDimensionOfOneBetweenSidesThatDifferInBatching) {
+  Built built = Build(
+      {{"A"},
+       {"C"},
+       {{"plain", {{"IN", "A"}}, {{"OUT", "B"}}}, {"batching", {{"IN", "B"}}, {{"OUT", "C"}}}}});
+  built.config.model.max_batch_size = 4;
+  built.models[1].max_batch_size = 4;
+  const auto graph = built.MakeGraph();
+  const Binding& plain = graph->steps[0].inputs[0];
+  EXPECT_EQ(ShapeFor(plain, {1, 16}), (std::vector<int64_t>{16}));
+  EXPECT_EQ(ShapeFor(plain, {2, 16}), (std::vector<int64_t>{2, 16}));
+  EXPECT_EQ(ShapeFor(graph->steps[1].inputs[0], {16}), (std::vector<int64_t>{1, 16}));
+  // Both sides batch: whatever the model answered is handed on.
+  EXPECT_EQ(ShapeFor(graph->outputs[0], {3}), (std::vector<int64_t>{3}));
 }
 
 }  // namespace
