@@ -67,7 +67,7 @@ struct ResponseTimes {
 
 class StatisticsShard {
  public:
-  explicit StatisticsShard(uint64_t max_batch_size);
+  StatisticsShard() = default;
 
   void RecordSuccess(const RequestTimes& times, uint64_t batch_size);
   void RecordFailure(FailureReason reason, uint64_t duration_ns);
@@ -93,15 +93,16 @@ class StatisticsShard {
   std::atomic<uint64_t> execution_count_{0};
   Cell success_, fail_, queue_, compute_input_, compute_infer_, compute_output_;
   std::array<std::atomic<uint64_t>, kNumFailureReasons> failures_{};
-  std::vector<BatchCells> batches_;  // by batch size, up to a bound
-  mutable std::mutex rare_mutex_;    // guards what follows
+  static constexpr size_t kNumDirectBatches = 65;
+  std::array<BatchCells, kNumDirectBatches> batches_;  // by batch size; larger ones are rare
+  mutable std::mutex rare_mutex_;                      // guards what follows
   std::map<uint64_t, BatchCounts> large_batches_;
   std::map<uint64_t, ResponseCounts> responses_;
 };
 
 class ModelStatistics {
  public:
-  explicit ModelStatistics(uint64_t max_batch_size);
+  ModelStatistics();
 
   // What the host itself answers: rejected, cancelled, never executed.
   StatisticsShard& host() { return *shards_.front(); }
@@ -110,7 +111,6 @@ class ModelStatistics {
   StatisticsSnapshot Sum() const;
 
  private:
-  const uint64_t max_batch_size_;
   mutable std::mutex mutex_;  // guards shards_
   std::vector<std::unique_ptr<StatisticsShard>> shards_;
 };

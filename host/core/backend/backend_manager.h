@@ -1,0 +1,50 @@
+// Every backend that was ever needed, by library path. One a server; backends stay until it ends.
+// [load threads]
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace nereid {
+
+struct BackendOptions {
+  std::vector<std::string> backend_dirs;  // in search order
+  bool auto_complete_config = true;
+  double min_compute_capability = 0;
+  // Settings by backend name, "" for all of them: --backend-config.
+  std::map<std::string, std::vector<std::pair<std::string, std::string>>> settings;
+};
+
+class BackendManager {
+ public:
+  BackendManager(BackendOptions options, MemoryManager* memory)
+      : options_(std::move(options)), memory_(memory) {}
+
+  // Finds the model's backend and loads it at its first use. The result lives as long as this.
+  Result<Backend*> Get(const ModelConfig& config, const std::string& model_dir, int64_t version);
+  // Makes a backend known under `name` without a library: for tests.
+  Status AddBuiltIn(const std::string& name, const BackendEntryPoints& entry_points);
+
+  const BackendOptions& options() const { return options_; }
+  // Names, paths and configurations of what is loaded, for the start-up table.
+  struct Loaded {
+    std::string name, library, config_json;
+  };
+  std::vector<Loaded> List() const;
+
+ private:
+  std::string ConfigJson(const std::string& backend) const;
+
+  const BackendOptions options_;
+  MemoryManager* const memory_;
+  mutable std::mutex mutex_;  // guards backends_; held while a backend initialises
+  std::map<std::string, std::unique_ptr<Backend>> backends_;  // by library path
+};
+
+}  // namespace nereid

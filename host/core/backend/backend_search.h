@@ -1,0 +1,35 @@
+// Which file is the backend of a model: the search order of TRITONBACKEND libraries. Looks at files
+// alone, opens none. [load threads]
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/model_config.h"
+#include "nereid/status.h"
+
+namespace nereid {
+
+struct BackendLocation {
+  std::string name;       // after the alias was resolved
+  std::string library;    // path of the .so
+  std::string directory;  // where it lies: the backend's artifacts
+};
+
+struct BackendSearch {
+  std::string model_dir;
+  int64_t version = 0;
+  // In this order, after the model's own folders: the given one, then the host's own.
+  std::vector<std::string> backend_dirs;
+  // Whether there is a GPU that "tensorrtllm" may resolve to gpu_llm for.
+  bool has_gpu = false;
+};
+
+// The folder backends/ beside this library's own lib/; empty when there is none.
+std::string OwnBackendDirectory();
+
+// NOT_FOUND lists where it looked. A file that exists is the answer, also when it turns out not to
+// load.
+Result<BackendLocation> FindBackend(const ModelConfig& config, const BackendSearch& search);
+
+}  // namespace nereid

@@ -1,0 +1,67 @@
+// One instance of a model: what the backend sees as TRITONBACKEND_ModelInstance, and the one place
+// where its Execute is called. Knows no queue. [its instance thread; load thread before, reaper
+// thread after]
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/handle_cast.h"
+#include "base/message.h"
+#include "nereid/status.h"
+#include "observe/statistics.h"
+#include "request/infer_request.h"
+
+namespace nereid {
+
+struct InstanceSpec {
+  std::string name;
+  TRITONSERVER_InstanceGroupKind kind = TRITONSERVER_INSTANCEGROUPKIND_CPU;
+  int32_t device_id = 0;
+  bool passive = false;
+  std::vector<std::string> profiles;
+  std::vector<std::pair<std::string, int64_t>> secondary_devices;  // kind, id
+  std::string host_policy_name;
+  std::string host_policy_json;
+};
+
+class Instance {
+ public:
+  // `backend`, `model` and `statistics` outlive the instance.
+  Instance(InstanceSpec spec, Backend* backend, TRITONBACKEND_Model* model,
+           StatisticsShard* statistics);
+  // Calls ModelInstanceFinalize if Initialize was called, whether it succeeded or not.
+  ~Instance();
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+
+  Status Initialize();
+  // Lends the requests to the backend, or answers each of them when the backend refuses.
+  void Execute(std::span<InferRequest*> requests);
+  // The backend's own opinion; Ok when it has none. [any thread]
+  Status CheckReady();
+
+  const InstanceSpec& spec() const { return spec_; }
+  TRITONBACKEND_Model* model() const { return model_; }
+  Message& host_policy() { return host_policy_; }
+  StatisticsShard& statistics() { return *statistics_; }
+  void* state() const { return state_; }
+  void set_state(void* state) { state_ = state; }
+
+ private:
+  const InstanceSpec spec_;
+  Backend* const backend_;
+  TRITONBACKEND_Model* const model_;
+  StatisticsShard* const statistics_;
+  Message host_policy_;
+  void* state_ = nullptr;
+  bool initialize_called_ = false;
+};
+
+}  // namespace nereid
+
+NEREID_HANDLE(TRITONBACKEND_ModelInstance, nereid::Instance);

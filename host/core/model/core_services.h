@@ -1,0 +1,39 @@
+// What all models of a server share. Created by the server before any model, destroyed after the
+// last; models hold a reference. [any thread]
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/backend_manager.h"
+#include "memory/memory_manager.h"
+#include "model/model_reaper.h"
+#include "observe/metrics.h"
+#include "scheduling/queue_attendant.h"
+#include "triton/core/tritonserver.h"
+
+namespace nereid {
+
+struct CoreOptions {
+  BackendOptions backends;
+  MetricsOptions metrics;
+  // Settings by policy name: --host-policy.
+  std::map<std::string, std::vector<std::pair<std::string, std::string>>> host_policies;
+};
+
+struct CoreServices {
+  CoreServices(TRITONSERVER_Server* server, CoreOptions options);
+
+  TRITONSERVER_Server* const server;  // the handle that backends get; may call the C API
+  const CoreOptions options;
+  // Destroyed bottom up: models end first, then queues, metrics and at last the backends.
+  MemoryManager memory;
+  BackendManager backends;
+  Metrics metrics;
+  QueueAttendant attendant;
+  ModelReaper reaper;
+};
+
+}  // namespace nereid
