@@ -22,6 +22,7 @@ class Model;  // model/model.h
 class ModelTable {
  public:
   static constexpr int64_t kLatest = -1;
+  using VersionMap = std::map<int64_t, std::shared_ptr<Model>>;
 
   ModelTable();
 
@@ -39,11 +40,10 @@ class ModelTable {
   // Writers: the lifecycle alone. Replaces the set of serving versions of `name` at once; an empty
   // set keeps the name known
   // ("has no available versions").
-  void Publish(const std::string& name, std::map<int64_t, std::shared_ptr<Model>> versions);
+  void Publish(const std::string& name, VersionMap versions);
 
  private:
-  using Versions_ = std::map<int64_t, std::shared_ptr<Model>>;
-  using Snapshot = std::map<std::string, Versions_, std::less<>>;
+  using Snapshot = std::map<std::string, VersionMap, std::less<>>;
 
   // Padded, so that threads of different slots share no cache line.
   struct alignas(64) Slot {

@@ -1,0 +1,253 @@
+#include "repository/model_lifecycle.h"
+
+#include <atomic>
+#include <utility>
+
+#include "base/error.h"
+#include "observe/log.h"
+
+namespace nereid {
+
+struct ModelLifecycle::State {
+  struct Version {
+    VersionStatus status;
+    uint64_t generation = 0;  // of the model object that the status is about
+  };
+  struct Entry {
+    bool busy = false;  // a load or unload is under way
+    std::map<int64_t, Version> versions;
+    ModelTable::VersionMap serving;
+  };
+
+  mutable std::mutex mutex;  // guards all members
+  std::condition_variable changed;
+  std::map<std::string, Entry> entries;
+  size_t num_alive = 0;
+  uint64_t next_generation = 1;
+
+  void Gone(const std::string& name, int64_t version, uint64_t generation) {
+    std::lock_guard lock(mutex);
+    --num_alive;
+    Version& entry = entries[name].versions[version];
+    if (entry.generation == generation && entry.status.state == ModelState::kUnloading) {
+      entry.status = {ModelState::kUnavailable, "unloaded"};
+      NEREID_LOG_INFO("successfully unloaded '", name, "' version ", version);
+    }
+    changed.notify_all();
+  }
+};
+
+struct ModelLifecycle::Loading {
+  Plan plan;
+  std::function<void(Status)> done;
+  bool is_reload = false;
+  std::vector<uint64_t> generations;           // one a version
+  std::vector<std::shared_ptr<Model>> models;  // null where loading failed
+  std::vector<Status> failures;
+  std::atomic<size_t> num_left{0};
+};
+
+namespace {
+
+// Drops itself from the lifecycle's books when the model that holds it is gone.
+struct LifetimeToken {
+  explicit LifetimeToken(std::function<void()> gone) : on_gone(std::move(gone)) {}
+  ~LifetimeToken() { on_gone(); }
+  std::function<void()> on_gone;
+};
+
+}  // namespace
+
+const char* ModelStateName(ModelState state) {
+  switch (state) {
+    case ModelState::kLoading:
+      return "LOADING";
+    case ModelState::kReady:
+      return "READY";
+    case ModelState::kUnloading:
+      return "UNLOADING";
+    case ModelState::kUnavailable:
+      break;
+  }
+  return "UNAVAILABLE";
+}
+
+ModelLifecycle::ModelLifecycle(ModelTable* table, ModelLoader* loader, unsigned num_threads,
+                               unsigned num_retries)
+    : table_(table),
+      loader_(loader),
+      num_retries_(num_retries),
+      state_(std::make_shared<State>()),
+      pool_(num_threads) {}
+
+ModelLifecycle::~ModelLifecycle() = default;
+
+void ModelLifecycle::Load(Plan plan, std::function<void(Status)> done) {
+  auto loading = std::make_shared<Loading>();
+  loading->plan = std::move(plan);
+  loading->done = std::move(done);
+  const std::vector<int64_t>& versions = loading->plan.versions;
+  loading->models.resize(versions.size());
+  loading->failures.resize(versions.size());
+  loading->num_left = versions.size();
+  {
+    std::unique_lock lock(state_->mutex);
+    State::Entry& entry = state_->entries[loading->plan.name];
+    state_->changed.wait(lock, [&entry] { return !entry.busy; });
+    entry.busy = true;
+    loading->is_reload = !entry.serving.empty();
+    for (const int64_t version : versions) {
+      loading->generations.push_back(state_->next_generation++);
+      if (entry.serving.count(version) > 0) continue;  // it serves on until the swap
+      entry.versions[version] = {{ModelState::kLoading, ""}, loading->generations.back()};
+    }
+  }
+  for (size_t i = 0; i < versions.size(); ++i) {
+    pool_.Run([this, loading, i] { LoadVersion(loading, i); });
+  }
+}
+
+void ModelLifecycle::LoadVersion(const std::shared_ptr<Loading>& loading, size_t index) {
+  const Plan& plan = loading->plan;
+  const int64_t version = plan.versions[index];
+  NEREID_LOG_INFO("loading: ", plan.name, ":", version);
+  for (unsigned attempt = 0; attempt <= num_retries_; ++attempt) {
+    {
+      std::lock_guard lock(state_->mutex);
+      ++state_->num_alive;
+    }
+    auto gone = [state = state_, name = plan.name, version, files = plan.files,
+                 generation = loading->generations[index]]() mutable {
+      files.reset();
+      state->Gone(name, version, generation);
+    };
+    auto model = loader_->Load({plan.name, version, plan.model_path, plan.config,
+                                std::make_shared<LifetimeToken>(std::move(gone))});
+    if (model.ok()) {
+      loading->models[index] = std::move(model).value();
+      loading->failures[index] = Status::Ok();
+      break;
+    }
+    loading->failures[index] = std::move(model).status();
+  }
+  if (!loading->failures[index].ok()) {
+    NEREID_LOG_ERROR("failed to load '", plan.name, "' version ", version, ": ",
+                     StatusCodeName(loading->failures[index].code()), ": ",
+                     loading->failures[index].message());
+  }
+  if (loading->num_left.fetch_sub(1) == 1) Finish(loading.get());
+}
+
+void ModelLifecycle::Finish(Loading* loading) {
+  Status status = Publish(loading);
+  if (status.ok()) NEREID_LOG_INFO("successfully loaded '", loading->plan.name, "'");
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->entries[loading->plan.name].busy = false;
+    state_->changed.notify_all();
+  }
+  loading->done(std::move(status));
+}
+
+// Decides what serves from now on. Model objects that lose are dropped after the lock is released:
+// their end may take long.
+Status ModelLifecycle::Publish(Loading* loading) {
+  const Plan& plan = loading->plan;
+  std::string failures;
+  ModelTable::VersionMap fresh, dropped;
+  for (size_t i = 0; i < plan.versions.size(); ++i) {
+    if (loading->failures[i].ok()) {
+      fresh[plan.versions[i]] = std::move(loading->models[i]);
+    } else {
+      failures += StrCat("version ", plan.versions[i],
+                         " is at UNAVAILABLE state: ", StatusCodeName(loading->failures[i].code()),
+                         ": ", loading->failures[i].message(), ";");
+    }
+  }
+  const bool keep_old = loading->is_reload && !failures.empty();
+  {
+    std::lock_guard lock(state_->mutex);
+    State::Entry& entry = state_->entries[plan.name];
+    for (size_t i = 0; i < plan.versions.size(); ++i) {
+      State::Version& version = entry.versions[plan.versions[i]];
+      if (!loading->failures[i].ok() && entry.serving.count(plan.versions[i]) == 0) {
+        version.status = {ModelState::kUnavailable,
+                          StrCat(StatusCodeName(loading->failures[i].code()), ": ",
+                                 loading->failures[i].message())};
+      } else if (loading->failures[i].ok() && !keep_old) {
+        version = {{ModelState::kReady, ""}, loading->generations[i]};
+      } else if (loading->failures[i].ok() && entry.serving.count(plan.versions[i]) == 0) {
+        version.status = {ModelState::kUnavailable, "another version failed to load"};
+      }
+    }
+    if (keep_old) {
+      dropped = std::move(fresh);
+    } else {
+      for (const auto& [number, model] : entry.serving) {
+        if (fresh.count(number) == 0) entry.versions[number].status = {ModelState::kUnloading, ""};
+      }
+      dropped = std::exchange(entry.serving, fresh);
+      table_->Publish(plan.name, std::move(fresh));
+    }
+  }
+  if (failures.empty()) return Status::Ok();
+  StatusCode code = StatusCode::kInvalidArg;
+  return {code, StrCat("load failed for model '", plan.name, "': ", failures)};
+}
+
+void ModelLifecycle::Unload(const std::string& name) {
+  ModelTable::VersionMap dropped;  // destroyed after the lock is released
+  {
+    std::unique_lock lock(state_->mutex);
+    const auto it = state_->entries.find(name);
+    if (it == state_->entries.end()) return;
+    State::Entry& entry = it->second;
+    state_->changed.wait(lock, [&entry] { return !entry.busy; });
+    for (auto& [number, version] : entry.versions) {
+      if (entry.serving.count(number) > 0) {
+        version.status = {ModelState::kUnloading, ""};
+      } else if (version.status.state == ModelState::kUnavailable) {
+        version.status.reason = "unloaded";
+      }
+    }
+    dropped = std::exchange(entry.serving, {});
+    table_->Publish(name, {});
+  }
+}
+
+void ModelLifecycle::RecordFailure(const std::string& name, int64_t version,
+                                   const std::string& reason) {
+  std::lock_guard lock(state_->mutex);
+  State::Entry& entry = state_->entries[name];
+  if (entry.serving.count(version) > 0) return;
+  entry.versions[version].status = {ModelState::kUnavailable, reason};
+}
+
+bool ModelLifecycle::IsServing(const std::string& name) const {
+  std::lock_guard lock(state_->mutex);
+  const auto it = state_->entries.find(name);
+  return it != state_->entries.end() && !it->second.serving.empty();
+}
+
+ModelStatuses ModelLifecycle::Statuses() const {
+  std::lock_guard lock(state_->mutex);
+  ModelStatuses statuses;
+  for (const auto& [name, entry] : state_->entries) {
+    for (const auto& [number, version] : entry.versions) {
+      statuses[name][number] = version.status;
+    }
+  }
+  return statuses;
+}
+
+size_t ModelLifecycle::num_alive() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->num_alive;
+}
+
+bool ModelLifecycle::WaitUntilGone(std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(state_->mutex);
+  return state_->changed.wait_until(lock, deadline, [this] { return state_->num_alive == 0; });
+}
+
+}  // namespace nereid

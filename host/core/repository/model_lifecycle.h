@@ -1,0 +1,88 @@
+// The life of each model version: loaded in parallel, swapped on reload, drained and unloaded; its
+// state and the reason for it. Publishes what serves in the ModelTable. Knows names and versions,
+// neither folders nor ensembles. [any thread]
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "nereid/status.h"
+#include "repository/load_pool.h"
+#include "repository/model_loader.h"
+#include "repository/model_table.h"
+
+namespace nereid {
+
+// kLoading -> kReady | kUnavailable; kReady -> kUnloading -> kUnavailable. A reload that fails
+// leaves kReady as it was.
+enum class ModelState { kLoading, kReady, kUnloading, kUnavailable };
+
+// "LOADING", "READY", "UNLOADING", "UNAVAILABLE".
+const char* ModelStateName(ModelState state);
+
+struct VersionStatus {
+  ModelState state = ModelState::kUnavailable;
+  std::string reason;  // why it is unavailable: an error, or "unloaded"
+};
+
+using ModelStatuses = std::map<std::string, std::map<int64_t, VersionStatus>>;
+
+class ModelLifecycle {
+ public:
+  // What one load is about: the versions that shall serve from then on.
+  struct Plan {
+    std::string name;
+    std::string model_path;
+    std::vector<int64_t> versions;
+    ModelConfig config;
+    std::shared_ptr<void> files;  // kept as long as the models live: a temporary folder, say
+  };
+
+  // `table` and `loader` outlive this object.
+  ModelLifecycle(ModelTable* table, ModelLoader* loader, unsigned num_threads,
+                 unsigned num_retries);
+  // Waits for loads under way.
+  ~ModelLifecycle();
+
+  // Starts the load; waits only while another load or unload of the same model is under way. `done`
+  // runs on a load thread when every version is loaded or has failed. With a model of that name
+  // serving, all new versions must load, or the old ones stay; otherwise those that loaded serve.
+  void Load(Plan plan, std::function<void(Status)> done);
+
+  // Takes the model out of the table; its versions are gone when the last request is answered.
+  // No-op for unknown names.
+  void Unload(const std::string& name);
+
+  // A load failed before any version was known.
+  void RecordFailure(const std::string& name, int64_t version, const std::string& reason);
+
+  bool IsServing(const std::string& name) const;
+  ModelStatuses Statuses() const;
+  // Models, old and new, of which something is left.
+  size_t num_alive() const;
+  // False when something was left at the deadline.
+  bool WaitUntilGone(std::chrono::steady_clock::time_point deadline);
+
+ private:
+  struct State;    // shared with the models' lifetime tokens, which may outlive this object
+  struct Loading;  // one load under way
+
+  void LoadVersion(const std::shared_ptr<Loading>& loading, size_t index);
+  void Finish(Loading* loading);
+  Status Publish(Loading* loading);
+
+  ModelTable* const table_;
+  ModelLoader* const loader_;
+  const unsigned num_retries_;
+  const std::shared_ptr<State> state_;
+  LoadPool pool_;
+};
+
+}  // namespace nereid

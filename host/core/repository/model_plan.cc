@@ -1,0 +1,127 @@
+#include "repository/model_plan.h"
+
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "config/config_loader.h"
+#include "repository/temp_folder.h"
+#include "repository/version_policy.h"
+
+namespace nereid {
+namespace {
+
+constexpr std::string_view kFilePrefix = "file:";
+
+struct Overrides {
+  std::optional<std::string> config;
+  std::vector<std::pair<std::string, std::string_view>> files;  // "<version>/<name>" -> content
+};
+
+// The two forms in which a parameter carries bytes.
+std::optional<std::string_view> Bytes(const Parameter& parameter) {
+  if (const auto* text = std::get_if<std::string>(&parameter.value())) return *text;
+  if (const auto* bytes = std::get_if<Parameter::Bytes>(&parameter.value())) {
+    return std::string_view(static_cast<const char*>(bytes->base), bytes->size);
+  }
+  return std::nullopt;
+}
+
+Result<Overrides> ReadOverrides(const std::vector<const Parameter*>& parameters) {
+  Overrides overrides;
+  for (const Parameter* parameter : parameters) {
+    const std::string& name = parameter->name();
+    const auto content = Bytes(*parameter);
+    const bool is_file = name.rfind(kFilePrefix, 0) == 0;
+    if (name != "config" && !is_file) {
+      return InvalidArgError("unrecognized load parameter '", name,
+                             "': expected 'config' or 'file:<version>/<name>'");
+    }
+    if (!content.has_value()) {
+      return InvalidArgError("load parameter '", name, "': expected a string or bytes");
+    }
+    if (is_file) {
+      overrides.files.emplace_back(name.substr(kFilePrefix.size()), *content);
+    } else {
+      overrides.config = std::string(*content);
+    }
+  }
+  if (!overrides.files.empty() && !overrides.config.has_value()) {
+    return InvalidArgError("load parameter 'file:", overrides.files.front().first,
+                           "': needs the parameter 'config' with it");
+  }
+  return overrides;
+}
+
+Result<std::string> LocateFolder(const std::vector<Repository>& repositories,
+                                 const std::string& name) {
+  const std::vector<ScannedModel> found = FindModel(repositories, name);
+  if (found.size() == 1) return found.front().path;
+  if (found.empty()) {
+    std::string searched;
+    for (const Repository& repository : repositories) {
+      searched += StrCat(searched.empty() ? "'" : ", '", repository.path, "'");
+    }
+    return NotFoundError("no folder '", name, "' in ",
+                         searched.empty() ? "any model repository" : searched);
+  }
+  return InvalidArgError("model '", name, "' appears in two or more repositories: '", found[0].path,
+                         "' and '", found[1].path, "'");
+}
+
+// Puts the files of a load call where a model folder would be.
+Result<std::string> StoreFiles(const std::string& name, const Overrides& overrides,
+                               ModelPlan* plan) {
+  NEREID_ASSIGN_OR_RETURN(TempFolder folder, TempFolder::Create());
+  for (const auto& [path, content] : overrides.files) {
+    NEREID_RETURN_IF_ERROR(folder.Write(StrCat(name, "/", path), content));
+  }
+  std::string model_path = StrCat(folder.path(), "/", name);
+  plan->load.files = std::make_shared<TempFolder>(std::move(folder));
+  return model_path;
+}
+
+Result<ModelPlan> Plan(const std::vector<Repository>& repositories, const std::string& name,
+                       const std::string& config_name, const Overrides& overrides) {
+  ModelPlan plan;
+  if (overrides.files.empty()) {
+    NEREID_ASSIGN_OR_RETURN(plan.load.model_path, LocateFolder(repositories, name));
+  } else {
+    NEREID_ASSIGN_OR_RETURN(plan.load.model_path, StoreFiles(name, overrides, &plan));
+  }
+  plan.load.name = name;
+  plan.overridden = overrides.config.has_value();
+  NEREID_ASSIGN_OR_RETURN(
+      plan.load.config,
+      config::ReadModelConfig({name, plan.load.model_path, config_name, overrides.config}));
+  std::vector<int64_t> versions = ScanVersions(plan.load.model_path);
+  // An ensemble has no files: a repository kept in git may have lost its empty version folder.
+  if (versions.empty() && plan.load.config.is_ensemble()) versions = {1};
+  NEREID_ASSIGN_OR_RETURN(plan.load.versions, SelectVersions(plan.load.config.version_policy,
+                                                             versions, plan.load.model_path));
+  plan.fingerprint = Fingerprint(plan.load.model_path);
+  if (plan.load.config.ensemble_scheduling.has_value()) {
+    std::set<std::string> steps;
+    for (const EnsembleStep& step : plan.load.config.ensemble_scheduling->steps) {
+      steps.insert(step.model_name);
+    }
+    plan.steps.assign(steps.begin(), steps.end());
+  }
+  return plan;
+}
+
+}  // namespace
+
+Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const std::string& name,
+                            const std::string& config_name) {
+  return Plan(repositories, name, config_name, {});
+}
+
+Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const std::string& name,
+                            const std::string& config_name,
+                            const std::vector<const Parameter*>& parameters) {
+  NEREID_ASSIGN_OR_RETURN(const Overrides overrides, ReadOverrides(parameters));
+  return Plan(repositories, name, config_name, overrides);
+}
+
+}  // namespace nereid

@@ -1,0 +1,305 @@
+#include "repository/model_repository.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "base/bounded_queue.h"
+#include "observe/log.h"
+
+namespace nereid {
+namespace {
+
+std::string LoadFailure(const std::string& name, const Status& status) {
+  return StrCat("failed to load '", name,
+                "', failed to poll from model repository: ", status.message());
+}
+
+}  // namespace
+
+ModelRepository::ModelRepository(std::vector<Repository> repositories, std::string config_name,
+                                 ModelLifecycle* lifecycle)
+    : config_name_(std::move(config_name)),
+      lifecycle_(lifecycle),
+      repositories_(std::move(repositories)) {}
+
+std::vector<Repository> ModelRepository::Repositories() const {
+  std::lock_guard lock(mutex_);
+  return repositories_;
+}
+
+void ModelRepository::AddPlans(const std::string& name, const std::vector<Repository>& repositories,
+                               Plans* plans, Failures* failures) const {
+  if (plans->count(name) > 0 || failures->count(name) > 0) return;
+  auto plan = PlanModel(repositories, name, config_name_);
+  if (!plan.ok()) {
+    (*failures)[name] = {plan.status().code(), LoadFailure(name, plan.status())};
+    return;
+  }
+  const std::vector<std::string> steps = plan->steps;
+  plans->emplace(name, std::move(plan).value());
+  for (const std::string& step : steps) {
+    if (!lifecycle_->IsServing(step)) AddPlans(step, repositories, plans, failures);
+  }
+}
+
+void ModelRepository::Carry(Plans plans, Failures* failures) {
+  BoundedQueue<std::pair<std::string, Status>> finished(plans.size() + 1);
+  std::map<std::string, ModelPlan> running;
+  const auto start = [&](const std::string& name) {
+    auto node = plans.extract(name);
+    const ModelPlan& plan = running.emplace(name, std::move(node.mapped())).first->second;
+    lifecycle_->Load(plan.load, [&finished, name](Status status) {
+      finished.TryPush({name, std::move(status)});
+    });
+  };
+  // Fails or starts every plan whose steps are settled.
+  const auto start_ready = [&] {
+    std::vector<std::string> names;
+    for (const auto& [name, plan] : plans) names.push_back(name);
+    for (const std::string& name : names) {
+      std::string missing;
+      bool waits = false;
+      for (const std::string& step : plans.at(name).steps) {
+        waits = waits || plans.count(step) > 0 || running.count(step) > 0;
+        if (!lifecycle_->IsServing(step)) missing += StrCat(missing.empty() ? "" : ", ", step);
+      }
+      if (waits) continue;
+      if (missing.empty()) {
+        start(name);
+        continue;
+      }
+      (*failures)[name] =
+          InvalidArgError("load failed for model '", name, "': ensemble ", name,
+                          " contains models that are not available or ambiguous: ", missing);
+      plans.erase(name);
+    }
+  };
+  while (true) {
+    // Repeated while failing one ensemble settles another.
+    for (size_t before = plans.size() + 1; plans.size() < before;) {
+      before = plans.size();
+      start_ready();
+    }
+    if (running.empty()) break;
+    auto [name, status] = std::move(finished.Pop()).value();
+    if (status.ok()) {
+      Remember(running.at(name));
+    } else {
+      (*failures)[name] = std::move(status);
+    }
+    running.erase(name);
+  }
+  for (const auto& [name, plan] : plans) {
+    (*failures)[name] = InvalidArgError("load failed for model '", name,
+                                        "': circular dependency between ensembles");
+  }
+}
+
+Status ModelRepository::Summarise(const Failures& failures) {
+  if (failures.empty()) return Status::Ok();
+  std::string text = "failed to load all models";
+  for (const auto& [name, status] : failures) text += StrCat("; ", status.message());
+  return {StatusCode::kInternal, std::move(text)};
+}
+
+Status ModelRepository::LoadAll() {
+  const std::vector<Repository> repositories = Repositories();
+  NEREID_ASSIGN_OR_RETURN(const auto scanned, ScanRepositories(repositories));
+  std::vector<std::string> names;
+  for (const auto& [name, folders] : scanned) names.push_back(name);
+  return LoadNamed(names);
+}
+
+Status ModelRepository::LoadNamed(const std::vector<std::string>& names) {
+  const std::vector<Repository> repositories = Repositories();
+  Plans plans;
+  Failures failures;
+  for (const std::string& name : names) AddPlans(name, repositories, &plans, &failures);
+  Carry(std::move(plans), &failures);
+  for (const auto& [name, status] : failures) NEREID_LOG_ERROR(status.message());
+  return Summarise(failures);
+}
+
+bool ModelRepository::IsCurrent(const ModelPlan& plan) const {
+  if (plan.overridden || !lifecycle_->IsServing(plan.load.name)) return false;
+  std::lock_guard lock(mutex_);
+  const auto it = loaded_.find(plan.load.name);
+  return it != loaded_.end() && !it->second.overridden &&
+         it->second.fingerprint == plan.fingerprint;
+}
+
+void ModelRepository::Remember(const ModelPlan& plan) {
+  std::lock_guard lock(mutex_);
+  loaded_[plan.load.name] = {plan.fingerprint, plan.overridden, plan.steps};
+}
+
+Status ModelRepository::Load(const std::string& name,
+                             const std::vector<const Parameter*>& parameters) {
+  const std::vector<Repository> repositories = Repositories();
+  auto plan = PlanModel(repositories, name, config_name_, parameters);
+  if (!plan.ok()) {
+    Status status(plan.status().code(), LoadFailure(name, plan.status()));
+    NEREID_LOG_ERROR(status.message());
+    return status;
+  }
+  if (IsCurrent(*plan)) return Status::Ok();
+  Plans plans;
+  Failures failures;
+  for (const std::string& step : plan->steps) {
+    // A step that cannot be planned fails the ensemble below, by name.
+    if (!lifecycle_->IsServing(step)) AddPlans(step, repositories, &plans, &failures);
+  }
+  plans.insert_or_assign(name, std::move(plan).value());
+  Carry(std::move(plans), &failures);
+  for (const auto& [failed, status] : failures) NEREID_LOG_ERROR(status.message());
+  const auto own = failures.find(name);
+  if (own == failures.end()) return Status::Ok();
+  Status status = own->second;
+  for (const auto& [failed, reason] : failures) {
+    if (failed != name) status = {status.code(), StrCat(status.message(), "; ", reason.message())};
+  }
+  return status;
+}
+
+std::vector<std::string> ModelRepository::EnsemblesWith(const std::string& step) const {
+  std::vector<std::string> ensembles;
+  std::lock_guard lock(mutex_);
+  for (const auto& [name, loaded] : loaded_) {
+    if (std::find(loaded.steps.begin(), loaded.steps.end(), step) != loaded.steps.end()) {
+      ensembles.push_back(name);
+    }
+  }
+  return ensembles;
+}
+
+Status ModelRepository::Unload(const std::string& name, bool dependents) {
+  const auto statuses = lifecycle_->Statuses();
+  if (statuses.count(name) == 0 && FindModel(Repositories(), name).empty()) {
+    return NotFoundError("failed to unload '", name, "': no such model");
+  }
+  std::vector<std::string> steps;
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto it = loaded_.find(name); it != loaded_.end()) {
+      steps = it->second.steps;
+      loaded_.erase(it);
+    }
+  }
+  for (const std::string& ensemble : EnsemblesWith(name)) {
+    NEREID_LOG_INFO("unloading: ensemble '", ensemble, "' with its step '", name, "'");
+    NEREID_RETURN_IF_ERROR(Unload(ensemble, false));
+  }
+  NEREID_LOG_INFO("unloading: ", name);
+  lifecycle_->Unload(name);
+  if (!dependents) return Status::Ok();
+  for (const std::string& step : steps) {
+    if (EnsemblesWith(step).empty()) NEREID_RETURN_IF_ERROR(Unload(step, true));
+  }
+  return Status::Ok();
+}
+
+void ModelRepository::UnloadAll() {
+  std::map<std::string, Loaded> loaded;
+  {
+    std::lock_guard lock(mutex_);
+    loaded.swap(loaded_);
+  }
+  // Ensembles first: they hold requests to their steps.
+  for (const bool ensembles : {true, false}) {
+    for (const auto& [name, versions] : lifecycle_->Statuses()) {
+      const auto it = loaded.find(name);
+      const bool is_ensemble = it != loaded.end() && !it->second.steps.empty();
+      if (is_ensemble == ensembles) lifecycle_->Unload(name);
+    }
+  }
+}
+
+Status ModelRepository::Poll() {
+  const std::vector<Repository> repositories = Repositories();
+  NEREID_ASSIGN_OR_RETURN(const auto scanned, ScanRepositories(repositories));
+  Plans plans;
+  Failures failures;
+  for (const auto& [name, folders] : scanned) AddPlans(name, repositories, &plans, &failures);
+  for (auto it = plans.begin(); it != plans.end();) {
+    it = IsCurrent(it->second) ? plans.erase(it) : std::next(it);
+  }
+  Carry(std::move(plans), &failures);
+  std::vector<std::string> removed;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [name, loaded] : loaded_) {
+      if (scanned.count(name) == 0) removed.push_back(name);
+    }
+  }
+  for (const std::string& name : removed) NEREID_RETURN_IF_ERROR(Unload(name, false));
+  return Summarise(failures);
+}
+
+Status ModelRepository::Register(Repository repository) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(repository.path, ignored)) {
+    return InvalidArgError("model repository '", repository.path, "': no such folder");
+  }
+  std::lock_guard lock(mutex_);
+  for (const Repository& other : repositories_) {
+    if (other.path == repository.path) {
+      return AlreadyExistsError("model repository '", repository.path, "' is already registered");
+    }
+  }
+  repositories_.push_back(std::move(repository));
+  return Status::Ok();
+}
+
+Status ModelRepository::Unregister(const std::string& path) {
+  std::lock_guard lock(mutex_);
+  const auto it = std::find_if(repositories_.begin(), repositories_.end(),
+                               [&](const Repository& other) { return other.path == path; });
+  if (it == repositories_.end()) {
+    return InvalidArgError("model repository '", path, "' is not registered");
+  }
+  repositories_.erase(it);
+  return Status::Ok();
+}
+
+std::vector<IndexEntry> ModelRepository::Index(bool ready_only) const {
+  ModelStatuses statuses = lifecycle_->Statuses();
+  std::map<std::string, std::string> ambiguous;
+  if (!ready_only) {
+    const auto scanned = ScanRepositories(Repositories());
+    if (scanned.ok()) {
+      for (const auto& [name, folders] : *scanned) {
+        statuses[name];
+        if (folders.size() > 1) ambiguous[name] = "model appears in two or more repositories";
+      }
+    }
+  }
+  std::vector<IndexEntry> index;
+  for (const auto& [name, versions] : statuses) {
+    if (versions.empty()) {
+      const auto it = ambiguous.find(name);
+      index.push_back(
+          {name, 0, {ModelState::kUnavailable, it == ambiguous.end() ? "" : it->second}});
+    }
+    for (const auto& [version, status] : versions) {
+      if (ready_only && status.state != ModelState::kReady) continue;
+      index.push_back({name, version, status});
+    }
+  }
+  return index;
+}
+
+bool ModelRepository::AllServing() const {
+  for (const auto& [name, versions] : lifecycle_->Statuses()) {
+    for (const auto& [version, status] : versions) {
+      if (status.state == ModelState::kReady || status.state == ModelState::kUnloading) continue;
+      if (status.state == ModelState::kUnavailable && status.reason == "unloaded") continue;
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace nereid

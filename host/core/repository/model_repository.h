@@ -1,0 +1,86 @@
+// Which models there should be: scans the repositories, orders loads so that an ensemble follows
+// its steps, carries out load, unload and poll, and answers the index. The lifecycle does the
+// loading. [any thread]
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/parameter.h"
+#include "nereid/status.h"
+#include "repository/model_lifecycle.h"
+#include "repository/model_plan.h"
+#include "repository/scan.h"
+
+namespace nereid {
+
+struct IndexEntry {
+  std::string name;
+  int64_t version = 0;  // 0: known, never asked to load
+  VersionStatus status;
+};
+
+class ModelRepository {
+ public:
+  // `lifecycle` outlives this object.
+  ModelRepository(std::vector<Repository> repositories, std::string config_name,
+                  ModelLifecycle* lifecycle);
+
+  // Start-up: loads every model of the repositories, or those named and the steps of their
+  // ensembles. Returns when all have loaded or failed; INTERNAL lists the failures, which keep no
+  // other model from serving.
+  Status LoadAll();
+  Status LoadNamed(const std::vector<std::string>& names);
+
+  // Explicit control. An unchanged model that serves is left alone.
+  Status Load(const std::string& name, const std::vector<const Parameter*>& parameters);
+  // With `dependents`: the steps of an ensemble too, unless another serving ensemble calls them.
+  // Ensembles that call an unloaded model are unloaded with it. NOT_FOUND when no repository and no
+  // earlier load knows the name.
+  Status Unload(const std::string& name, bool dependents);
+  // Takes every model out of service; see ModelLifecycle::WaitUntilGone.
+  void UnloadAll();
+
+  // Loads what is new or changed on disk, unloads what was removed.
+  Status Poll();
+
+  // Adds or removes a repository; its models are not loaded or unloaded by that.
+  Status Register(Repository repository);
+  Status Unregister(const std::string& path);
+
+  std::vector<IndexEntry> Index(bool ready_only) const;
+  // Every model that was asked to serve does.
+  bool AllServing() const;
+
+ private:
+  using Plans = std::map<std::string, ModelPlan>;
+  using Failures = std::map<std::string, Status>;
+
+  std::vector<Repository> Repositories() const;
+  // Plans `name` and, for ensembles, the steps that do not serve yet.
+  void AddPlans(const std::string& name, const std::vector<Repository>& repositories, Plans* plans,
+                Failures* failures) const;
+  // Loads in waves: a model when its steps are done. Moves what fails to `failures`.
+  void Carry(Plans plans, Failures* failures);
+  bool IsCurrent(const ModelPlan& plan) const;
+  void Remember(const ModelPlan& plan);
+  std::vector<std::string> EnsemblesWith(const std::string& step) const;
+  static Status Summarise(const Failures& failures);
+
+  const std::string config_name_;
+  ModelLifecycle* const lifecycle_;
+
+  struct Loaded {
+    uint64_t fingerprint = 0;
+    bool overridden = false;
+    std::vector<std::string> steps;
+  };
+  mutable std::mutex mutex_;  // guards the members below
+  std::vector<Repository> repositories_;
+  std::map<std::string, Loaded> loaded_;  // as last loaded with success
+};
+
+}  // namespace nereid

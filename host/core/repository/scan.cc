@@ -1,0 +1,114 @@
+#include "repository/scan.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <functional>
+
+namespace nereid {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool IsModelFolder(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  return entry.is_directory(ignored) && entry.path().filename().string().front() != '.';
+}
+
+std::string ServedName(const Repository& repository, const std::string& folder) {
+  const auto it = repository.name_mapping.find(folder);
+  return it == repository.name_mapping.end() ? folder : it->second;
+}
+
+}  // namespace
+
+Result<std::map<std::string, std::vector<ScannedModel>>> ScanRepositories(
+    const std::vector<Repository>& repositories) {
+  std::map<std::string, std::vector<ScannedModel>> models;
+  for (const Repository& repository : repositories) {
+    std::error_code error;
+    fs::directory_iterator it(repository.path, error), end;
+    if (error) {
+      return NotFoundError("model repository '", repository.path,
+                           "': cannot be listed: ", error.message());
+    }
+    for (; it != end; it.increment(error)) {
+      if (!IsModelFolder(*it)) continue;
+      const std::string name = ServedName(repository, it->path().filename().string());
+      models[name].push_back({name, it->path().string()});
+      if (error) break;
+    }
+  }
+  return models;
+}
+
+std::vector<ScannedModel> FindModel(const std::vector<Repository>& repositories,
+                                    const std::string& name) {
+  std::vector<ScannedModel> found;
+  // A name is one path segment; anything else would leave the repository.
+  if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) return found;
+  std::error_code ignored;
+  for (const Repository& repository : repositories) {
+    for (const auto& [folder, served] : repository.name_mapping) {
+      const fs::path path = fs::path(repository.path) / folder;
+      if (served == name && fs::is_directory(path, ignored)) found.push_back({name, path.string()});
+    }
+    const fs::path path = fs::path(repository.path) / name;
+    if (repository.name_mapping.count(name) == 0 && fs::is_directory(path, ignored)) {
+      found.push_back({name, path.string()});
+    }
+  }
+  return found;
+}
+
+std::vector<int64_t> ScanVersions(const std::string& model_path) {
+  std::vector<int64_t> versions;
+  std::error_code error;
+  for (fs::directory_iterator it(model_path, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    int64_t version = 0;
+    const auto [last, failure] = std::from_chars(name.data(), name.data() + name.size(), version);
+    std::error_code ignored;
+    if (failure != std::errc() || last != name.data() + name.size() || version < 1 ||
+        name.front() == '0' || !it->is_directory(ignored)) {
+      continue;
+    }
+    versions.push_back(version);
+  }
+  std::sort(versions.begin(), versions.end());
+  return versions;
+}
+
+uint64_t Fingerprint(const std::string& model_path) {
+  uint64_t sum = 0;  // of entries, so that the order of listing does not matter
+  const auto add = [&sum](const fs::path& path) {
+    struct stat info;
+    if (::stat(path.c_str(), &info) != 0) return;
+    uint64_t hash = std::hash<std::string>()(path.string());
+    for (const uint64_t part :
+         {static_cast<uint64_t>(info.st_mtim.tv_sec), static_cast<uint64_t>(info.st_mtim.tv_nsec),
+          S_ISDIR(info.st_mode) ? 0 : static_cast<uint64_t>(info.st_size)}) {
+      hash = (hash ^ part) * 0x9E3779B97F4A7C15u;
+      hash ^= hash >> 29;
+    }
+    sum += hash;
+  };
+  std::error_code error;
+  add(model_path);
+  for (fs::recursive_directory_iterator it(model_path, error), end; !error && it != end;
+       it.increment(error)) {
+    // What interpreters leave behind while the model serves is no change of the model.
+    if (it->path().filename() == "__pycache__") {
+      it.disable_recursion_pending();
+      continue;
+    }
+    std::error_code ignored;
+    if (!it->is_directory(ignored)) add(it->path());
+  }
+  return sum;
+}
+
+}  // namespace nereid

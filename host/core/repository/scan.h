@@ -1,0 +1,40 @@
+// Looks at model repositories on disk: which models, which versions, did anything change. Reads
+// directories, never files. [any thread]
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "nereid/status.h"
+
+namespace nereid {
+
+struct Repository {
+  std::string path;
+  std::map<std::string, std::string>
+      name_mapping;  // folder -> name under which the model is served
+};
+
+struct ScannedModel {
+  std::string name;
+  std::string path;  // <repository>/<folder>
+};
+
+// Every model folder of the repositories, by name. More than one folder under a name: the model is
+// ambiguous. NOT_FOUND names a repository that cannot be listed.
+Result<std::map<std::string, std::vector<ScannedModel>>> ScanRepositories(
+    const std::vector<Repository>& repositories);
+
+// The folders that serve `name`; empty when there is none.
+std::vector<ScannedModel> FindModel(const std::vector<Repository>& repositories,
+                                    const std::string& name);
+
+// Version folders in ascending order: decimal names without leading zero, from 1.
+std::vector<int64_t> ScanVersions(const std::string& model_path);
+
+// Changes when a file below the folder is added, removed or written.
+uint64_t Fingerprint(const std::string& model_path);
+
+}  // namespace nereid

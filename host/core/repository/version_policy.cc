@@ -1,0 +1,34 @@
+#include "repository/version_policy.h"
+
+#include <algorithm>
+
+namespace nereid {
+
+Result<std::vector<int64_t>> SelectVersions(const VersionPolicy& policy,
+                                            const std::vector<int64_t>& available,
+                                            const std::string& model_path) {
+  if (available.empty()) {
+    return InvalidArgError("no version folder such as '", model_path, "/1'");
+  }
+  switch (policy.kind) {
+    case VersionPolicy::Kind::kAll:
+      return available;
+    case VersionPolicy::Kind::kLatest: {
+      const size_t count = std::min<size_t>(policy.num_latest, available.size());
+      return std::vector<int64_t>(available.end() - static_cast<ptrdiff_t>(count), available.end());
+    }
+    case VersionPolicy::Kind::kSpecific:
+      break;
+  }
+  std::vector<int64_t> selected = policy.specific;
+  std::sort(selected.begin(), selected.end());
+  selected.erase(std::unique(selected.begin(), selected.end()), selected.end());
+  for (const int64_t version : selected) {
+    if (std::binary_search(available.begin(), available.end(), version)) continue;
+    return InvalidArgError("version_policy: version ", version, " has no folder '", model_path, "/",
+                           version, "'");
+  }
+  return selected;
+}
+
+}  // namespace nereid

@@ -1,0 +1,19 @@
+// Which versions of a model are served. [any thread]
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/model_config.h"
+#include "nereid/status.h"
+
+namespace nereid {
+
+// Of `available` (ascending) those that `policy` selects, ascending. INVALID_ARG when it selects
+// none or names one that is not there.
+Result<std::vector<int64_t>> SelectVersions(const VersionPolicy& policy,
+                                            const std::vector<int64_t>& available,
+                                            const std::string& model_path);
+
+}  // namespace nereid
