@@ -133,6 +133,16 @@ Faults CheckModelConfig(const ModelFolder& folder) {
   return faults;
 }
 
+void LocateFaults(const ModelFolder& folder, Faults* faults) {
+  Reading reading;
+  reading.file = ConfigPath(folder);
+  if (reading.file.empty()) return;
+  Faults unreadable;
+  const std::string text = ReadFile(reading.file, &unreadable);
+  reading.index = IndexKeys(text, Schema::Get().model_config());
+  AddPlaces(reading, 0, faults);
+}
+
 Result<ModelConfig> PrepareInstances(const ModelConfig& config, const InstanceDefaults& defaults) {
   Json json = FromModelConfig(config);
   NormalizeInstanceGroups(defaults, &json);

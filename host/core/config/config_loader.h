@@ -43,6 +43,11 @@ Result<ModelConfig> ReadModelConfig(const ModelFolder& folder);
 // whose backend completes its inputs and outputs has none of them here: their absence is no fault.
 Faults CheckModelConfig(const ModelFolder& folder);
 
+// Adds file, line and column to faults that have only a key
+// ("ensemble_scheduling.step[0].model_name"), from the text of the folder's configuration; a key
+// that is not written gets the place of the nearest one around it.
+void LocateFaults(const ModelFolder& folder, Faults* faults);
+
 // Gives the model its instance groups. To be called before the backend sees the configuration.
 Result<ModelConfig> PrepareInstances(const ModelConfig& config, const InstanceDefaults& defaults);
 
