@@ -1,0 +1,190 @@
+// From classes to the exported TRITONBACKEND_* functions: handles in, objects out, no exception
+// through. A backend's one line of it is NEREID_BACKEND. The host calls them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "nereid/batch.h"
+#include "nereid/error.h"
+#include "nereid/model.h"
+#include "triton/core/tritonbackend.h"
+
+namespace nereid {
+inline namespace sdk {
+
+// What a backend may tell the host about itself; see NEREID_BACKEND.
+class BackendAttributes {
+ public:
+  explicit BackendAttributes(TRITONBACKEND_BackendAttribute* handle) : handle_(handle) {}
+
+  // Instances of one model may be initialised at the same time, on several threads.
+  Status SetParallelInstanceLoading(bool enabled) {
+    return ToStatus(
+        TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(handle_, enabled));
+  }
+  // The instance group of a model that configures none; the first that the machine can serve wins.
+  Status AddPreferredInstanceGroup(TRITONSERVER_InstanceGroupKind kind, uint64_t count,
+                                   std::span<const uint64_t> device_ids = {}) {
+    return ToStatus(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+        handle_, kind, count, device_ids.data(), device_ids.size()));
+  }
+
+ private:
+  TRITONBACKEND_BackendAttribute* handle_;
+};
+
+// A backend runs in a host of the same major version whose minor is its own or later.
+inline Status CheckApiVersion() {
+  uint32_t major = 0, minor = 0;
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ApiVersion(&major, &minor)));
+  if (major == TRITONBACKEND_API_VERSION_MAJOR && minor >= TRITONBACKEND_API_VERSION_MINOR) {
+    return {};
+  }
+  return UnsupportedError("expected backend API ", TRITONBACKEND_API_VERSION_MAJOR, ".",
+                          TRITONBACKEND_API_VERSION_MINOR, " or a later minor, got ", major, ".",
+                          minor);
+}
+
+template <typename ModelT, typename InstanceT = PlainInstance<ModelT>>
+struct EntryPoints {
+  static TRITONSERVER_Error* Initialize(TRITONBACKEND_Backend*) {
+    return GuardCEdge("backend", [] { return CheckApiVersion(); });
+  }
+
+  static TRITONSERVER_Error* Describe(TRITONBACKEND_BackendAttribute* handle) {
+    return GuardCEdge("backend", [&]() -> Status {
+      BackendAttributes attributes(handle);
+      if constexpr (requires { ModelT::DescribeBackend(attributes); }) {
+        return ModelT::DescribeBackend(attributes);
+      }
+      return {};
+    });
+  }
+
+  static TRITONSERVER_Error* InitializeModel(TRITONBACKEND_Model* handle) {
+    return GuardCEdge("model", [&]() -> Status {
+      auto model = std::make_unique<ModelT>();
+      NEREID_ASSIGN_OR_RETURN(ModelContext context, ModelContext::Of(handle));
+      model->Bind(std::move(context));
+      NEREID_RETURN_IF_ERROR(model->Load());
+      NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelSetState(handle, model.get())));
+      model.release();
+      return {};
+    });
+  }
+
+  // Also called, with no state, after a failed InitializeModel.
+  static TRITONSERVER_Error* FinalizeModel(TRITONBACKEND_Model* handle) {
+    return GuardCEdge("model", [&]() -> Status {
+      NEREID_ASSIGN_OR_RETURN(ModelT * state, ModelOf(handle));
+      const std::unique_ptr<ModelT> model(state);
+      if (model != nullptr) model->Finalize();
+      return ToStatus(TRITONBACKEND_ModelSetState(handle, nullptr));
+    });
+  }
+
+  static TRITONSERVER_Error* InitializeInstance(TRITONBACKEND_ModelInstance* handle) {
+    return GuardCEdge("instance", [&]() -> Status {
+      TRITONBACKEND_Model* model_handle = nullptr;
+      NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelInstanceModel(handle, &model_handle)));
+      NEREID_ASSIGN_OR_RETURN(ModelT * model, ModelOf(model_handle));
+      auto instance = std::make_unique<InstanceT>();
+      NEREID_ASSIGN_OR_RETURN(InstanceContext context,
+                              InstanceContext::Of(handle, model->context()));
+      instance->Bind(std::move(context), *model);
+      NEREID_RETURN_IF_ERROR(instance->Initialize());
+      NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelInstanceSetState(handle, instance.get())));
+      instance.release();
+      return {};
+    });
+  }
+
+  // Also called, with no state, after a failed InitializeInstance.
+  static TRITONSERVER_Error* FinalizeInstance(TRITONBACKEND_ModelInstance* handle) {
+    return GuardCEdge("instance", [&]() -> Status {
+      NEREID_ASSIGN_OR_RETURN(InstanceT * state, InstanceOf(handle));
+      const std::unique_ptr<InstanceT> instance(state);
+      if (instance != nullptr) instance->Finalize();
+      return ToStatus(TRITONBACKEND_ModelInstanceSetState(handle, nullptr));
+    });
+  }
+
+  // Takes every request over: failures are answered here, one by one, with their statistics, so
+  // that the host is told of success even then.
+  static TRITONSERVER_Error* Execute(TRITONBACKEND_ModelInstance* handle,
+                                     TRITONBACKEND_Request** requests, uint32_t request_count) {
+    return GuardCEdge("execute", [&]() -> Status {
+      NEREID_ASSIGN_OR_RETURN(InstanceT * instance, InstanceOf(handle));
+      Batch batch(std::span(requests, request_count), instance->context());
+      const Status status =
+          CatchAll(instance->name().c_str(), [&]() -> Status { return instance->Execute(batch); });
+      batch.Complete(status);
+      return {};
+    });
+  }
+
+  static TRITONSERVER_Error* Ready(TRITONBACKEND_ModelInstance* handle) {
+    return GuardCEdge("instance", [&]() -> Status {
+      NEREID_ASSIGN_OR_RETURN(InstanceT * instance, InstanceOf(handle));
+      return instance->Ready();
+    });
+  }
+
+ private:
+  static Result<ModelT*> ModelOf(TRITONBACKEND_Model* handle) {
+    void* state = nullptr;
+    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelState(handle, &state)));
+    return static_cast<ModelT*>(state);
+  }
+  static Result<InstanceT*> InstanceOf(TRITONBACKEND_ModelInstance* handle) {
+    void* state = nullptr;
+    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelInstanceState(handle, &state)));
+    return static_cast<InstanceT*>(state);
+  }
+};
+
+}  // namespace sdk
+}  // namespace nereid
+
+// NEREID_BACKEND(MyModel) or NEREID_BACKEND(MyModel, MyInstance), once, at namespace scope of one
+// source file: defines what the host looks for in the shared object. MyModel derives from Model,
+// MyInstance from ModelInstance<MyModel>; both are default-constructible. A static function
+// `Status MyModel::DescribeBackend(BackendAttributes&)` is used when there is one.
+#define NEREID_BACKEND(...)                                                                    \
+  extern "C" {                                                                                 \
+  TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_Initialize(TRITONBACKEND_Backend* b) { \
+    return ::nereid::EntryPoints<__VA_ARGS__>::Initialize(b);                                  \
+  }                                                                                            \
+  TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_GetBackendAttribute(                   \
+      TRITONBACKEND_Backend*, TRITONBACKEND_BackendAttribute* attributes) {                    \
+    return ::nereid::EntryPoints<__VA_ARGS__>::Describe(attributes);                           \
+  }                                                                                            \
+  TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInitialize(                       \
+      TRITONBACKEND_Model* model) {                                                            \
+    return ::nereid::EntryPoints<__VA_ARGS__>::InitializeModel(model);                         \
+  }                                                                                            \
+  TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelFinalize(                         \
+      TRITONBACKEND_Model* model) {                                                            \
+    return ::nereid::EntryPoints<__VA_ARGS__>::FinalizeModel(model);                           \
+  }                                                                                            \
+  TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceInitialize(               \
+      TRITONBACKEND_ModelInstance* instance) {                                                 \
+    return ::nereid::EntryPoints<__VA_ARGS__>::InitializeInstance(instance);                   \
+  }                                                                                            \
+  TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceFinalize(                 \
+      TRITONBACKEND_ModelInstance* instance) {                                                 \
+    return ::nereid::EntryPoints<__VA_ARGS__>::FinalizeInstance(instance);                     \
+  }                                                                                            \
+  TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(                  \
+      TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request** requests,                 \
+      const uint32_t request_count) {                                                          \
+    return ::nereid::EntryPoints<__VA_ARGS__>::Execute(instance, requests, request_count);     \
+  }                                                                                            \
+  TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReady(                    \
+      TRITONBACKEND_ModelInstance* instance) {                                                 \
+    return ::nereid::EntryPoints<__VA_ARGS__>::Ready(instance);                                \
+  }                                                                                            \
+  }                                                                                            \
+  static_assert(true, "to be followed by a semicolon")
