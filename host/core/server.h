@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,9 @@
 namespace nereid {
 
 struct CoreServices;    // model/core_services.h: what all models share
-class ModelRepository;  // repository/model_repository.h: which models there are, load, unload,
-                        // index
+class ModelLifecycle;   // repository/model_lifecycle.h: loads, swaps, unloads
+class ModelLoader;      // repository/model_loader.h
+class ModelRepository;  // repository/model_repository.h: which models there are
 
 class Server {
  public:
@@ -31,28 +33,39 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Refuses new requests, waits up to the exit timeout for those in flight, unloads every model.
-  // Once.
+  // Waits up to the exit timeout for the requests in flight, then unloads every model. Requests are
+  // accepted while it waits, because those in flight may need more of them (the steps of an
+  // ensemble, the next of a sequence): it is the frontends that stop taking new ones.
   Status Stop();
   void SetExitTimeout(unsigned seconds) { exit_timeout_secs_ = seconds; }
 
   bool IsLive() const { return state_.load() != State::kStopped; }
   // Accepts requests; with strict readiness also: every model that should serve does.
   bool IsReady() const;
-  // UNAVAILABLE once Stop has begun. The data plane asks before it takes a request.
+  // False also for models and versions that are not there.
+  bool IsModelReady(const std::string& name, int64_t version) const;
+  // UNAVAILABLE once stopped. The data plane asks before it takes a request.
   Status CheckAcceptsRequests() const;
 
   const ServerOptions& options() const { return options_; }
   ModelTable& models() { return models_; }
   const ModelTable& models() const { return models_; }
-  ModelRepository& repository() { return *repository_; }
   CoreServices& services() { return *services_; }
+
+  // UNAVAILABLE unless the control mode is explicit.
+  Status LoadModel(const std::string& name, const std::vector<const Parameter*>& parameters);
+  Status UnloadModel(const std::string& name, bool dependents);
+  Status RegisterRepository(const std::string& path,
+                            const std::vector<const Parameter*>& name_mapping);
+  Status UnregisterRepository(const std::string& path);
+  // UNAVAILABLE unless the control mode is poll.
+  Status PollRepositories();
 
   // JSON texts of the metadata, config, statistics and index calls.
   std::string MetadataJson() const;
   Result<std::string> ModelMetadataJson(const std::string& name, int64_t version) const;
   Result<std::string> ModelConfigJson(const std::string& name, int64_t version) const;
-  // Every serving model when `name` is empty.
+  // Every serving model when `name` is empty; every serving version when `version` is kLatest.
   Result<std::string> StatisticsJson(const std::string& name, int64_t version) const;
   std::string IndexJson(bool ready_only) const;
 
@@ -61,12 +74,20 @@ class Server {
 
   explicit Server(const ServerOptions& options);
   Status Start();
+  Status LoadStartupModels();
+  Status CheckExplicit() const;
+  void WaitForRequests(uint64_t deadline_ns) const;
+  void LogModels() const;
 
   const ServerOptions options_;
   std::atomic<State> state_{State::kStarting};
   std::atomic<unsigned> exit_timeout_secs_;
-  ModelTable models_;
+  std::mutex stop_mutex_;  // one Stop at a time
+  // In the order of wiring.
   std::unique_ptr<CoreServices> services_;
+  ModelTable models_;
+  std::unique_ptr<ModelLoader> loader_;
+  std::unique_ptr<ModelLifecycle> lifecycle_;
   std::unique_ptr<ModelRepository> repository_;
 };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/handle_cast.h"
+#include "nereid/status.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
@@ -69,6 +70,11 @@ struct ServerOptions {
   uint64_t metrics_interval_ms = 2000;
   std::map<std::string, SettingList> metrics_config;
 };
+
+// UNSUPPORTED names an option that asks for what this server does not do. Options that only tune
+// (pool sizes, numbers of copy threads, peer access, directories of agents and caches) are accepted
+// without effect where there is nothing to tune.
+Status CheckSupported(const ServerOptions& options);
 
 }  // namespace nereid
 

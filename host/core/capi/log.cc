@@ -1,0 +1,65 @@
+// The log, and the options that set it. They act at once and on the whole process, so the options
+// may be null: that is how frontends change the log of a running server. [any thread]
+#include "observe/log.h"
+
+#include "capi/handles.h"
+
+namespace log = nereid::log;
+
+extern "C" {
+
+bool TRITONSERVER_LogIsEnabled(TRITONSERVER_LogLevel level) {
+  return log::Enabled(static_cast<log::Level>(level));
+}
+
+TRITONSERVER_Error* TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level, const char* filename,
+                                            const int line, const char* msg) {
+  NEREID_RETURN_IF_NULL(msg);
+  if (static_cast<uint32_t>(level) > TRITONSERVER_LOG_VERBOSE) {
+    return nereid::ToError(nereid::InvalidArgError("unknown logging level '", level, "'"));
+  }
+  return nereid::AtCEdge([&] {
+    log::Write(static_cast<log::Level>(level), filename == nullptr ? "" : filename, line, msg);
+    return nereid::Status::Ok();
+  });
+}
+
+TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogFile(TRITONSERVER_ServerOptions*,
+                                                         const char* file) {
+  return nereid::AtCEdge([&] { return log::SetFile(file == nullptr ? "" : file); });
+}
+
+TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogInfo(TRITONSERVER_ServerOptions*,
+                                                         bool enabled) {
+  log::SetEnabled(log::Level::kInfo, enabled);
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogWarn(TRITONSERVER_ServerOptions*,
+                                                         bool enabled) {
+  log::SetEnabled(log::Level::kWarn, enabled);
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogError(TRITONSERVER_ServerOptions*,
+                                                          bool enabled) {
+  log::SetEnabled(log::Level::kError, enabled);
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogFormat(TRITONSERVER_ServerOptions*,
+                                                           const TRITONSERVER_LogFormat format) {
+  if (format != TRITONSERVER_LOG_DEFAULT && format != TRITONSERVER_LOG_ISO8601) {
+    return nereid::ToError(nereid::InvalidArgError("unknown log format '", format, "'"));
+  }
+  log::SetFormat(static_cast<log::Format>(format));
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogVerbose(TRITONSERVER_ServerOptions*,
+                                                            int level) {
+  log::SetVerboseDepth(level);
+  return nullptr;
+}
+
+}  // extern "C"

@@ -1,0 +1,216 @@
+#include "server.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "backend/backend_search.h"
+#include "base/clock.h"
+#include "model/core_services.h"
+#include "model/model.h"
+#include "observe/log.h"
+#include "repository/model_lifecycle.h"
+#include "repository/model_loader.h"
+#include "repository/model_repository.h"
+
+namespace nereid {
+namespace {
+
+constexpr uint64_t kMinUnloadNs = 5'000'000'000;
+
+// model/ behind the lifecycle's seam.
+class CoreModelLoader final : public ModelLoader {
+ public:
+  explicit CoreModelLoader(CoreServices* services) : services_(services) {}
+
+  Result<std::shared_ptr<Model>> Load(ModelLoadRequest request) override {
+    ModelLoadSpec spec;
+    spec.model_dir = std::move(request.model_path);
+    spec.version = request.version;
+    spec.config = std::move(request.config);
+    spec.on_destroyed = [lifetime = std::move(request.lifetime)]() mutable { lifetime.reset(); };
+    return Model::Load(std::move(spec), *services_);
+  }
+
+ private:
+  CoreServices* const services_;
+};
+
+CoreOptions ToCoreOptions(const ServerOptions& options) {
+  CoreOptions core;
+  core.backends.backend_dirs = {options.backend_directory, OwnBackendDirectory()};
+  auto& dirs = core.backends.backend_dirs;
+  dirs.erase(std::remove(dirs.begin(), dirs.end(), std::string()), dirs.end());
+  core.backends.auto_complete_config = !options.strict_model_config;
+  core.backends.min_compute_capability = options.min_compute_capability;
+  core.backends.settings = options.backend_configs;
+  core.metrics.enabled = options.metrics;
+  core.metrics.cpu = options.cpu_metrics;
+  for (const auto& [name, settings] : options.metrics_config) {
+    for (const auto& [key, value] : settings) {
+      if (key == "counter_latencies") core.metrics.counter_latencies = value == "true";
+    }
+  }
+  core.host_policies = options.host_policies;
+  return core;
+}
+
+}  // namespace
+
+Server::Server(const ServerOptions& options)
+    : options_(options), exit_timeout_secs_(options.exit_timeout_secs) {}
+
+Result<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
+  NEREID_RETURN_IF_ERROR(CheckSupported(options));
+  std::unique_ptr<Server> server(new Server(options));
+  NEREID_RETURN_IF_ERROR(server->Start());
+  return server;
+}
+
+Status Server::Start() {
+  services_ = std::make_unique<CoreServices>(ToHandle(this), ToCoreOptions(options_));
+  loader_ = std::make_unique<CoreModelLoader>(services_.get());
+  lifecycle_ = std::make_unique<ModelLifecycle>(
+      &models_, loader_.get(), options_.model_load_thread_count, options_.model_load_retry_count);
+  std::vector<Repository> repositories;
+  for (const std::string& path : options_.repository_paths) repositories.push_back({path, {}});
+  repository_ = std::make_unique<ModelRepository>(std::move(repositories),
+                                                  options_.model_config_name, lifecycle_.get());
+  // Models may call the server while they load.
+  state_ = State::kReady;
+  const Status loaded = LoadStartupModels();
+  LogModels();
+  if (loaded.ok() || !options_.exit_on_error) return Status::Ok();
+  return loaded;
+}
+
+Status Server::LoadStartupModels() {
+  const auto& names = options_.startup_models;
+  if (options_.control_mode != ModelControlMode::kExplicit) {
+    if (!names.empty()) {
+      return InvalidArgError("start-up model '", names.front(),
+                             "': needs the model control mode explicit");
+    }
+    return repository_->LoadAll();
+  }
+  if (std::find(names.begin(), names.end(), "*") == names.end()) {
+    return repository_->LoadNamed(names);
+  }
+  if (names.size() == 1) return repository_->LoadAll();
+  return InvalidArgError("start-up model '*': stands for all, expected no other name with it");
+}
+
+Server::~Server() {
+  if (services_ == nullptr) return;
+  const Status stopped = Stop();
+  if (!stopped.ok()) {
+    NEREID_LOG_ERROR(stopped.message());
+    // Something of a model still runs and uses what it was given: leaking it is the lesser evil.
+    (void)services_.release();
+    (void)loader_.release();
+  }
+}
+
+Status Server::Stop() {
+  std::lock_guard lock(stop_mutex_);
+  if (state_ != State::kStopped) {
+    state_ = State::kStopping;
+    const uint64_t deadline_ns = SteadyNowNs() + exit_timeout_secs_ * uint64_t{1'000'000'000};
+    WaitForRequests(deadline_ns);
+    repository_->UnloadAll();
+    // Ending models takes its time also where no request is left and the timeout is 0.
+    const uint64_t gone_ns = std::max(deadline_ns, SteadyNowNs() + kMinUnloadNs);
+    lifecycle_->WaitUntilGone(
+        std::chrono::steady_clock::time_point(std::chrono::nanoseconds(gone_ns)));
+    state_ = State::kStopped;
+  }
+  if (const size_t left = lifecycle_->num_alive(); left > 0) {
+    return InternalError("exit timeout of ", exit_timeout_secs_, " s expired: ", left,
+                         " models have not ended");
+  }
+  return Status::Ok();
+}
+
+void Server::WaitForRequests(uint64_t deadline_ns) const {
+  uint64_t next_report_ns = SteadyNowNs() + 1'000'000'000;
+  while (true) {
+    uint64_t num_inflight = 0;
+    for (const auto& model : models_.All()) num_inflight += model->num_inflight();
+    const uint64_t now_ns = SteadyNowNs();
+    if (num_inflight == 0 || now_ns >= deadline_ns) return;
+    if (now_ns >= next_report_ns) {
+      next_report_ns += 1'000'000'000;
+      NEREID_LOG_INFO("Timeout ", (deadline_ns - now_ns) / 1'000'000'000, ": ", num_inflight,
+                      " requests are in flight");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+bool Server::IsReady() const {
+  const State state = state_;
+  if (state != State::kReady) return false;
+  return !options_.strict_readiness || repository_->AllServing();
+}
+
+bool Server::IsModelReady(const std::string& name, int64_t version) const {
+  const auto model = models_.Find(name, version);
+  return model.ok() && model.value()->CheckReady().ok();
+}
+
+Status Server::CheckAcceptsRequests() const {
+  const State state = state_;
+  if (state == State::kReady || state == State::kStopping) return Status::Ok();
+  return UnavailableError("Server not ready");
+}
+
+Status Server::CheckExplicit() const {
+  if (state_ != State::kReady) return UnavailableError("Server not ready");
+  if (options_.control_mode == ModelControlMode::kExplicit) return Status::Ok();
+  return UnavailableError("explicit model load / unload is not allowed if polling is enabled");
+}
+
+Status Server::LoadModel(const std::string& name, const std::vector<const Parameter*>& parameters) {
+  NEREID_RETURN_IF_ERROR(CheckExplicit());
+  return repository_->Load(name, parameters);
+}
+
+Status Server::UnloadModel(const std::string& name, bool dependents) {
+  NEREID_RETURN_IF_ERROR(CheckExplicit());
+  return repository_->Unload(name, dependents);
+}
+
+Status Server::RegisterRepository(const std::string& path,
+                                  const std::vector<const Parameter*>& name_mapping) {
+  if (options_.control_mode != ModelControlMode::kExplicit) {
+    return UnsupportedError(
+        "repository registration is not allowed if model control mode is not EXPLICIT");
+  }
+  Repository repository{path, {}};
+  for (const Parameter* mapping : name_mapping) {
+    const auto* name = std::get_if<std::string>(&mapping->value());
+    if (name == nullptr || name->empty()) {
+      return InvalidArgError("name mapping of folder '", mapping->name(), "': expected a name");
+    }
+    repository.name_mapping[mapping->name()] = *name;
+  }
+  return repository_->Register(std::move(repository));
+}
+
+Status Server::UnregisterRepository(const std::string& path) {
+  if (options_.control_mode != ModelControlMode::kExplicit) {
+    return UnsupportedError(
+        "repository unregistration is not allowed if model control mode is not EXPLICIT");
+  }
+  return repository_->Unregister(path);
+}
+
+Status Server::PollRepositories() {
+  if (options_.control_mode != ModelControlMode::kPoll) {
+    return UnavailableError("polling is disabled");
+  }
+  return repository_->Poll();
+}
+
+}  // namespace nereid

@@ -1,0 +1,112 @@
+// The JSON texts that the server answers with, and the table of models that it logs at its start.
+#include <nlohmann/json.hpp>
+
+#include "model/model.h"
+#include "observe/log.h"
+#include "repository/model_repository.h"
+#include "server.h"
+
+namespace nereid {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The version of Triton whose behaviour is kept; clients and scripts compare it.
+constexpr char kVersion[] = "2.51.0";
+constexpr const char* kExtensions[] = {"classification",
+                                       "sequence",
+                                       "model_repository",
+                                       "model_repository(unload_dependents)",
+                                       "schedule_policy",
+                                       "model_configuration",
+                                       "system_shared_memory",
+                                       "cuda_shared_memory",
+                                       "binary_tensor_data",
+                                       "parameters",
+                                       "statistics",
+                                       "trace",
+                                       "logging"};
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json TensorsJson(const std::vector<TensorSpec>& tensors, bool batched) {
+  Json array = Json::array();
+  for (const TensorSpec& tensor : tensors) {
+    Json shape = Json::array();
+    if (batched) shape.push_back(-1);
+    for (const int64_t dim : tensor.dims) shape.push_back(dim);
+    array.push_back({{"name", tensor.name},
+                     {"datatype", DataTypeName(tensor.data_type)},
+                     {"shape", std::move(shape)}});
+  }
+  return array;
+}
+
+}  // namespace
+
+std::string Server::MetadataJson() const {
+  return Dump({{"name", options_.server_id}, {"version", kVersion}, {"extensions", kExtensions}});
+}
+
+Result<std::string> Server::ModelMetadataJson(const std::string& name, int64_t version) const {
+  NEREID_ASSIGN_OR_RETURN(const auto model, models_.Find(name, version));
+  NEREID_ASSIGN_OR_RETURN(const auto versions, models_.Versions(name));
+  const ModelConfig& config = model->config();
+  Json json = {{"name", config.name}, {"versions", Json::array()}};
+  for (const int64_t serving : versions) json["versions"].push_back(std::to_string(serving));
+  json["platform"] = config.platform.empty() ? config.backend : config.platform;
+  json["inputs"] = TensorsJson(config.inputs, config.max_batch_size > 0);
+  json["outputs"] = TensorsJson(config.outputs, config.max_batch_size > 0);
+  return Dump(json);
+}
+
+Result<std::string> Server::ModelConfigJson(const std::string& name, int64_t version) const {
+  NEREID_ASSIGN_OR_RETURN(const auto model, models_.Find(name, version));
+  return model->config().json;
+}
+
+Result<std::string> Server::StatisticsJson(const std::string& name, int64_t version) const {
+  std::string elements;
+  for (const auto& model : models_.All()) {
+    if (!name.empty() && model->name() != name) continue;
+    if (version != ModelTable::kLatest && model->version() != version) continue;
+    if (!elements.empty()) elements += ",";
+    elements += model->StatisticsJson();
+  }
+  if (!name.empty() && elements.empty()) {
+    if (version == ModelTable::kLatest) {
+      return NotFoundError("requested model '", name, "' is not available");
+    }
+    return NotFoundError("requested version ", version, " of model '", name, "' is not available");
+  }
+  return StrCat("{\"model_stats\":[", elements, "]}");
+}
+
+std::string Server::IndexJson(bool ready_only) const {
+  Json index = Json::array();
+  for (const IndexEntry& entry : repository_->Index(ready_only)) {
+    Json json = {{"name", entry.name}};
+    if (entry.version > 0) {
+      json["version"] = std::to_string(entry.version);
+      json["state"] = ModelStateName(entry.status.state);
+    }
+    if (!entry.status.reason.empty()) json["reason"] = entry.status.reason;
+    index.push_back(std::move(json));
+  }
+  return Dump(index);
+}
+
+void Server::LogModels() const {
+  std::string table = "models:";
+  for (const IndexEntry& entry : repository_->Index(false)) {
+    if (entry.version == 0) continue;
+    table +=
+        StrCat("\n| ", entry.name, " | ", entry.version, " | ", ModelStateName(entry.status.state));
+    if (!entry.status.reason.empty()) table += StrCat(": ", entry.status.reason);
+  }
+  log::WriteRaw(log::Level::kInfo, __FILE__, __LINE__, table);
+}
+
+}  // namespace nereid

@@ -1,0 +1,42 @@
+#include "server_options.h"
+
+namespace nereid {
+namespace {
+
+Status Refuse(const char* option, const char* feature) {
+  return UnsupportedError("server option '", option, "': ", feature,
+                          " is not supported by this server yet");
+}
+
+Status CheckMetricsConfig(const ServerOptions& options) {
+  for (const auto& [name, settings] : options.metrics_config) {
+    for (const auto& [key, value] : settings) {
+      if (key == "counter_latencies" && (value == "true" || value == "false")) continue;
+      if (value == "false" && (key == "histogram_latencies" || key == "summary_latencies")) {
+        continue;
+      }
+      return UnsupportedError("metrics config '", key, "=", value,
+                              "': expected counter_latencies=true or counter_latencies=false");
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status CheckSupported(const ServerOptions& options) {
+  if (options.model_namespacing) return Refuse("model namespacing", "serving equal names");
+  if (options.rate_limit) return Refuse("rate limiter mode", "the rate limiter");
+  if (!options.rate_limiter_resources.empty()) {
+    return Refuse("rate limiter resource", "the rate limiter");
+  }
+  if (!options.cache_configs.empty() || options.response_cache_byte_size > 0) {
+    return Refuse("cache config", "the response cache");
+  }
+  if (!options.device_limits.empty()) {
+    return Refuse("model load device limit", "a limit on device memory");
+  }
+  return CheckMetricsConfig(options);
+}
+
+}  // namespace nereid
