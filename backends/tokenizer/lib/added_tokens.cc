@@ -1,0 +1,174 @@
+// See added_tokens.h.
+#include "added_tokens.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "json_fields.h"
+#include "unicode.h"
+#include "utf8.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+bool IsSpaceChar(char32_t c) {
+  return (UnicodeTables::Get().Mask(c) & kSpace) != 0;
+}
+
+// The character that ends right before `at`, which must be positive.
+Utf8Char CharBefore(std::string_view text, size_t at) {
+  do {
+    --at;
+  } while (IsContinuation(text[at]));
+  return CharAt(text, at);
+}
+
+bool StandsAlone(std::string_view text, size_t begin, size_t end) {
+  if (begin > 0 && IsWordChar(CharBefore(text, begin).code)) return false;
+  return end == text.size() || !IsWordChar(CharAt(text, end).code);
+}
+
+size_t SkipSpacesBack(std::string_view text, size_t at, size_t limit) {
+  while (at > limit) {
+    const Utf8Char c = CharBefore(text, at);
+    if (!IsSpaceChar(c.code)) break;
+    at -= c.size;
+  }
+  return at;
+}
+
+size_t SkipSpaces(std::string_view text, size_t at) {
+  while (at < text.size()) {
+    const Utf8Char c = CharAt(text, at);
+    if (!IsSpaceChar(c.code)) break;
+    at += c.size;
+  }
+  return at;
+}
+
+Result<AddedToken> ReadToken(const Json& spec) {
+  constexpr std::string_view kWhere = "added_tokens";
+  AddedToken token;
+  NEREID_ASSIGN_OR_RETURN(token.content, StringField(spec, "content", kWhere));
+  NEREID_ASSIGN_OR_RETURN(token.special, BoolField(spec, "special", false, kWhere));
+  NEREID_ASSIGN_OR_RETURN(token.single_word, BoolField(spec, "single_word", false, kWhere));
+  NEREID_ASSIGN_OR_RETURN(token.lstrip, BoolField(spec, "lstrip", false, kWhere));
+  NEREID_ASSIGN_OR_RETURN(token.rstrip, BoolField(spec, "rstrip", false, kWhere));
+  NEREID_ASSIGN_OR_RETURN(token.normalized, BoolField(spec, "normalized", !token.special, kWhere));
+  return token;
+}
+
+}  // namespace
+
+int32_t TokenTrie::Child(int32_t node, char byte) const {
+  const auto& children = nodes_[node].children;
+  const auto key = static_cast<unsigned char>(byte);
+  const auto it =
+      std::lower_bound(children.begin(), children.end(), key,
+                       [](const auto& child, unsigned char k) { return child.first < k; });
+  return it != children.end() && it->first == key ? it->second : -1;
+}
+
+void TokenTrie::Add(std::string_view text, int32_t value) {
+  if (text.empty()) return;
+  starts_[static_cast<unsigned char>(text[0])] = true;
+  int32_t node = 0;
+  for (const char byte : text) {
+    int32_t child = Child(node, byte);
+    if (child < 0) {
+      child = static_cast<int32_t>(nodes_.size());
+      nodes_.emplace_back();
+      auto& children = nodes_[node].children;
+      const std::pair<unsigned char, int32_t> edge{static_cast<unsigned char>(byte), child};
+      children.insert(std::upper_bound(children.begin(), children.end(), edge), edge);
+    }
+    node = child;
+  }
+  if (nodes_[node].value < 0) nodes_[node].value = value;
+}
+
+std::optional<TokenTrie::Match> TokenTrie::Find(std::string_view text, size_t from) const {
+  if (nodes_.size() == 1) return std::nullopt;
+  for (size_t begin = from; begin < text.size(); ++begin) {
+    if (!starts_[static_cast<unsigned char>(text[begin])]) continue;
+    std::optional<Match> longest;
+    int32_t node = 0;
+    for (size_t end = begin; end < text.size() && (node = Child(node, text[end])) >= 0; ++end) {
+      if (nodes_[node].value >= 0) longest = Match{begin, end + 1, nodes_[node].value};
+    }
+    if (longest) return longest;
+  }
+  return std::nullopt;
+}
+
+Result<AddedTokens> AddedTokens::Make(const Json& spec, const TokenTable& vocabulary,
+                                      const Normalizer& normalizer) {
+  if (spec.is_null()) return AddedTokens();
+  if (!spec.is_array()) {
+    return InvalidArgError("added_tokens: expected an array, got ", spec.type_name());
+  }
+  std::vector<AddedToken> tokens;
+  std::unordered_map<std::string, int32_t> ids;
+  auto next_id = static_cast<int32_t>(vocabulary.num_entries());
+  for (const Json& entry : spec) {
+    NEREID_ASSIGN_OR_RETURN(AddedToken token, ReadToken(entry));
+    if (token.content.empty()) continue;
+    const auto known = ids.find(token.content);
+    if (known != ids.end()) {
+      token.id = known->second;
+    } else if (const auto id = vocabulary.Find(token.content)) {
+      token.id = *id;
+    } else {
+      token.id = next_id++;
+    }
+    ids[token.content] = token.id;
+    tokens.push_back(std::move(token));
+  }
+  return FromList(std::move(tokens), normalizer);
+}
+
+Result<AddedTokens> AddedTokens::FromList(std::vector<AddedToken> tokens,
+                                          const Normalizer& normalizer) {
+  AddedTokens added;
+  std::unordered_map<int32_t, size_t> index_of_id;
+  for (AddedToken& token : tokens) {
+    if (token.special) added.special_contents_.insert(token.content);
+    const auto [it, is_new] = index_of_id.emplace(token.id, added.tokens_.size());
+    if (is_new) {
+      added.tokens_.push_back(std::move(token));
+    } else {
+      added.tokens_[it->second] = std::move(token);
+    }
+  }
+  for (size_t i = 0; i < added.tokens_.size(); ++i) {
+    const AddedToken& token = added.tokens_[i];
+    std::string form = token.content;
+    if (token.normalized && !normalizer.Normalize(token.content, form)) {
+      return InvalidArgError("added token '", token.content, "' cannot be normalised");
+    }
+    (token.normalized ? added.normalized_ : added.raw_).Add(form, static_cast<int32_t>(i));
+    added.decoded_forms_.push_back(std::move(form));
+  }
+  return added;
+}
+
+void AddedTokens::SplitAt(const TokenTrie& trie, std::string_view text,
+                          std::vector<Split>& out) const {
+  out.clear();
+  size_t done = 0;  // text before this is in `out`
+  size_t from = 0;
+  while (const auto match = trie.Find(text, from)) {
+    from = match->end;
+    const AddedToken& token = tokens_[match->value];
+    size_t begin = match->begin, end = match->end;
+    if (token.single_word && !StandsAlone(text, begin, end)) continue;
+    if (token.lstrip) begin = SkipSpacesBack(text, begin, std::min(done, begin));
+    if (token.rstrip) end = SkipSpaces(text, end);
+    if (done < begin) out.push_back({done, begin, -1});
+    out.push_back({begin, end, token.id});
+    done = end;
+  }
+  if (done < text.size()) out.push_back({done, text.size(), -1});
+}
+
+}  // namespace nereid::tokenizer

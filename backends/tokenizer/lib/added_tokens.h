@@ -1,0 +1,89 @@
+// Added tokens: strings that are recognised in the text before the model sees it, such as
+// "<|endoftext|>". Immutable after Make. [any thread]
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "nereid/status.h"
+#include "normalizer.h"
+#include "token_table.h"
+
+namespace nereid::tokenizer {
+
+struct AddedToken {
+  std::string content;
+  int32_t id = -1;
+  bool single_word = false;  // only where no word character is a neighbour
+  bool lstrip = false;       // takes the spaces before it
+  bool rstrip = false;       // takes the spaces behind it
+  bool normalized = true;    // looked for in the normalised text, in its normalised form
+  bool special = false;
+};
+
+// Finds the leftmost longest of a set of strings; empty strings never match.
+class TokenTrie {
+ public:
+  // The first of equal strings counts. `value` is what Find returns.
+  void Add(std::string_view text, int32_t value);
+
+  struct Match {
+    size_t begin, end;
+    int32_t value;
+  };
+  std::optional<Match> Find(std::string_view text, size_t from) const;
+
+ private:
+  struct Node {
+    int32_t value = -1;
+    std::vector<std::pair<unsigned char, int32_t>> children;
+  };
+  int32_t Child(int32_t node, char byte) const;
+
+  std::vector<Node> nodes_ = {Node()};
+  bool starts_[256] = {};
+};
+
+class AddedTokens {
+ public:
+  // From the "added_tokens" member (null: none). Tokens that the vocabulary lacks get the ids that
+  // follow it, whatever the file says, as the reference does.
+  static Result<AddedTokens> Make(const nlohmann::json& spec, const TokenTable& vocabulary,
+                                  const Normalizer& normalizer);
+  // From complete tokens.
+  static Result<AddedTokens> FromList(std::vector<AddedToken> tokens, const Normalizer& normalizer);
+
+  // A stretch of the text, or an added token.
+  struct Split {
+    size_t begin, end;
+    int32_t id;  // -1: text
+  };
+  // Splits the raw text at tokens that are not normalized, or the normalised text at those that
+  // are.
+  void SplitRaw(std::string_view text, std::vector<Split>& out) const { SplitAt(raw_, text, out); }
+  void SplitNormalized(std::string_view text, std::vector<Split>& out) const {
+    SplitAt(normalized_, text, out);
+  }
+
+  const std::vector<AddedToken>& tokens() const { return tokens_; }
+  // The token's spelling when it is decoded: its normalised form if it is a normalized one.
+  const std::string& DecodedForm(size_t index) const { return decoded_forms_[index]; }
+  bool IsSpecialContent(std::string_view content) const {
+    return special_contents_.count(std::string(content)) > 0;
+  }
+
+ private:
+  void SplitAt(const TokenTrie& trie, std::string_view text, std::vector<Split>& out) const;
+
+  std::vector<AddedToken> tokens_;  // each id once
+  std::vector<std::string> decoded_forms_;
+  std::unordered_set<std::string> special_contents_;
+  TokenTrie raw_, normalized_;
+};
+
+}  // namespace nereid::tokenizer

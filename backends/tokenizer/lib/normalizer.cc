@@ -1,0 +1,152 @@
+// See normalizer.h.
+#include "normalizer.h"
+
+#include "json_fields.h"
+#include "pattern.h"
+#include "unicode.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+class NfcStep : public NormalizerStep {
+ public:
+  bool Apply(std::string_view text, std::string& out) const override {
+    AppendNfc(text, out);
+    return true;
+  }
+};
+
+class PrependStep : public NormalizerStep {
+ public:
+  explicit PrependStep(std::string prefix) : prefix_(std::move(prefix)) {}
+  bool Apply(std::string_view text, std::string& out) const override {
+    if (!text.empty()) out.append(prefix_).append(text);
+    return true;
+  }
+
+ private:
+  std::string prefix_;
+};
+
+// A single ASCII character replaced, the case of sentencepiece-style tokenizers.
+class ReplaceCharStep : public NormalizerStep {
+ public:
+  ReplaceCharStep(char from, std::string to) : from_(from), to_(std::move(to)) {}
+  bool Apply(std::string_view text, std::string& out) const override {
+    out.reserve(out.size() + text.size() + text.size() / 2);
+    size_t copied = 0;
+    for (size_t at; (at = text.find(from_, copied)) != text.npos; copied = at + 1) {
+      out.append(text, copied, at - copied).append(to_);
+    }
+    out.append(text, copied);
+    return true;
+  }
+
+ private:
+  char from_;
+  std::string to_;
+};
+
+class ReplaceStep : public NormalizerStep {
+ public:
+  ReplaceStep(std::unique_ptr<const Pattern> pattern, std::string content)
+      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  bool Apply(std::string_view text, std::string& out) const override {
+    Replacer replacer;
+    replacer.content = content_;
+    replacer.out = &out;
+    return pattern_->ForEachSpan(text, replacer);
+  }
+
+ private:
+  struct Replacer final : PieceSink {
+    std::string_view content;
+    std::string* out;
+    bool Add(std::string_view piece, bool is_match) override {
+      out->append(is_match ? content : piece);
+      return true;
+    }
+  };
+  std::unique_ptr<const Pattern> pattern_;
+  std::string content_;
+};
+
+using StepResult = Result<std::unique_ptr<const NormalizerStep>>;
+
+template <typename Step, typename... Args>
+StepResult MakeStep(Args&&... args) {
+  return std::unique_ptr<const NormalizerStep>(std::make_unique<Step>(std::forward<Args>(args)...));
+}
+
+StepResult MakeReplace(const Json& spec) {
+  NEREID_ASSIGN_OR_RETURN(std::string content, StringField(spec, "content", "normalizer Replace"));
+  const Json& pattern = Member(spec, "pattern");
+  if (const Json& literal = Member(pattern, "String"); literal.is_string()) {
+    const auto text = literal.get<std::string>();
+    if (text.empty()) return UnsupportedError("normalizer Replace: an empty pattern");
+    if (text.size() == 1) return MakeStep<ReplaceCharStep>(text[0], std::move(content));
+    return MakeStep<ReplaceStep>(MakeLiteralPattern(text), std::move(content));
+  }
+  NEREID_ASSIGN_OR_RETURN(const std::string regex,
+                          StringField(pattern, "Regex", "normalizer Replace.pattern"));
+  NEREID_ASSIGN_OR_RETURN(auto compiled, MakeRegexPattern(regex));
+  return MakeStep<ReplaceStep>(std::move(compiled), std::move(content));
+}
+
+}  // namespace
+
+Result<Normalizer> Normalizer::Make(const Json& spec) {
+  Normalizer normalizer;
+  if (!spec.is_null()) NEREID_RETURN_IF_ERROR(normalizer.Add(spec));
+  return normalizer;
+}
+
+Status Normalizer::Add(const Json& spec) {
+  const std::string type = TypeOf(spec);
+  if (type == "Sequence") {
+    NEREID_ASSIGN_OR_RETURN(const Json* steps,
+                            ArrayField(spec, "normalizers", "normalizer Sequence"));
+    for (const Json& step : *steps) NEREID_RETURN_IF_ERROR(Add(step));
+    return {};
+  }
+  if (type == "NFC") {
+    steps_.push_back(std::make_unique<NfcStep>());
+    return {};
+  }
+  if (type == "Prepend") {
+    NEREID_ASSIGN_OR_RETURN(std::string prefix, StringField(spec, "prepend", "normalizer Prepend"));
+    steps_.push_back(std::make_unique<PrependStep>(std::move(prefix)));
+    return {};
+  }
+  if (type == "Replace") {
+    NEREID_ASSIGN_OR_RETURN(auto step, MakeReplace(spec));
+    steps_.push_back(std::move(step));
+    return {};
+  }
+  return UnsupportedError("normalizer '", type, "' is not supported");
+}
+
+Normalizer Normalizer::ForSentencePiece(bool add_dummy_prefix) {
+  Normalizer normalizer;
+  if (add_dummy_prefix) normalizer.steps_.push_back(std::make_unique<PrependStep>(" "));
+  normalizer.steps_.push_back(std::make_unique<ReplaceCharStep>(' ', "\u2581"));
+  return normalizer;
+}
+
+bool Normalizer::Normalize(std::string_view text, std::string& out) const {
+  out.clear();
+  if (steps_.empty()) {
+    out.append(text);
+    return true;
+  }
+  if (!steps_.front()->Apply(text, out)) return false;
+  std::string previous;
+  for (size_t i = 1; i < steps_.size(); ++i) {
+    previous.swap(out);
+    out.clear();
+    if (!steps_[i]->Apply(previous, out)) return false;
+  }
+  return true;
+}
+
+}  // namespace nereid::tokenizer

@@ -1,0 +1,196 @@
+// See pre_tokenizer.h.
+#include "pre_tokenizer.h"
+
+#include "json_fields.h"
+#include "split_behavior.h"
+#include "utf8.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+class SplitStep : public PreTokenizerStep {
+ public:
+  SplitStep(std::unique_ptr<const Pattern> pattern, SplitBehavior behavior, bool invert)
+      : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
+
+  bool Split(std::string_view text, bool, PieceSink& out) const override {
+    if (behavior_ == SplitBehavior::kIsolated) return pattern_->ForEachSpan(text, out);
+    BehaviorSink behavior(behavior_, invert_, out);
+    return pattern_->ForEachSpan(text, behavior) && behavior.Finish();
+  }
+
+ private:
+  std::unique_ptr<const Pattern> pattern_;
+  SplitBehavior behavior_;
+  bool invert_;
+};
+
+class PrefixSpaceStep : public PreTokenizerStep {
+ public:
+  bool Split(std::string_view text, bool, PieceSink& out) const override {
+    if (text.substr(0, 1) == " ") return out.Add(text, false);
+    return out.Add(StrCat(" ", text), false);
+  }
+};
+
+class MetaspaceStep : public PreTokenizerStep {
+ public:
+  explicit MetaspaceStep(Metaspace options)
+      : options_(std::move(options)), delimiter_(MakeLiteralPattern(options_.replacement)) {}
+
+  bool Split(std::string_view text, bool at_start, PieceSink& out) const override {
+    const std::string& mark = options_.replacement;
+    const bool wanted = options_.scheme == PrependScheme::kAlways ||
+                        (options_.scheme == PrependScheme::kFirst && at_start);
+    const bool marked = text.substr(0, 1) == " " || text.substr(0, mark.size()) == mark;
+    std::string rewritten = wanted && !marked ? mark : "";
+    for (const char c : text) {
+      if (c == ' ') {
+        rewritten += mark;
+      } else {
+        rewritten += c;
+      }
+    }
+    if (!options_.split) return out.Add(rewritten, false);
+    BehaviorSink behavior(SplitBehavior::kMergedWithNext, false, out);
+    return delimiter_->ForEachSpan(rewritten, behavior) && behavior.Finish();
+  }
+
+ private:
+  Metaspace options_;
+  std::unique_ptr<const Pattern> delimiter_;
+};
+
+Result<std::unique_ptr<const PreTokenizerStep>> MakeSplit(const Json& spec) {
+  constexpr std::string_view kWhere = "pre_tokenizer Split";
+  NEREID_ASSIGN_OR_RETURN(const std::string name, StringField(spec, "behavior", kWhere));
+  NEREID_ASSIGN_OR_RETURN(const SplitBehavior behavior, ParseSplitBehavior(name));
+  NEREID_ASSIGN_OR_RETURN(const bool invert, BoolField(spec, "invert", false, kWhere));
+  const Json& pattern = Member(spec, "pattern");
+  std::unique_ptr<const Pattern> compiled;
+  if (const Json& literal = Member(pattern, "String"); literal.is_string()) {
+    const auto text = literal.get<std::string>();
+    if (text.empty()) return UnsupportedError(kWhere, ": an empty pattern");
+    compiled = MakeLiteralPattern(text);
+  } else {
+    NEREID_ASSIGN_OR_RETURN(const std::string regex,
+                            StringField(pattern, "Regex", "pre_tokenizer Split.pattern"));
+    NEREID_ASSIGN_OR_RETURN(compiled, MakeRegexPattern(regex));
+  }
+  return std::unique_ptr<const PreTokenizerStep>(
+      std::make_unique<SplitStep>(std::move(compiled), behavior, invert));
+}
+
+}  // namespace
+
+// Hands each piece of one step to the next step; the last step adds to the caller's sink.
+class PreTokenizer::ChainSink final : public PieceSink {
+ public:
+  // `start`: where a piece begins that stands at the input's start, or null.
+  ChainSink(const PreTokenizer& chain, size_t step, const char* start, PieceSink& out)
+      : chain_(chain), step_(step), start_(start), out_(out) {}
+
+  bool Add(std::string_view piece, bool) override {
+    if (piece.empty()) return true;
+    const PreTokenizerStep& step = *chain_.steps_[step_];
+    const bool at_start = piece.data() == start_;
+    if (step_ + 1 == chain_.steps_.size()) return step.Split(piece, at_start, out_);
+    ChainSink next(chain_, step_ + 1, at_start ? start_ : nullptr, out_);
+    return step.Split(piece, at_start, next);
+  }
+
+ private:
+  const PreTokenizer& chain_;
+  const size_t step_;
+  const char* const start_;
+  PieceSink& out_;
+};
+
+bool PreTokenizer::Split(std::string_view text, bool at_start, PieceSink& out) const {
+  if (steps_.empty()) return out.Add(text, false);
+  return ChainSink(*this, 0, at_start ? text.data() : nullptr, out).Add(text, false);
+}
+
+Result<PreTokenizer> PreTokenizer::Make(const Json& spec) {
+  PreTokenizer chain;
+  if (!spec.is_null()) NEREID_RETURN_IF_ERROR(chain.Add(spec));
+  return chain;
+}
+
+Status PreTokenizer::Add(const Json& spec) {
+  const std::string type = TypeOf(spec);
+  if (type == "Sequence") {
+    NEREID_ASSIGN_OR_RETURN(const Json* steps,
+                            ArrayField(spec, "pretokenizers", "pre_tokenizer Sequence"));
+    for (const Json& step : *steps) NEREID_RETURN_IF_ERROR(Add(step));
+    return {};
+  }
+  if (byte_level_) {
+    return UnsupportedError("pre_tokenizer '", type, "' behind ByteLevel is not supported");
+  }
+  if (type == "ByteLevel") return AddByteLevel(spec);
+  if (type == "Split") {
+    NEREID_ASSIGN_OR_RETURN(auto step, MakeSplit(spec));
+    steps_.push_back(std::move(step));
+    return {};
+  }
+  if (type == "Digits") {
+    NEREID_ASSIGN_OR_RETURN(const bool individual,
+                            BoolField(spec, "individual_digits", false, "pre_tokenizer Digits"));
+    steps_.push_back(std::make_unique<SplitStep>(
+        MakeDigitPattern(), individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous,
+        false));
+    return {};
+  }
+  if (type == "Metaspace") {
+    NEREID_ASSIGN_OR_RETURN(Metaspace options, ReadMetaspace(spec, "pre_tokenizer Metaspace"));
+    if (rewrites_ && options.scheme == PrependScheme::kFirst) {
+      return UnsupportedError(
+          "pre_tokenizer Metaspace: prepend_scheme 'first' is not supported "
+          "behind a component that changes the text");
+    }
+    steps_.push_back(std::make_unique<MetaspaceStep>(std::move(options)));
+    rewrites_ = true;
+    return {};
+  }
+  return UnsupportedError("pre_tokenizer '", type, "' is not supported");
+}
+
+Status PreTokenizer::AddByteLevel(const Json& spec) {
+  constexpr std::string_view kWhere = "pre_tokenizer ByteLevel";
+  NEREID_ASSIGN_OR_RETURN(const bool prefix, BoolField(spec, "add_prefix_space", true, kWhere));
+  NEREID_ASSIGN_OR_RETURN(const bool use_regex, BoolField(spec, "use_regex", true, kWhere));
+  if (prefix) steps_.push_back(std::make_unique<PrefixSpaceStep>());
+  if (use_regex) {
+    steps_.push_back(std::make_unique<SplitStep>(MakeKnownPattern(kGpt2Pattern),
+                                                 SplitBehavior::kIsolated, false));
+  }
+  byte_level_ = true;
+  return {};
+}
+
+Result<Metaspace> ReadMetaspace(const Json& spec, std::string_view where) {
+  Metaspace options;
+  NEREID_ASSIGN_OR_RETURN(options.replacement, StringField(spec, "replacement", where));
+  if (options.replacement.empty() ||
+      options.replacement.size() != Utf8Length(options.replacement[0])) {
+    return InvalidArgError(where, ".replacement: expected one character, got '",
+                           options.replacement, "'");
+  }
+  NEREID_ASSIGN_OR_RETURN(options.split, BoolField(spec, "split", true, where));
+  NEREID_ASSIGN_OR_RETURN(const bool prefix, BoolField(spec, "add_prefix_space", true, where));
+  const Json& scheme = Member(spec, "prepend_scheme");
+  if (scheme == "never" || (scheme.is_null() && !prefix)) {
+    options.scheme = PrependScheme::kNever;
+  } else if (scheme == "first" && prefix) {
+    options.scheme = PrependScheme::kFirst;
+  } else if (!(scheme == "always" || scheme.is_null()) || !prefix) {
+    return InvalidArgError(where,
+                           ".prepend_scheme: expected always, first or never in agreement "
+                           "with add_prefix_space, got ",
+                           scheme.dump());
+  }
+  return options;
+}
+
+}  // namespace nereid::tokenizer

@@ -1,0 +1,52 @@
+// The pre_tokenizer component of tokenizer.json: cuts normalised text into the pieces that the
+// model encodes one by one. Immutable after creation. [any thread]
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+#include <vector>
+
+#include "nereid/status.h"
+#include "pattern.h"
+
+namespace nereid::tokenizer {
+
+class PreTokenizerStep {
+ public:
+  virtual ~PreTokenizerStep() = default;
+  // Adds the pieces of `text`, in order; empty ones do not count. `at_start`: the text begins where
+  // the whole input begins. False when the sink stopped or a pattern exceeded its work limit.
+  virtual bool Split(std::string_view text, bool at_start, PieceSink& out) const = 0;
+};
+
+class PreTokenizer {
+ public:
+  // From the "pre_tokenizer" member; null leaves the text whole. UNSUPPORTED names the component.
+  static Result<PreTokenizer> Make(const nlohmann::json& spec);
+
+  // True when the pieces stand for bytes, each spelt as one character in the vocabulary.
+  bool byte_level() const { return byte_level_; }
+
+  bool Split(std::string_view text, bool at_start, PieceSink& out) const;
+
+ private:
+  class ChainSink;
+  Status Add(const nlohmann::json& spec);
+  Status AddByteLevel(const nlohmann::json& spec);
+
+  std::vector<std::unique_ptr<const PreTokenizerStep>> steps_;
+  bool byte_level_ = false;
+  bool rewrites_ = false;  // some step changes the text, so that its start is lost sight of
+};
+
+// The Metaspace component, which is a pre-tokenizer and a decoder.
+enum class PrependScheme { kAlways, kFirst, kNever };
+struct Metaspace {
+  std::string replacement;  // one character
+  PrependScheme scheme = PrependScheme::kAlways;
+  bool split = true;
+};
+Result<Metaspace> ReadMetaspace(const nlohmann::json& spec, std::string_view where);
+
+}  // namespace nereid::tokenizer

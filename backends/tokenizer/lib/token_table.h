@@ -1,0 +1,103 @@
+// The vocabulary: token strings in one block of memory, found by id or by content. Filled once,
+// then immutable. [any thread after filling]
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nereid/status.h"
+
+namespace nereid::tokenizer {
+
+// Ids from here on are refused: no real vocabulary comes near, and tables are sized by the largest.
+inline constexpr uint32_t kMaxTokenId = 1u << 22;
+
+// A hash for short strings; not for keys an attacker chooses to collide in unbounded number.
+inline uint64_t HashBytes(const char* data, size_t size) {
+  constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15u;
+  uint64_t hash = size * kMultiplier;
+  const auto mix = [&](uint64_t word) {
+    hash = (hash ^ word) * kMultiplier;
+    hash ^= hash >> 32;
+  };
+  uint64_t word;
+  for (; size >= 8; data += 8, size -= 8) {
+    std::memcpy(&word, data, 8);
+    mix(word);
+  }
+  if (size >= 4) {
+    uint32_t low, high;
+    std::memcpy(&low, data, 4);
+    std::memcpy(&high, data + size - 4, 4);
+    mix(uint64_t{high} << 32 | low);
+  } else if (size > 0) {
+    mix(uint64_t(static_cast<unsigned char>(data[0])) |
+        uint64_t(static_cast<unsigned char>(data[size / 2])) << 8 |
+        uint64_t(static_cast<unsigned char>(data[size - 1])) << 16);
+  }
+  return hash;
+}
+
+class TokenTable {
+ public:
+  // Adds a token. The same content again replaces its id; the same id again, its content.
+  void Add(std::string_view content, uint32_t id);
+  // Room for `count` tokens of `bytes` in total.
+  void Reserve(size_t count, size_t bytes);
+
+  // Index of the entry with this content, or -1. Entries keep their order of adding.
+  int32_t FindEntry(std::string_view content) const {
+    if (slots_.empty()) return -1;
+    const uint64_t hash = HashBytes(content.data(), content.size());
+    for (size_t slot = hash >> shift_;; slot = (slot + 1) & (slots_.size() - 1)) {
+      const Slot& s = slots_[slot];
+      if (s.entry < 0) return -1;
+      if (s.tag == static_cast<uint32_t>(hash) && Content(s.entry) == content) return s.entry;
+    }
+  }
+  std::optional<int32_t> Find(std::string_view content) const {
+    const int32_t entry = FindEntry(content);
+    if (entry < 0) return std::nullopt;
+    return IdOf(entry);
+  }
+
+  int32_t IdOf(int32_t entry) const { return static_cast<int32_t>(entries_[entry].id); }
+  std::string_view Content(int32_t entry) const {
+    return {arena_.data() + entries_[entry].offset, entries_[entry].size};
+  }
+  // Content of the token `id`, or nothing.
+  std::optional<std::string_view> OfId(int64_t id) const {
+    if (id < 0 || id >= static_cast<int64_t>(by_id_.size()) || by_id_[id] < 0) return std::nullopt;
+    return Content(by_id_[id]);
+  }
+
+  size_t num_entries() const { return entries_.size(); }
+  // The largest id plus one.
+  size_t id_end() const { return by_id_.size(); }
+  size_t max_content_bytes() const { return max_content_bytes_; }
+
+ private:
+  struct Entry {
+    uint32_t offset, size, id;
+  };
+  struct Slot {
+    uint32_t tag = 0;
+    int32_t entry = -1;
+  };
+
+  void Grow(size_t slots);
+  void Insert(int32_t entry);
+
+  std::string arena_;
+  std::vector<Entry> entries_;
+  std::vector<int32_t> by_id_;  // [id_end] entry, -1 where no token has the id
+  std::vector<Slot> slots_;     // open addressing, size a power of two
+  int shift_ = 63;
+  size_t max_content_bytes_ = 0;
+};
+
+}  // namespace nereid::tokenizer

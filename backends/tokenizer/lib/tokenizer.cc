@@ -1,0 +1,204 @@
+// See tokenizer.h.
+#include "tokenizer.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "tokenizer_parts.h"
+#include "utf8.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<std::string> ReadFile(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return NotFoundError("tokenizer file '", path.string(), "' cannot be opened");
+  const std::streamoff size = file.tellg();
+  std::string bytes(size > 0 ? static_cast<size_t>(size) : 0, '\0');
+  file.seekg(0);
+  if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) {
+    return InvalidArgError("tokenizer file '", path.string(), "' cannot be read");
+  }
+  return bytes;
+}
+
+// The file to load: `path` itself, or what the directory `path` holds.
+Result<fs::path> FindTokenizerFile(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status))
+    return NotFoundError("tokenizer '", path, "': no such file or directory");
+  if (!fs::is_directory(status)) return fs::path(path);
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    if (fs::exists(fs::path(path) / name, error)) return fs::path(path) / name;
+  }
+  return NotFoundError("tokenizer directory '", path,
+                       "' holds neither tokenizer.json nor tokenizer.model");
+}
+
+bool LooksLikeJson(std::string_view bytes) {
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  return first != bytes.npos && bytes[first] == '{';
+}
+
+PartsResult LoadFile(const fs::path& file) {
+  NEREID_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
+  if (file.extension() == ".json" || LooksLikeJson(bytes)) return LoadTokenizerJson(bytes);
+  NEREID_ASSIGN_OR_RETURN(const SentencePieceOptions options,
+                          ReadSentencePieceOptions(file.parent_path().string()));
+  return LoadSentencePiece(bytes, options);
+}
+
+// Encodes the pieces that the pre-tokenizer cuts.
+class ModelSink final : public PieceSink {
+ public:
+  ModelSink(const BpeModel& model, std::vector<int32_t>& out) : model_(model), out_(out) {}
+  bool Add(std::string_view piece, bool) override {
+    model_.Encode(piece, scratch_, out_);
+    return true;
+  }
+
+ private:
+  const BpeModel& model_;
+  BpeScratch scratch_;
+  std::vector<int32_t>& out_;
+};
+
+using SharedTokenizer = Result<std::shared_ptr<const Tokenizer>>;
+
+SharedTokenizer Wrap(PartsResult parts) {
+  if (!parts.ok()) return std::move(parts).status();
+  return std::shared_ptr<const Tokenizer>(std::make_shared<Tokenizer>(std::move(parts).value()));
+}
+
+// One pass over `text`; false when a pattern exceeded its work limit.
+bool EncodeText(const TokenizerParts& parts, std::string_view text, std::vector<int32_t>& ids) {
+  ModelSink sink(*parts.model, ids);
+  std::vector<AddedTokens::Split> raw, normalized;
+  std::string buffer;
+  parts.added.SplitRaw(text, raw);
+  for (const AddedTokens::Split& stretch : raw) {
+    if (stretch.id >= 0) {
+      ids.push_back(stretch.id);
+      continue;
+    }
+    std::string_view piece = text.substr(stretch.begin, stretch.end - stretch.begin);
+    if (!parts.normalizer.is_identity()) {
+      if (!parts.normalizer.Normalize(piece, buffer)) return false;
+      piece = buffer;
+    }
+    parts.added.SplitNormalized(piece, normalized);
+    for (const AddedTokens::Split& part : normalized) {
+      if (part.id >= 0) {
+        ids.push_back(part.id);
+      } else if (!parts.pre_tokenizer.Split(piece.substr(part.begin, part.end - part.begin),
+                                            stretch.begin == 0 && part.begin == 0, sink)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Tokenizer::Tokenizer(std::unique_ptr<const TokenizerParts> parts) : parts_(std::move(parts)) {}
+Tokenizer::~Tokenizer() = default;
+
+SharedTokenizer Tokenizer::Load(const std::string& path) {
+  NEREID_ASSIGN_OR_RETURN(const fs::path file, FindTokenizerFile(path));
+  PartsResult parts = LoadFile(file);
+  if (!parts.ok()) {
+    return std::move(parts).status().WithContext(StrCat("tokenizer '", file.string(), "'"));
+  }
+  NEREID_RETURN_IF_ERROR(ReadSpecialIds(file.parent_path().string(), **parts));
+  return Wrap(std::move(parts));
+}
+
+SharedTokenizer Tokenizer::FromJson(std::string_view json) {
+  return Wrap(LoadTokenizerJson(json));
+}
+
+SharedTokenizer Tokenizer::FromSentencePiece(std::string_view model) {
+  return Wrap(LoadSentencePiece(model, {}));
+}
+
+Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, EncodeOptions options) const {
+  std::string repaired;
+  text = Sanitize(text, repaired);
+  std::vector<int32_t> ids;
+  ids.reserve(text.size() / 3 + 8);
+  if (options.add_special_tokens) ids = parts_->prefix_ids;
+  if (!EncodeText(*parts_, text, ids)) {
+    return InvalidArgError("text of ", text.size(),
+                           " bytes: a pattern of the tokenizer exceeded "
+                           "its work limit");
+  }
+  if (options.add_special_tokens) {
+    ids.insert(ids.end(), parts_->suffix_ids.begin(), parts_->suffix_ids.end());
+  }
+  return ids;
+}
+
+std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
+  std::string text;
+  DecodeState state(*parts_->decoder, skip_special_tokens, SIZE_MAX);
+  for (const int32_t id : ids) state.Push(id, text);
+  state.Finish(text);
+  return text;
+}
+
+std::optional<std::string_view> Tokenizer::IdToToken(int32_t id) const {
+  for (const AddedToken& token : parts_->added.tokens()) {
+    if (token.id == id) return token.content;
+  }
+  return parts_->vocabulary.OfId(id);
+}
+
+std::optional<int32_t> Tokenizer::TokenToId(std::string_view token) const {
+  return parts_->IdOfToken(token);
+}
+
+bool Tokenizer::IsSpecial(int32_t id) const {
+  return parts_->decoder->IsSpecial(id);
+}
+int32_t Tokenizer::vocab_size() const {
+  return parts_->vocab_size;
+}
+const SpecialIds& Tokenizer::special_ids() const {
+  return parts_->special_ids;
+}
+
+struct IncrementalDecoder::State {
+  const TokenDecoder& decoder;
+  bool skip_special_tokens;
+  size_t max_held_ids;
+  DecodeState decode;
+};
+
+IncrementalDecoder::IncrementalDecoder(const Tokenizer& tokenizer, bool skip_special_tokens,
+                                       size_t max_held_ids)
+    : state_(
+          new State{*tokenizer.parts_->decoder, skip_special_tokens, max_held_ids,
+                    DecodeState(*tokenizer.parts_->decoder, skip_special_tokens, max_held_ids)}) {}
+IncrementalDecoder::~IncrementalDecoder() = default;
+IncrementalDecoder::IncrementalDecoder(IncrementalDecoder&&) noexcept = default;
+
+void IncrementalDecoder::Replay(std::span<const int32_t> ids) {
+  if (ids.size() >= state_->max_held_ids) state_->decode.AssumeStarted();
+  std::string discarded;
+  Push(ids, discarded);
+}
+
+void IncrementalDecoder::Push(std::span<const int32_t> ids, std::string& out) {
+  for (const int32_t id : ids) state_->decode.Push(id, out);
+}
+
+void IncrementalDecoder::Finish(std::string& out) {
+  state_->decode.Finish(out);
+}
+
+}  // namespace nereid::tokenizer

@@ -1,0 +1,100 @@
+// The tokenizer library's front: loads a Hugging Face or sentencepiece tokenizer and turns text
+// into ids and ids into text, id for id as the original libraries do. Knows no TRITON header. A
+// Tokenizer never changes after Load: share it between threads freely. [any thread]
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nereid/status.h"
+
+namespace nereid::tokenizer {
+
+class TokenDecoder;
+struct TokenizerParts;
+
+// What a checkpoint's side files say about special tokens; absent where no file says it.
+struct SpecialIds {
+  std::optional<int32_t> bos;
+  std::optional<int32_t> eos;
+  std::optional<int32_t> pad;
+  std::optional<int32_t> unk;
+};
+
+struct EncodeOptions {
+  bool add_special_tokens = true;  // BOS, EOS and the like, as the tokenizer's template says
+};
+
+class Tokenizer {
+ public:
+  // `path` is a tokenizer.json, a sentencepiece tokenizer.model, or a directory that holds one of
+  // them (looked for in this order). Side files beside it (tokenizer_config.json,
+  // special_tokens_map.json, generation_config.json) name the special ids.
+  // Errors: NOT_FOUND names what was looked for; UNSUPPORTED names the component; INVALID_ARG the
+  // fault of the file.
+  static Result<std::shared_ptr<const Tokenizer>> Load(const std::string& path);
+  // The same from the bytes of a tokenizer.json, without side files.
+  static Result<std::shared_ptr<const Tokenizer>> FromJson(std::string_view json);
+  // The same from the bytes of a sentencepiece model of type BPE.
+  static Result<std::shared_ptr<const Tokenizer>> FromSentencePiece(std::string_view model);
+
+  explicit Tokenizer(std::unique_ptr<const TokenizerParts> parts);
+  ~Tokenizer();
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  // Ids of `text`. Bytes that are not UTF-8 count as U+FFFD, one for each maximal subpart.
+  // Errors: INVALID_ARG when a custom splitting pattern exceeds its work limit on this text.
+  Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options = {}) const;
+
+  // Text of `ids`, valid UTF-8. Ids that no token has add nothing.
+  std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
+
+  // The token's own spelling (byte-level tokens in their printable form), or nothing.
+  std::optional<std::string_view> IdToToken(int32_t id) const;
+  std::optional<int32_t> TokenToId(std::string_view token) const;
+  bool IsSpecial(int32_t id) const;
+
+  // Number of ids, added tokens included: the largest id plus one.
+  int32_t vocab_size() const;
+  const SpecialIds& special_ids() const;
+
+ private:
+  friend class IncrementalDecoder;
+  std::unique_ptr<const TokenizerParts> parts_;
+};
+
+// Decodes a stream of ids. Whatever the ids and however they are cut into calls, the pieces put
+// together equal Decode of all ids; a piece never ends inside a character. Not thread-safe; the
+// tokenizer must outlive it. [one thread at a time]
+class IncrementalDecoder {
+ public:
+  static constexpr size_t kUnlimited = SIZE_MAX;
+
+  // `max_held_ids` bounds how many ids text may be held back for; past it an unfinished character
+  // becomes U+FFFD, as it would at the end, and a run of byte tokens is given out character by
+  // character. A bound makes the state a function of that many last ids.
+  explicit IncrementalDecoder(const Tokenizer& tokenizer, bool skip_special_tokens = true,
+                              size_t max_held_ids = kUnlimited);
+  ~IncrementalDecoder();
+  IncrementalDecoder(IncrementalDecoder&&) noexcept;
+
+  // Enters `ids` that were given out before: nothing is returned for them. Use it first, with the
+  // last `max_held_ids` ids at least, to take up a stream in its middle.
+  void Replay(std::span<const int32_t> ids);
+  // Appends to `out` the text that `ids` settle.
+  void Push(std::span<const int32_t> ids, std::string& out);
+  // Appends what was held back. Only Replay on a fresh decoder may follow.
+  void Finish(std::string& out);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace nereid::tokenizer

@@ -1,0 +1,180 @@
+// Loads a tokenizer.json: model, components, added tokens. What this library does not implement is
+// refused here by name.
+#include <algorithm>
+
+#include "json_fields.h"
+#include "tokenizer_document.h"
+#include "tokenizer_parts.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+Result<BpeOptions> ReadBpeOptions(const Json& model, const TokenTable& vocabulary) {
+  BpeOptions options;
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    const Json& affix = Member(model, key);
+    if (!affix.is_null() && affix != "") {
+      return UnsupportedError("model.", key, " = ", affix.dump(), " is not supported");
+    }
+  }
+  const Json& dropout = Member(model, "dropout");
+  if (!dropout.is_null() && dropout != 0.0) {
+    return UnsupportedError("model.dropout = ", dropout.dump(),
+                            " is not supported: ids would be random");
+  }
+  NEREID_ASSIGN_OR_RETURN(options.byte_fallback, BoolField(model, "byte_fallback", false, "model"));
+  NEREID_ASSIGN_OR_RETURN(options.fuse_unk, BoolField(model, "fuse_unk", false, "model"));
+  NEREID_ASSIGN_OR_RETURN(options.ignore_merges, BoolField(model, "ignore_merges", false, "model"));
+  if (!Member(model, "unk_token").is_null()) {
+    NEREID_ASSIGN_OR_RETURN(const std::string unk, StringField(model, "unk_token", "model"));
+    options.unk_id = vocabulary.Find(unk);
+    if (!options.unk_id) {
+      return InvalidArgError("model.unk_token: '", unk, "' is not in model.vocab");
+    }
+  }
+  return options;
+}
+
+Result<std::vector<MergeRule>> ResolveMerges(const TokenizerDocument& document,
+                                             const TokenTable& vocabulary) {
+  std::vector<MergeRule> rules;
+  rules.reserve(document.merges.size());
+  std::string merged;
+  for (const TokenizerDocument::MergeEntry& entry : document.merges) {
+    const std::string_view left = document.View(entry.left), right = document.View(entry.right);
+    merged.assign(left).append(right);
+    const auto left_id = vocabulary.Find(left), right_id = vocabulary.Find(right);
+    const auto merged_id = vocabulary.Find(merged);
+    if (!left_id || !right_id || !merged_id) {
+      return InvalidArgError("model.merges[", rules.size(), "]: '",
+                             !left_id    ? left
+                             : !right_id ? right
+                                         : merged,
+                             "' is not in model.vocab");
+    }
+    rules.push_back({*left_id, *right_id, *merged_id, static_cast<uint32_t>(rules.size())});
+  }
+  return rules;
+}
+
+Status LoadModel(const TokenizerDocument& document, const Json& model, TokenizerParts& parts) {
+  std::string type = TypeOf(model);
+  if (type.empty() && !document.merges.empty())
+    type = "BPE";  // files of before the type was written
+  if (type.empty())
+    return InvalidArgError("model: expected an object with a type, got ", model.type_name());
+  if (type != "BPE") return UnsupportedError("model '", type, "' is not supported, only BPE is");
+  parts.vocabulary.Reserve(document.vocab.size(), document.vocab.size() * 8);
+  for (const auto& entry : document.vocab)
+    parts.vocabulary.Add(document.View(entry.token), entry.id);
+  NEREID_ASSIGN_OR_RETURN(const std::vector<MergeRule> rules,
+                          ResolveMerges(document, parts.vocabulary));
+  NEREID_ASSIGN_OR_RETURN(BpeOptions options, ReadBpeOptions(model, parts.vocabulary));
+  options.byte_level = parts.pre_tokenizer.byte_level();
+  parts.model.emplace(parts.vocabulary, rules, options);
+  return {};
+}
+
+class PostProcessorReader {
+ public:
+  explicit PostProcessorReader(TokenizerParts& parts) : parts_(parts) {}
+
+  Status Read(const Json& spec) {
+    if (spec.is_null()) return {};
+    const std::string type = TypeOf(spec);
+    if (type == "ByteLevel") return {};  // moves offsets only
+    if (type == "Sequence") {
+      NEREID_ASSIGN_OR_RETURN(const Json* list,
+                              ArrayField(spec, "processors", "post_processor Sequence"));
+      for (const Json& step : *list) NEREID_RETURN_IF_ERROR(Read(step));
+      return {};
+    }
+    if (type == "TemplateProcessing") return ReadTemplate(spec);
+    if (type == "RobertaProcessing" || type == "BertProcessing") return ReadPair(spec, type);
+    return UnsupportedError("post_processor '", type, "' is not supported");
+  }
+
+ private:
+  // The tokens of a later processor stand outside those of an earlier one.
+  void Wrap(std::vector<int32_t> prefix, const std::vector<int32_t>& suffix) {
+    prefix.insert(prefix.end(), parts_.prefix_ids.begin(), parts_.prefix_ids.end());
+    parts_.prefix_ids = std::move(prefix);
+    parts_.suffix_ids.insert(parts_.suffix_ids.end(), suffix.begin(), suffix.end());
+  }
+
+  Status ReadTemplate(const Json& spec) {
+    constexpr std::string_view kWhere = "post_processor TemplateProcessing";
+    NEREID_ASSIGN_OR_RETURN(const Json* pieces, ArrayField(spec, "single", kWhere));
+    std::vector<int32_t> before, after;
+    int num_texts = 0;
+    for (const Json& piece : *pieces) {
+      if (const Json& text = Member(piece, "Sequence"); !text.is_null()) {
+        if (Member(text, "id") != "A")
+          return InvalidArgError(kWhere, ".single: a text that is not A");
+        ++num_texts;
+        continue;
+      }
+      NEREID_ASSIGN_OR_RETURN(const std::string name,
+                              StringField(Member(piece, "SpecialToken"), "id", kWhere));
+      const Json& token = Member(Member(spec, "special_tokens"), name.c_str());
+      NEREID_ASSIGN_OR_RETURN(const Json* ids, ArrayField(token, "ids", kWhere));
+      for (const Json& id : *ids) {
+        NEREID_ASSIGN_OR_RETURN(const int32_t checked, CheckedId(id, kWhere));
+        (num_texts == 0 ? before : after).push_back(checked);
+      }
+    }
+    if (num_texts != 1) {
+      return UnsupportedError(kWhere, ".single: expected the text once, got it ", num_texts,
+                              " times");
+    }
+    Wrap(std::move(before), after);
+    return {};
+  }
+
+  Status ReadPair(const Json& spec, const std::string& type) {
+    const std::string where = "post_processor " + type;
+    std::vector<int32_t> around[2];
+    int index = 0;
+    for (const char* key : {"cls", "sep"}) {
+      NEREID_ASSIGN_OR_RETURN(const Json* pair, ArrayField(spec, key, where));
+      if (pair->size() != 2) return WrongField(where, key, "[token, id]", *pair);
+      NEREID_ASSIGN_OR_RETURN(const int32_t id, CheckedId((*pair)[1], where));
+      around[index++].push_back(id);
+    }
+    Wrap(std::move(around[0]), around[1]);
+    return {};
+  }
+
+  static Result<int32_t> CheckedId(const Json& id, std::string_view where) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMaxTokenId) {
+      return InvalidArgError(where, ": expected an id below ", kMaxTokenId, ", got ", id.dump());
+    }
+    return id.get<int32_t>();
+  }
+
+  TokenizerParts& parts_;
+};
+
+}  // namespace
+
+PartsResult LoadTokenizerJson(std::string_view json) {
+  NEREID_ASSIGN_OR_RETURN(const TokenizerDocument document, ParseTokenizerDocument(json));
+  const Json& root = *document.rest;
+  if (!root.is_object()) return InvalidArgError("expected a JSON object, got ", root.type_name());
+  const Json& version = Member(root, "version");
+  if (!version.is_null() && version != "1.0") {
+    return UnsupportedError("version ", version.dump(), " is not supported, only \"1.0\" is");
+  }
+  auto parts = std::make_unique<TokenizerParts>();
+  NEREID_ASSIGN_OR_RETURN(parts->normalizer, Normalizer::Make(Member(root, "normalizer")));
+  NEREID_ASSIGN_OR_RETURN(parts->pre_tokenizer, PreTokenizer::Make(Member(root, "pre_tokenizer")));
+  NEREID_RETURN_IF_ERROR(LoadModel(document, Member(root, "model"), *parts));
+  NEREID_ASSIGN_OR_RETURN(parts->added, AddedTokens::Make(Member(root, "added_tokens"),
+                                                          parts->vocabulary, parts->normalizer));
+  NEREID_RETURN_IF_ERROR(PostProcessorReader(*parts).Read(Member(root, "post_processor")));
+  // "truncation" and "padding" describe one caller's batches, not the tokenizer: not read.
+  NEREID_RETURN_IF_ERROR(FinishParts(Member(root, "decoder"), *parts));
+  return parts;
+}
+
+}  // namespace nereid::tokenizer

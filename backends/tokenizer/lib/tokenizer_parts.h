@@ -1,0 +1,60 @@
+// What a loaded tokenizer consists of, and the loaders that put it together. [any thread]
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "added_tokens.h"
+#include "bpe_model.h"
+#include "decoder.h"
+#include "normalizer.h"
+#include "pre_tokenizer.h"
+#include "token_table.h"
+#include "tokenizer.h"
+
+namespace nereid::tokenizer {
+
+struct TokenizerParts {
+  TokenTable vocabulary;  // of the model, without added tokens
+  AddedTokens added;
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  std::optional<BpeModel> model;    // set by every loader; refers to `vocabulary`
+  std::vector<int32_t> prefix_ids;  // put around a text by the post-processor
+  std::vector<int32_t> suffix_ids;
+  std::optional<TokenDecoder> decoder;  // set by every loader
+  int32_t vocab_size = 0;
+  SpecialIds special_ids;
+
+  // The token of `id` as the decoder sees it.
+  std::optional<TokenDecoder::Token> TokenOfId(int32_t id) const;
+  std::optional<int32_t> IdOfToken(std::string_view token) const;
+};
+
+// Parts do not move once made: the model refers to the vocabulary.
+using PartsResult = Result<std::unique_ptr<TokenizerParts>>;
+
+// From the bytes of a tokenizer.json.
+PartsResult LoadTokenizerJson(std::string_view json);
+
+// From the bytes of a sentencepiece model of type BPE. Control pieces are recognised in the text.
+struct SentencePieceOptions {
+  bool add_bos = true;
+  bool add_eos = false;
+};
+PartsResult LoadSentencePiece(std::string_view model, SentencePieceOptions options);
+
+// Compiles the decoder and works out the vocabulary's size, once the other parts are in place.
+Status FinishParts(const nlohmann::json& decoder_spec, TokenizerParts& parts);
+
+// Ids of the special tokens that the side files in `directory` name, over those already in `parts`.
+// A side file that is not JSON is an error; an absent one is not.
+Status ReadSpecialIds(const std::string& directory, TokenizerParts& parts);
+// What tokenizer_config.json in `directory` says of add_bos_token and add_eos_token.
+Result<SentencePieceOptions> ReadSentencePieceOptions(const std::string& directory);
+
+}  // namespace nereid::tokenizer

@@ -1,0 +1,65 @@
+// Not a test: answers requests on stdin so that a script can compare the library with another one.
+//   tokenizer_driver PATH
+// One JSON object a line: {"encode": TEXT | {"hex": BYTES}, "special": BOOL} -> {"ids": [...]},
+// {"decode": IDS, "skip": BOOL} -> {"text": TEXT}, {"stream": [IDS, ...], "skip": BOOL} ->
+// {"pieces": [...]}, the last piece being what Finish adds.
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tokenizer.h"
+
+using nereid::tokenizer::IncrementalDecoder;
+using nereid::tokenizer::Tokenizer;
+using Json = nlohmann::json;
+
+namespace {
+
+std::string Unhex(const std::string& hex) {
+  std::string bytes;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
+    bytes.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+  }
+  return bytes;
+}
+
+Json Answer(const Tokenizer& tokenizer, const Json& request) {
+  if (request.contains("encode")) {
+    const Json& text = request["encode"];
+    const auto ids =
+        tokenizer.Encode(text.is_string() ? text.get<std::string>() : Unhex(text["hex"]),
+                         {.add_special_tokens = request.value("special", false)});
+    if (!ids.ok()) return {{"error", ids.status().message()}};
+    return {{"ids", *ids}};
+  }
+  const bool skip = request.value("skip", false);
+  if (request.contains("decode")) {
+    return {{"text", tokenizer.Decode(request["decode"].get<std::vector<int32_t>>(), skip)}};
+  }
+  IncrementalDecoder decoder(tokenizer, skip);
+  Json pieces = Json::array();
+  for (const Json& chunk : request["stream"]) {
+    std::string piece;
+    decoder.Push(chunk.get<std::vector<int32_t>>(), piece);
+    pieces.push_back(piece);
+  }
+  std::string piece;
+  decoder.Finish(piece);
+  pieces.push_back(piece);
+  return {{"pieces", pieces}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  const auto tokenizer = Tokenizer::Load(argv[1]);
+  if (!tokenizer.ok()) {
+    std::cerr << tokenizer.status().message() << "\n";
+    return 1;
+  }
+  for (std::string line; std::getline(std::cin, line);) {
+    std::cout << Answer(**tokenizer, Json::parse(line)).dump() << "\n" << std::flush;
+  }
+  return 0;
+}
