@@ -1,0 +1,169 @@
+// A backend that misbehaves as it is told, for tests of what a host makes of it. Parameter `fault`
+// of a model:
+//   none                      answers OUTPUT0 = INPUT0
+//   model_initialize          an error from TRITONBACKEND_ModelInitialize
+//   model_initialize_throws   an exception through it
+//   instance_initialize       an error from TRITONBACKEND_ModelInstanceInitialize
+//   model_finalize, instance_finalize   errors from those
+//   execute                   an error from TRITONBACKEND_ModelInstanceExecute: the host answers
+//   execute_throws            an exception through it, before any request was touched
+//   no_response               releases the requests unanswered
+//   late                      answers `delay_ms` after Execute returned, on another thread
+//   never                     keeps the requests for ever
+//   sends_twice               two final responses
+//   unknown_output            asks for an output that the model does not have
+//   huge_output               asks for 2^62 bytes
+//   wrong_size                an output buffer of half the bytes that its shape takes
+// and `--backend-config=hostile,fault=initialize` fails the backend itself.
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "nereid/backend.h"
+
+namespace {
+
+using nereid::ResponseHandle;
+using nereid::Result;
+using nereid::Status;
+using nereid::ToError;
+using nereid::ToStatus;
+
+Result<std::string> Parameter(TRITONBACKEND_Model* model, const char* name) {
+  TRITONSERVER_Message* message = nullptr;
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelConfig(model, 1, &message)));
+  const nereid::Message owner(message);
+  NEREID_ASSIGN_OR_RETURN(const std::string_view text, owner.Json());
+  NEREID_ASSIGN_OR_RETURN(const nereid::ModelConfig config, nereid::ModelConfig::Parse(text));
+  return config.parameters().String(name);
+}
+
+Result<TRITONBACKEND_Model*> ModelOf(TRITONBACKEND_ModelInstance* instance) {
+  TRITONBACKEND_Model* model = nullptr;
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelInstanceModel(instance, &model)));
+  return model;
+}
+
+// The error when the model's fault is this one.
+Status FailIf(TRITONBACKEND_Model* model, std::string_view fault) {
+  NEREID_ASSIGN_OR_RETURN(const std::string told, Parameter(model, "fault"));
+  if (told == fault) return nereid::UnavailableError("hostile: ", fault, " fails as told");
+  return {};
+}
+
+Status FillOutput(TRITONBACKEND_Request* request, TRITONBACKEND_Response* response,
+                  const std::string& fault) {
+  TRITONBACKEND_Input* handle = nullptr;
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestInput(request, "INPUT0", &handle)));
+  NEREID_ASSIGN_OR_RETURN(const nereid::TensorView input, nereid::TensorView::Of(handle));
+  TRITONBACKEND_Output* output = nullptr;
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ResponseOutput(
+      response, &output, fault == "unknown_output" ? "NO_SUCH_OUTPUT" : "OUTPUT0",
+      nereid::ToC(input.datatype()), input.shape().data(),
+      static_cast<uint32_t>(input.shape().size()))));
+  const uint64_t size_bytes = fault == "huge_output"  ? uint64_t{1} << 62
+                              : fault == "wrong_size" ? input.size_bytes() / 2
+                                                      : input.size_bytes();
+  void* base = nullptr;
+  TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
+  int64_t memory_type_id = 0;
+  NEREID_RETURN_IF_ERROR(ToStatus(
+      TRITONBACKEND_OutputBuffer(output, &base, size_bytes, &memory_type, &memory_type_id)));
+  if (size_bytes != input.size_bytes()) return {};
+  return input.CopyTo({static_cast<std::byte*>(base), input.size_bytes()});
+}
+
+void Send(TRITONBACKEND_Request* request, const std::string& fault) {
+  Result<ResponseHandle> response = nereid::NewResponseHandle(request);
+  if (!response.ok()) return;
+  const nereid::ErrorHandle error(ToError(FillOutput(request, response->get(), fault)));
+  (void)ToStatus(TRITONBACKEND_ResponseSend(response->release(),
+                                            TRITONSERVER_RESPONSE_COMPLETE_FINAL, error.get()));
+}
+
+void Release(TRITONBACKEND_Request* request) {
+  (void)ToStatus(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
+}
+
+Status Execute(TRITONBACKEND_Model* model, std::vector<TRITONBACKEND_Request*> requests) {
+  NEREID_ASSIGN_OR_RETURN(const std::string fault, Parameter(model, "fault"));
+  NEREID_RETURN_IF_ERROR(FailIf(model, "execute"));
+  if (fault == "never") return {};
+  if (fault == "late") {
+    NEREID_ASSIGN_OR_RETURN(const std::string delay_ms, Parameter(model, "delay_ms"));
+    const std::chrono::milliseconds delay(std::stoi(delay_ms));
+    std::thread([requests, delay] {
+      std::this_thread::sleep_for(delay);
+      for (TRITONBACKEND_Request* request : requests) {
+        Send(request, "none");
+        Release(request);
+      }
+    }).detach();
+    return {};
+  }
+  for (TRITONBACKEND_Request* request : requests) {
+    if (fault != "no_response") Send(request, fault);
+    if (fault == "sends_twice") Send(request, fault);
+    Release(request);
+  }
+  return {};
+}
+
+}  // namespace
+
+extern "C" {
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_Initialize(TRITONBACKEND_Backend* backend) {
+  return nereid::GuardCEdge("hostile", [&]() -> Status {
+    TRITONSERVER_Message* message = nullptr;
+    const char* base = nullptr;
+    size_t size_bytes = 0;
+    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_BackendConfig(backend, &message)));
+    NEREID_RETURN_IF_ERROR(
+        ToStatus(TRITONSERVER_MessageSerializeToJson(message, &base, &size_bytes)));
+    NEREID_ASSIGN_OR_RETURN(const nereid::Json config, nereid::Json::Parse({base, size_bytes}));
+    if (config["cmdline"]["fault"].AsString() != "initialize") return {};
+    return nereid::UnavailableError("hostile: initialize fails as told");
+  });
+}
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model) {
+  const Result<std::string> fault = Parameter(model, "fault");
+  if (fault.ok() && *fault == "model_initialize_throws") {
+    throw std::runtime_error("hostile: model_initialize_throws throws as told");
+  }
+  return ToError(FailIf(model, "model_initialize"));
+}
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model* model) {
+  return ToError(FailIf(model, "model_finalize"));
+}
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceInitialize(
+    TRITONBACKEND_ModelInstance* instance) {
+  Result<TRITONBACKEND_Model*> model = ModelOf(instance);
+  return ToError(model.ok() ? FailIf(*model, "instance_initialize") : model.status());
+}
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceFinalize(
+    TRITONBACKEND_ModelInstance* instance) {
+  Result<TRITONBACKEND_Model*> model = ModelOf(instance);
+  return ToError(model.ok() ? FailIf(*model, "instance_finalize") : model.status());
+}
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(
+    TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request** requests,
+    const uint32_t request_count) {
+  Result<TRITONBACKEND_Model*> model = ModelOf(instance);
+  if (!model.ok()) return ToError(model.status());
+  const Result<std::string> fault = Parameter(*model, "fault");
+  if (fault.ok() && *fault == "execute_throws") {
+    throw std::runtime_error("hostile: execute_throws throws as told");
+  }
+  return ToError(Execute(*model, {requests, requests + request_count}));
+}
+
+}  // extern "C"

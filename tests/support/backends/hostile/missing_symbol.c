@@ -1,0 +1,10 @@
+// A backend that needs a function which no host has: loading it fails, and the error names it.
+#include "triton/core/tritonbackend.h"
+
+extern struct TRITONSERVER_Error* TRITONBACKEND_NoSuchFunction(void);
+
+TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(
+    struct TRITONBACKEND_ModelInstance* instance, struct TRITONBACKEND_Request** requests,
+    const uint32_t request_count) {
+  return TRITONBACKEND_NoSuchFunction();
+}
