@@ -11,6 +11,9 @@
 
 namespace nereid {
 
+// "CPU", "CPU_PINNED", "GPU"; "<invalid>" for anything else.
+const char* MemoryTypeName(TRITONSERVER_MemoryType type);
+
 struct BufferAttributes {
   // The bytes of a cudaIpcMemHandle_t.
   using CudaIpcHandle = std::array<std::byte, 64>;

@@ -4,14 +4,17 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "observe/cpu_metrics.h"
 #include "observe/statistics.h"
+
+namespace prometheus {
+struct MetricFamily;
+}
 
 namespace nereid {
 
@@ -40,7 +43,6 @@ struct MetricsOptions {
 class Metrics {
  public:
   explicit Metrics(const MetricsOptions& options);
-  ~Metrics();
 
   const MetricsOptions& options() const { return options_; }
 
@@ -49,11 +51,14 @@ class Metrics {
   void RemoveSource(const MetricsSource* source);
 
   // The page in Prometheus' text format. Waits for no request.
-  std::string Page() const;
+  std::string Page();
 
  private:
+  void AddMachine(std::vector<prometheus::MetricFamily>* page);
+
   const MetricsOptions options_;
-  mutable std::mutex mutex_;  // guards sources_ while they are read
+  std::mutex mutex_;  // guards what follows; held while sources are read
+  CpuMetrics cpu_;
   std::vector<const MetricsSource*> sources_;
 };
 

@@ -50,10 +50,8 @@ struct StatisticsSnapshot {
   CountAndNs success, fail, queue, compute_input, compute_infer, compute_output;
   CountAndNs cache_hit, cache_miss;
   std::array<uint64_t, kNumFailureReasons> failures{};
-  std::map<uint64_t, BatchCounts> batches;          // by batch size
-  std::map<std::string, ResponseCounts> responses;  // by response index
-
-  void Add(const StatisticsSnapshot& other);
+  std::map<uint64_t, BatchCounts> batches;       // by batch size
+  std::map<uint64_t, ResponseCounts> responses;  // by response index
 };
 
 // One response of a decoupled model, as its backend reports it.

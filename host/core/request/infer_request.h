@@ -51,13 +51,13 @@ class InferRequest {
   Status AddInput(std::string_view name, DataType data_type, std::span<const int64_t> shape);
   Status AddRawInput(std::string_view name);
   Status RemoveInput(std::string_view name);
-  void RemoveAllInputs();
+  void RemoveAllInputs() { inputs_.clear(); }
   // `host_policy` null: for every policy without data of its own.
   Status AppendInputData(std::string_view name, const void* base,
                          const BufferAttributes& attributes, const char* host_policy = nullptr);
   Status RemoveAllInputData(std::string_view name);
   Status AddRequestedOutput(std::string_view name);
-  Status RemoveRequestedOutput(std::string_view name);
+  void RemoveRequestedOutput(std::string_view name);
   void RemoveAllRequestedOutputs() { requested_outputs_.clear(); }
   void set_release_callback(TRITONSERVER_InferenceRequestReleaseFn_t fn, void* userp);
   void set_response_callbacks(const ResponseCallbacks& callbacks) { callbacks_ = callbacks; }
@@ -111,6 +111,8 @@ class InferRequest {
   QueueLinks queue_links;
 
  private:
+  Status MissingInput(std::string_view name) const;
+
   std::shared_ptr<RequestTarget> target_;
   const int64_t requested_version_;
   std::string id_;

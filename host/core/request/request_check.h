@@ -11,9 +11,11 @@
 
 namespace nereid {
 
-// Fills spec_index, shape and byte_size of every input and *batch_size. `prefix` begins messages
-// about the request.
-Status CheckInputs(const RequestPlan& plan, const std::string& prefix,
+// "[request id: x] ", as messages about a request begin.
+std::string RequestLogPrefix(const std::string& request_id);
+
+// Fills spec_index, shape and byte_size of every input and *batch_size.
+Status CheckInputs(const RequestPlan& plan, const std::string& request_id,
                    std::span<InputTensor> inputs, int64_t* batch_size);
 
 }  // namespace nereid

@@ -38,6 +38,11 @@ struct OutputSpec {
 };
 
 struct RequestPlan {
+  RequestPlan() = default;
+  // Moves keep the strings of both vectors in place, which the indices point into.
+  RequestPlan(RequestPlan&&) = default;
+  RequestPlan& operator=(RequestPlan&&) = default;
+
   // `model_dir` is where label files lie.
   static Result<RequestPlan> Make(const ModelConfig& config, int64_t version,
                                   const std::string& model_dir);
@@ -60,6 +65,8 @@ struct RequestPlan {
   uint64_t default_priority_level = 0;
 
  private:
+  void BuildIndex();
+
   std::unordered_map<std::string_view, int> input_index_;   // keys point into inputs
   std::unordered_map<std::string_view, int> output_index_;  // keys point into outputs
 };

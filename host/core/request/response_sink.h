@@ -61,21 +61,30 @@ class ResponseSink {
   Status Send(InferResponse* response, uint32_t flags);
   // Calls the client. For the gate.
   void SendNow(InferResponse* response, uint32_t flags);
-  // Index of the next response, counted from 0.
-  uint64_t num_sent() const { return num_sent_.load(std::memory_order_relaxed); }
+  // The request never started: no final response is owed. [client thread]
+  void Abandon() { final_sent_.store(true, std::memory_order_relaxed); }
+  // Running index of the responses that a backend reports statistics for.
+  uint64_t NextStatisticsIndex() { return next_index_.fetch_add(1, std::memory_order_relaxed); }
 
-  // Set before the request is queued; outlives the sink's deliveries.
-  void set_gate(ResponseGate* gate) { gate_ = gate; }
+  // Set before the request is queued. `gate` outlives the sink's deliveries; `ticket` is the
+  // request's place in it.
+  void set_gate(ResponseGate* gate, uint64_t ticket) {
+    gate_ = gate;
+    gate_ticket_ = ticket;
+  }
+  uint64_t gate_ticket() const { return gate_ticket_; }
 
  private:
   ~ResponseSink() = default;
+  void Deliver(InferResponse* response, uint32_t flags);
 
   std::atomic<uint32_t> refs_{1};
   std::atomic<uint32_t> senders_{1};
-  std::atomic<uint64_t> num_sent_{0};
+  std::atomic<uint64_t> next_index_{0};
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> final_sent_{false};
   ResponseGate* gate_ = nullptr;
+  uint64_t gate_ticket_ = 0;
   const std::shared_ptr<RequestTarget> target_;
   const std::string request_id_;
   const ResponseCallbacks callbacks_;

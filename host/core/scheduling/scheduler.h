@@ -21,7 +21,7 @@ class Scheduler {
   virtual bool TakeBatch(std::vector<InferRequest*>* batch) = 0;
   // The request's flag was raised: if it still waits here it is answered on the attendant's thread.
   virtual void OnCancelled(InferRequest* request) = 0;
-  // Wakes every waiting instance for good. Requests still queued are answered UNAVAILABLE.
+  // No request enters any more; instances finish what is queued, then TakeBatch returns false.
   virtual void Stop() = 0;
   virtual uint64_t num_pending() const = 0;
 };

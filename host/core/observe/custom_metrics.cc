@@ -1,0 +1,212 @@
+#include "observe/custom_metrics.h"
+
+#include <prometheus/check_names.h>
+#include <prometheus/metric_family.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace nereid {
+namespace {
+
+struct Registry {
+  std::mutex mutex;  // guards families
+  std::map<std::string, std::weak_ptr<SharedFamily>> families;
+};
+
+// Never destroyed: metrics of a backend may be deleted while the process exits.
+Registry& TheRegistry() {
+  static auto* registry = new Registry;
+  return *registry;
+}
+
+const char* KindName(TRITONSERVER_MetricKind kind) {
+  switch (kind) {
+    case TRITONSERVER_METRIC_KIND_COUNTER:
+      return "TRITONSERVER_METRIC_KIND_COUNTER";
+    case TRITONSERVER_METRIC_KIND_GAUGE:
+      return "TRITONSERVER_METRIC_KIND_GAUGE";
+    case TRITONSERVER_METRIC_KIND_HISTOGRAM:
+      return "TRITONSERVER_METRIC_KIND_HISTOGRAM";
+  }
+  return "an unknown kind";
+}
+
+Status CheckBuckets(const std::string& family, const CustomMetricArgs* args) {
+  if (args == nullptr || args->buckets.empty()) {
+    return InvalidArgError("metric family '", family,
+                           "': a histogram needs TRITONSERVER_MetricArgs with its buckets");
+  }
+  for (size_t i = 1; i < args->buckets.size(); ++i) {
+    if (!(args->buckets[i - 1] < args->buckets[i])) {
+      return InvalidArgError("metric family '", family, "': bucket bounds must ascend, but ",
+                             args->buckets[i - 1], " is followed by ", args->buckets[i]);
+    }
+  }
+  return Status::Ok();
+}
+
+prometheus::ClientMetric ReadValue(TRITONSERVER_MetricKind kind, const CustomValue& value) {
+  prometheus::ClientMetric metric;
+  const double number = value.value.load(std::memory_order_relaxed);
+  if (kind == TRITONSERVER_METRIC_KIND_COUNTER) metric.counter.value = number;
+  if (kind == TRITONSERVER_METRIC_KIND_GAUGE) metric.gauge.value = number;
+  if (kind != TRITONSERVER_METRIC_KIND_HISTOGRAM) return metric;
+  metric.histogram.sample_sum = number;
+  uint64_t cumulative = 0;
+  for (size_t i = 0; i < value.counts.size(); ++i) {
+    cumulative += value.counts[i].load(std::memory_order_relaxed);
+    const double bound =
+        i < value.bounds.size() ? value.bounds[i] : std::numeric_limits<double>::infinity();
+    metric.histogram.bucket.push_back({cumulative, bound});
+  }
+  metric.histogram.sample_count = cumulative;
+  return metric;
+}
+
+prometheus::MetricType ToPrometheus(TRITONSERVER_MetricKind kind) {
+  if (kind == TRITONSERVER_METRIC_KIND_COUNTER) return prometheus::MetricType::Counter;
+  if (kind == TRITONSERVER_METRIC_KIND_GAUGE) return prometheus::MetricType::Gauge;
+  return prometheus::MetricType::Histogram;
+}
+
+void AddTo(std::atomic<double>* target, double value) {
+  double old = target->load(std::memory_order_relaxed);
+  while (!target->compare_exchange_weak(old, old + value, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CustomMetricFamily>> CustomMetricFamily::New(
+    TRITONSERVER_MetricKind kind, const std::string& name, const std::string& description) {
+  if (kind > TRITONSERVER_METRIC_KIND_HISTOGRAM) {
+    return InvalidArgError("metric family '", name, "': unknown kind ", static_cast<int>(kind));
+  }
+  if (!prometheus::CheckMetricName(name)) {
+    return InvalidArgError("metric family '", name, "': not a valid Prometheus metric name");
+  }
+  Registry& registry = TheRegistry();
+  std::lock_guard lock(registry.mutex);
+  std::weak_ptr<SharedFamily>& slot = registry.families[name];
+  std::shared_ptr<SharedFamily> shared = slot.lock();
+  if (shared == nullptr) {
+    shared = std::make_shared<SharedFamily>();
+    shared->name = name;
+    shared->description = description;
+    shared->kind = kind;
+    slot = shared;
+  } else if (shared->kind != kind) {
+    return InvalidArgError("metric family '", name, "' already exists with kind ",
+                           KindName(shared->kind), ", got ", KindName(kind));
+  }
+  return std::unique_ptr<CustomMetricFamily>(new CustomMetricFamily(std::move(shared)));
+}
+
+CustomMetric::CustomMetric(CustomMetricFamily* family, std::shared_ptr<CustomValue> value)
+    : family_(family), value_(std::move(value)) {
+  family_->num_metrics().fetch_add(1);
+}
+
+CustomMetric::~CustomMetric() {
+  family_->num_metrics().fetch_sub(1);
+}
+
+Result<std::unique_ptr<CustomMetric>> CustomMetric::New(CustomMetricFamily* family,
+                                                        const MetricLabels& labels,
+                                                        const CustomMetricArgs* args) {
+  SharedFamily& shared = family->shared();
+  const bool is_histogram = shared.kind == TRITONSERVER_METRIC_KIND_HISTOGRAM;
+  if (is_histogram) NEREID_RETURN_IF_ERROR(CheckBuckets(shared.name, args));
+  for (const auto& [label, text] : labels) {
+    if (!prometheus::CheckLabelName(label)) {
+      return InvalidArgError("metric family '", shared.name, "': '", label,
+                             "' is not a valid label name");
+    }
+  }
+  std::lock_guard lock(shared.mutex);
+  std::weak_ptr<CustomValue>& slot = shared.values[labels];
+  std::shared_ptr<CustomValue> value = slot.lock();
+  if (value == nullptr) {
+    value = std::make_shared<CustomValue>();
+    if (is_histogram) {
+      value->bounds = args->buckets;
+      value->counts = std::vector<std::atomic<uint64_t>>(args->buckets.size() + 1);
+    }
+    slot = value;
+  }
+  return std::unique_ptr<CustomMetric>(new CustomMetric(family, std::move(value)));
+}
+
+Result<double> CustomMetric::Value() const {
+  if (kind() == TRITONSERVER_METRIC_KIND_HISTOGRAM) {
+    return UnsupportedError("TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Value");
+  }
+  return value_->value.load(std::memory_order_relaxed);
+}
+
+Status CustomMetric::Increment(double value) {
+  if (kind() == TRITONSERVER_METRIC_KIND_HISTOGRAM) {
+    return UnsupportedError("TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Increment");
+  }
+  if (kind() == TRITONSERVER_METRIC_KIND_COUNTER && !(value >= 0)) {
+    return InvalidArgError(
+        "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by non-negative "
+        "values, got ",
+        value);
+  }
+  AddTo(&value_->value, value);
+  return Status::Ok();
+}
+
+Status CustomMetric::Set(double value) {
+  if (kind() != TRITONSERVER_METRIC_KIND_GAUGE) {
+    return UnsupportedError(KindName(kind()), " does not support Set");
+  }
+  value_->value.store(value, std::memory_order_relaxed);
+  return Status::Ok();
+}
+
+Status CustomMetric::Observe(double value) {
+  if (kind() != TRITONSERVER_METRIC_KIND_HISTOGRAM) {
+    return UnsupportedError(KindName(kind()), " does not support Observe");
+  }
+  const auto& bounds = value_->bounds;
+  const size_t bucket = std::lower_bound(bounds.begin(), bounds.end(), value) - bounds.begin();
+  value_->counts[bucket].fetch_add(1, std::memory_order_relaxed);
+  AddTo(&value_->value, value);
+  return Status::Ok();
+}
+
+void CollectCustomMetrics(std::vector<prometheus::MetricFamily>* page) {
+  Registry& registry = TheRegistry();
+  std::lock_guard lock(registry.mutex);
+  for (auto it = registry.families.begin(); it != registry.families.end();) {
+    const std::shared_ptr<SharedFamily> family = it->second.lock();
+    if (family == nullptr) {
+      it = registry.families.erase(it);
+      continue;
+    }
+    ++it;
+    prometheus::MetricFamily shown;
+    shown.name = family->name;
+    shown.help = family->description;
+    shown.type = ToPrometheus(family->kind);
+    std::lock_guard family_lock(family->mutex);
+    for (auto entry = family->values.begin(); entry != family->values.end();) {
+      const std::shared_ptr<CustomValue> value = entry->second.lock();
+      if (value == nullptr) {
+        entry = family->values.erase(entry);
+        continue;
+      }
+      prometheus::ClientMetric metric = ReadValue(family->kind, *value);
+      for (const auto& [label, text] : entry->first) metric.label.push_back({label, text});
+      shown.metric.push_back(std::move(metric));
+      ++entry;
+    }
+    page->push_back(std::move(shown));
+  }
+}
+
+}  // namespace nereid

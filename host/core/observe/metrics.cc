@@ -1,0 +1,173 @@
+#include "observe/metrics.h"
+
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <span>
+#include <sstream>
+
+#include "observe/custom_metrics.h"
+
+namespace nereid {
+namespace {
+
+using Reading = MetricsSource::Reading;
+
+prometheus::MetricFamily MakeFamily(const char* name, const char* help,
+                                    prometheus::MetricType type) {
+  prometheus::MetricFamily family;
+  family.name = name;
+  family.help = help;
+  family.type = type;
+  return family;
+}
+
+prometheus::ClientMetric MakeMetric(const Reading& reading, double value) {
+  prometheus::ClientMetric metric;
+  metric.label.push_back({"model", reading.model});
+  metric.label.push_back({"version", std::to_string(reading.version)});
+  for (const auto& [tag, text] : reading.tags) metric.label.push_back({tag, text});
+  metric.counter.value = value;
+  metric.gauge.value = value;
+  return metric;
+}
+
+// A family with one value a model.
+struct ModelFamily {
+  const char* name;
+  const char* help;
+  prometheus::MetricType type;
+  double (*read)(const Reading&);
+};
+
+double Us(const CountAndNs& value) {
+  return static_cast<double>(value.ns / 1000);
+}
+
+constexpr ModelFamily kCounts[] = {
+    {"nv_inference_count", "Number of inferences performed (does not include cached requests)",
+     prometheus::MetricType::Counter,
+     [](const Reading& r) { return static_cast<double>(r.statistics.inference_count); }},
+    {"nv_inference_exec_count",
+     "Number of model executions performed (does not include cached requests)",
+     prometheus::MetricType::Counter,
+     [](const Reading& r) { return static_cast<double>(r.statistics.execution_count); }},
+};
+constexpr ModelFamily kLatencies[] = {
+    {"nv_inference_request_duration_us",
+     "Cumulative inference request duration in microseconds (includes cached requests)",
+     prometheus::MetricType::Counter, [](const Reading& r) { return Us(r.statistics.success); }},
+    {"nv_inference_queue_duration_us",
+     "Cumulative inference queuing duration in microseconds (includes cached requests)",
+     prometheus::MetricType::Counter, [](const Reading& r) { return Us(r.statistics.queue); }},
+    {"nv_inference_compute_input_duration_us",
+     "Cumulative compute input duration in microseconds (does not include cached requests)",
+     prometheus::MetricType::Counter,
+     [](const Reading& r) { return Us(r.statistics.compute_input); }},
+    {"nv_inference_compute_infer_duration_us",
+     "Cumulative compute inference duration in microseconds (does not include cached requests)",
+     prometheus::MetricType::Counter,
+     [](const Reading& r) { return Us(r.statistics.compute_infer); }},
+    {"nv_inference_compute_output_duration_us",
+     "Cumulative inference compute output duration in microseconds (does not include cached "
+     "requests)",
+     prometheus::MetricType::Counter,
+     [](const Reading& r) { return Us(r.statistics.compute_output); }},
+};
+constexpr ModelFamily kGauges[] = {
+    {"nv_inference_pending_request_count",
+     "Instantaneous number of pending requests awaiting execution per-model.",
+     prometheus::MetricType::Gauge,
+     [](const Reading& r) { return static_cast<double>(r.pending); }},
+    {"nv_model_load_duration_secs", "Model load time in seconds", prometheus::MetricType::Gauge,
+     [](const Reading& r) { return r.load_secs; }},
+};
+
+void AddFamilies(std::span<const ModelFamily> families, const std::vector<Reading>& readings,
+                 std::vector<prometheus::MetricFamily>* page) {
+  for (const ModelFamily& family : families) {
+    auto shown = MakeFamily(family.name, family.help, family.type);
+    for (const Reading& reading : readings) {
+      shown.metric.push_back(MakeMetric(reading, family.read(reading)));
+    }
+    page->push_back(std::move(shown));
+  }
+}
+
+void AddFailures(const std::vector<Reading>& readings,
+                 std::vector<prometheus::MetricFamily>* page) {
+  auto shown = MakeFamily("nv_inference_request_failure",
+                          "Number of failed inference requests, all batch sizes",
+                          prometheus::MetricType::Counter);
+  for (const Reading& reading : readings) {
+    for (size_t i = 0; i < kNumFailureReasons; ++i) {
+      auto metric = MakeMetric(reading, static_cast<double>(reading.statistics.failures[i]));
+      metric.label.insert(metric.label.begin() + 1,
+                          {"reason", FailureReasonName(static_cast<FailureReason>(i))});
+      shown.metric.push_back(std::move(metric));
+    }
+  }
+  page->push_back(std::move(shown));
+}
+
+void AddGauge(const char* name, const char* help, double value,
+              std::vector<prometheus::MetricFamily>* page) {
+  auto family = MakeFamily(name, help, prometheus::MetricType::Gauge);
+  family.metric.emplace_back().gauge.value = value;
+  page->push_back(std::move(family));
+}
+
+}  // namespace
+
+Metrics::Metrics(const MetricsOptions& options) : options_(options) {
+  if (options_.cpu) cpu_.Utilization();
+}
+
+void Metrics::AddSource(const MetricsSource* source) {
+  std::lock_guard lock(mutex_);
+  sources_.push_back(source);
+}
+
+void Metrics::RemoveSource(const MetricsSource* source) {
+  std::lock_guard lock(mutex_);
+  sources_.erase(std::remove(sources_.begin(), sources_.end(), source), sources_.end());
+}
+
+std::string Metrics::Page() {
+  std::vector<prometheus::MetricFamily> page;
+  std::lock_guard lock(mutex_);
+  std::vector<Reading> readings;
+  for (const MetricsSource* source : sources_) readings.push_back(source->Read());
+  std::sort(readings.begin(), readings.end(), [](const Reading& a, const Reading& b) {
+    return std::tie(a.model, a.version) < std::tie(b.model, b.version);
+  });
+  constexpr ModelFamily kSuccess[] = {
+      {"nv_inference_request_success", "Number of successful inference requests, all batch sizes",
+       prometheus::MetricType::Counter,
+       [](const Reading& r) { return static_cast<double>(r.statistics.success.count); }}};
+  AddFamilies(kSuccess, readings, &page);
+  AddFailures(readings, &page);
+  AddFamilies(kCounts, readings, &page);
+  if (options_.counter_latencies) AddFamilies(kLatencies, readings, &page);
+  AddFamilies(kGauges, readings, &page);
+  AddMachine(&page);
+  CollectCustomMetrics(&page);
+  std::ostringstream out;
+  prometheus::TextSerializer().Serialize(out, page);
+  return std::move(out).str();
+}
+
+void Metrics::AddMachine(std::vector<prometheus::MetricFamily>* page) {
+  if (!options_.cpu) return;
+  if (const auto utilization = cpu_.Utilization()) {
+    AddGauge("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", *utilization, page);
+  }
+  if (const auto memory = CpuMetrics::ReadMemory()) {
+    AddGauge("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes",
+             static_cast<double>(memory->total_bytes), page);
+    AddGauge("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes",
+             static_cast<double>(memory->used_bytes), page);
+  }
+}
+
+}  // namespace nereid

@@ -1,0 +1,207 @@
+#include "observe/statistics.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+
+namespace nereid {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Backends report stamps as they like; a span that runs backwards counts as nothing.
+uint64_t Span(uint64_t from_ns, uint64_t to_ns) {
+  return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
+void Add(CountAndNs* sum, const CountAndNs& other) {
+  sum->count += other.count;
+  sum->ns += other.ns;
+}
+
+void Count(CountAndNs* sum, uint64_t ns) {
+  ++sum->count;
+  sum->ns += ns;
+}
+
+void Add(BatchCounts* sum, const BatchCounts& other) {
+  Add(&sum->compute_input, other.compute_input);
+  Add(&sum->compute_infer, other.compute_infer);
+  Add(&sum->compute_output, other.compute_output);
+}
+
+void Add(ResponseCounts* sum, const ResponseCounts& other) {
+  Add(&sum->compute_infer, other.compute_infer);
+  Add(&sum->compute_output, other.compute_output);
+  Add(&sum->success, other.success);
+  Add(&sum->fail, other.fail);
+  Add(&sum->empty_response, other.empty_response);
+  Add(&sum->cancel, other.cancel);
+}
+
+Json ToJson(const CountAndNs& value) {
+  return {{"count", value.count}, {"ns", value.ns}};
+}
+
+}  // namespace
+
+const char* FailureReasonName(FailureReason reason) {
+  switch (reason) {
+    case FailureReason::kRejected:
+      return "REJECTED";
+    case FailureReason::kCanceled:
+      return "CANCELED";
+    case FailureReason::kBackend:
+      return "BACKEND";
+    case FailureReason::kOther:
+      break;
+  }
+  return "OTHER";
+}
+
+void StatisticsShard::Cell::Add(uint64_t duration_ns) {
+  count.fetch_add(1, std::memory_order_relaxed);
+  ns.fetch_add(duration_ns, std::memory_order_relaxed);
+}
+
+CountAndNs StatisticsShard::Cell::Read() const {
+  return {count.load(std::memory_order_relaxed), ns.load(std::memory_order_relaxed)};
+}
+
+void StatisticsShard::RecordSuccess(const RequestTimes& times, uint64_t batch_size) {
+  last_inference_ms_.store(WallNowMs(), std::memory_order_relaxed);
+  inference_count_.fetch_add(batch_size, std::memory_order_relaxed);
+  success_.Add(Span(times.request_start_ns, times.request_end_ns));
+  queue_.Add(Span(times.queue_start_ns, times.exec_start_ns));
+  compute_input_.Add(Span(times.exec_start_ns, times.compute_start_ns));
+  compute_infer_.Add(Span(times.compute_start_ns, times.compute_end_ns));
+  compute_output_.Add(Span(times.compute_end_ns, times.exec_end_ns));
+}
+
+void StatisticsShard::RecordFailure(FailureReason reason, uint64_t duration_ns) {
+  fail_.Add(duration_ns);
+  failures_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
+}
+
+void StatisticsShard::RecordExecution(uint64_t batch_size, const RequestTimes& times) {
+  last_inference_ms_.store(WallNowMs(), std::memory_order_relaxed);
+  execution_count_.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t input_ns = Span(times.exec_start_ns, times.compute_start_ns);
+  const uint64_t infer_ns = Span(times.compute_start_ns, times.compute_end_ns);
+  const uint64_t output_ns = Span(times.compute_end_ns, times.exec_end_ns);
+  if (batch_size < kNumDirectBatches) {
+    BatchCells& cells = batches_[batch_size];
+    cells.compute_input.Add(input_ns);
+    cells.compute_infer.Add(infer_ns);
+    cells.compute_output.Add(output_ns);
+    return;
+  }
+  std::lock_guard lock(rare_mutex_);
+  BatchCounts& counts = large_batches_[batch_size];
+  Count(&counts.compute_input, input_ns);
+  Count(&counts.compute_infer, infer_ns);
+  Count(&counts.compute_output, output_ns);
+}
+
+void StatisticsShard::RecordResponse(const ResponseTimes& times) {
+  const uint64_t total_ns = Span(times.response_start_ns, times.response_end_ns);
+  std::lock_guard lock(rare_mutex_);
+  ResponseCounts& counts = responses_[times.index];
+  if (times.compute_output_start_ns != 0) {
+    Count(&counts.compute_infer, Span(times.response_start_ns, times.compute_output_start_ns));
+    Count(&counts.compute_output, Span(times.compute_output_start_ns, times.response_end_ns));
+  } else {
+    Count(&counts.compute_infer, total_ns);
+  }
+  switch (times.outcome) {
+    case ResponseTimes::Outcome::kSuccess:
+      return Count(&counts.success, total_ns);
+    case ResponseTimes::Outcome::kFail:
+      return Count(&counts.fail, total_ns);
+    case ResponseTimes::Outcome::kEmpty:
+      return Count(&counts.empty_response, total_ns);
+    case ResponseTimes::Outcome::kCancel:
+      return Count(&counts.cancel, total_ns);
+  }
+}
+
+void StatisticsShard::AddTo(StatisticsSnapshot* sum) const {
+  sum->last_inference_ms =
+      std::max(sum->last_inference_ms, last_inference_ms_.load(std::memory_order_relaxed));
+  sum->inference_count += inference_count_.load(std::memory_order_relaxed);
+  sum->execution_count += execution_count_.load(std::memory_order_relaxed);
+  Add(&sum->success, success_.Read());
+  Add(&sum->fail, fail_.Read());
+  Add(&sum->queue, queue_.Read());
+  Add(&sum->compute_input, compute_input_.Read());
+  Add(&sum->compute_infer, compute_infer_.Read());
+  Add(&sum->compute_output, compute_output_.Read());
+  for (size_t i = 0; i < kNumFailureReasons; ++i) {
+    sum->failures[i] += failures_[i].load(std::memory_order_relaxed);
+  }
+  for (size_t size = 0; size < kNumDirectBatches; ++size) {
+    const BatchCells& cells = batches_[size];
+    const BatchCounts counts{cells.compute_input.Read(), cells.compute_infer.Read(),
+                             cells.compute_output.Read()};
+    if (counts.compute_input.count > 0) Add(&sum->batches[size], counts);
+  }
+  std::lock_guard lock(rare_mutex_);
+  for (const auto& [size, counts] : large_batches_) Add(&sum->batches[size], counts);
+  for (const auto& [index, counts] : responses_) Add(&sum->responses[index], counts);
+}
+
+ModelStatistics::ModelStatistics() {
+  shards_.push_back(std::make_unique<StatisticsShard>());
+}
+
+StatisticsShard& ModelStatistics::AddShard() {
+  std::lock_guard lock(mutex_);
+  return *shards_.emplace_back(std::make_unique<StatisticsShard>());
+}
+
+StatisticsSnapshot ModelStatistics::Sum() const {
+  StatisticsSnapshot sum;
+  std::lock_guard lock(mutex_);
+  for (const auto& shard : shards_) shard->AddTo(&sum);
+  return sum;
+}
+
+std::string StatisticsJson(const std::string& model, int64_t version,
+                           const StatisticsSnapshot& snapshot) {
+  Json responses = Json::object();
+  for (const auto& [index, counts] : snapshot.responses) {
+    responses[std::to_string(index)] = {{"compute_infer", ToJson(counts.compute_infer)},
+                                        {"compute_output", ToJson(counts.compute_output)},
+                                        {"success", ToJson(counts.success)},
+                                        {"fail", ToJson(counts.fail)},
+                                        {"empty_response", ToJson(counts.empty_response)},
+                                        {"cancel", ToJson(counts.cancel)}};
+  }
+  Json batches = Json::array();
+  for (const auto& [size, counts] : snapshot.batches) {
+    batches.push_back({{"batch_size", size},
+                       {"compute_input", ToJson(counts.compute_input)},
+                       {"compute_infer", ToJson(counts.compute_infer)},
+                       {"compute_output", ToJson(counts.compute_output)}});
+  }
+  const Json json = {{"name", model},
+                     {"version", std::to_string(version)},
+                     {"last_inference", snapshot.last_inference_ms},
+                     {"inference_count", snapshot.inference_count},
+                     {"execution_count", snapshot.execution_count},
+                     {"inference_stats",
+                      {{"success", ToJson(snapshot.success)},
+                       {"fail", ToJson(snapshot.fail)},
+                       {"queue", ToJson(snapshot.queue)},
+                       {"compute_input", ToJson(snapshot.compute_input)},
+                       {"compute_infer", ToJson(snapshot.compute_infer)},
+                       {"compute_output", ToJson(snapshot.compute_output)},
+                       {"cache_hit", ToJson(snapshot.cache_hit)},
+                       {"cache_miss", ToJson(snapshot.cache_miss)}}},
+                     {"response_stats", std::move(responses)},
+                     {"batch_stats", std::move(batches)},
+                     {"memory_usage", Json::array()}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace nereid

@@ -1,0 +1,192 @@
+#include "request/infer_request.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "request/infer_response.h"
+#include "request/request_check.h"
+
+namespace nereid {
+
+InferRequest::InferRequest(std::shared_ptr<RequestTarget> target, int64_t requested_version)
+    : target_(std::move(target)), requested_version_(requested_version) {
+  priority_ = plan().default_priority_level;
+}
+
+void InferRequest::set_priority(uint64_t priority) {
+  const bool unknown = priority == 0 || priority > plan().priority_levels;
+  priority_ = unknown ? plan().default_priority_level : priority;
+}
+
+Status InferRequest::AddInput(std::string_view name, DataType data_type,
+                              std::span<const int64_t> shape) {
+  if (FindInput(name) != nullptr) {
+    return InvalidArgError(LogPrefix(), "input '", name, "' already exists in request");
+  }
+  InputTensor& input = inputs_.emplace_back();
+  input.name = name;
+  input.data_type = data_type;
+  input.client_shape.assign(shape);
+  return Status::Ok();
+}
+
+Status InferRequest::AddRawInput(std::string_view name) {
+  if (!inputs_.empty()) {
+    return InvalidArgError(LogPrefix(), "raw input '", name,
+                           "' can't be added to request with other inputs");
+  }
+  InputTensor& input = inputs_.emplace_back();
+  input.name = name;
+  input.raw = true;
+  return Status::Ok();
+}
+
+InputTensor* InferRequest::FindInput(std::string_view name) {
+  const auto it = std::find_if(inputs_.begin(), inputs_.end(),
+                               [&](const InputTensor& input) { return input.name == name; });
+  return it == inputs_.end() ? nullptr : it;
+}
+
+const InputTensor* InferRequest::InputForSpec(int spec_index) const {
+  for (const InputTensor& input : inputs_) {
+    if (input.spec_index == spec_index) return &input;
+  }
+  return nullptr;
+}
+
+Status InferRequest::MissingInput(std::string_view name) const {
+  return InvalidArgError(LogPrefix(), "input '", name, "' does not exist in request");
+}
+
+Status InferRequest::RemoveInput(std::string_view name) {
+  const InputTensor* input = FindInput(name);
+  if (input == nullptr) return MissingInput(name);
+  inputs_.erase(input - inputs_.begin());
+  return Status::Ok();
+}
+
+Status InferRequest::AppendInputData(std::string_view name, const void* base,
+                                     const BufferAttributes& attributes, const char* host_policy) {
+  InputTensor* input = FindInput(name);
+  if (input == nullptr) return MissingInput(name);
+  if (attributes.byte_size == 0) return Status::Ok();
+  if (base == nullptr) {
+    return InvalidArgError(LogPrefix(), "data of input '", name, "' is null, but its size is ",
+                           attributes.byte_size);
+  }
+  InputBuffers* buffers = &input->buffers;
+  if (host_policy != nullptr) {
+    auto& all = input->policy_buffers;
+    auto it = std::find_if(all.begin(), all.end(),
+                           [&](const auto& entry) { return entry.first == host_policy; });
+    if (it == all.end()) it = all.insert(all.end(), {host_policy, InputBuffers()});
+    buffers = &it->second;
+  }
+  buffers->push_back({base, attributes});
+  return Status::Ok();
+}
+
+Status InferRequest::RemoveAllInputData(std::string_view name) {
+  InputTensor* input = FindInput(name);
+  if (input == nullptr) return MissingInput(name);
+  input->buffers.clear();
+  input->policy_buffers.clear();
+  return Status::Ok();
+}
+
+Status InferRequest::AddRequestedOutput(std::string_view name) {
+  const int index = plan().FindOutput(name);
+  if (index < 0) {
+    return InvalidArgError("unexpected inference output '", name, "' for model '",
+                           plan().model_name, "'");
+  }
+  const auto* end = requested_outputs_.end();
+  if (std::find(requested_outputs_.begin(), requested_outputs_.end(), index) == end) {
+    requested_outputs_.push_back(index);
+  }
+  return Status::Ok();
+}
+
+void InferRequest::RemoveRequestedOutput(std::string_view name) {
+  const int index = plan().FindOutput(name);
+  for (size_t i = 0; i < requested_outputs_.size(); ++i) {
+    if (requested_outputs_[i] == index) return requested_outputs_.erase(i);
+  }
+}
+
+size_t InferRequest::num_outputs() const {
+  return requested_outputs_.empty() ? plan().outputs.size() : requested_outputs_.size();
+}
+
+const std::string& InferRequest::output_name(size_t index) const {
+  return plan().outputs[requested_outputs_.empty() ? index : requested_outputs_[index]].name;
+}
+
+void InferRequest::set_release_callback(TRITONSERVER_InferenceRequestReleaseFn_t fn, void* userp) {
+  release_fn_ = fn;
+  release_userp_ = userp;
+}
+
+std::string InferRequest::LogPrefix() const {
+  return RequestLogPrefix(id_);
+}
+
+Status InferRequest::Prepare() {
+  if (lent()) {
+    return InvalidArgError(LogPrefix(), "request to model '", plan().model_name,
+                           "' is still in flight");
+  }
+  if (callbacks_.response_fn == nullptr || callbacks_.allocator == nullptr) {
+    return InvalidArgError(LogPrefix(), "no response callback is set");
+  }
+  if (release_fn_ == nullptr) {
+    return InvalidArgError(LogPrefix(), "no release callback is set");
+  }
+  request_start_ns = SteadyNowNs();
+  queue_deadline_ns = 0;
+  NEREID_RETURN_IF_ERROR(CheckInputs(plan(), id_, {inputs_.data(), inputs_.size()}, &batch_size_));
+  sink_ = ResponseSinkRef(new ResponseSink(target_, id_, callbacks_));
+  lent_.store(true, std::memory_order_release);
+  return Status::Ok();
+}
+
+void InferRequest::Unprepare() {
+  sink_->Abandon();
+  sink_->DropSender();
+  sink_ = ResponseSinkRef();
+  lent_.store(false, std::memory_order_release);
+}
+
+Status InferRequest::Cancel() {
+  if (sink_.get() == nullptr) {
+    return InternalError(LogPrefix(),
+                         "It is not possible to cancel an inference request before calling "
+                         "TRITONSERVER_InferAsync.");
+  }
+  sink_->Cancel();
+  target_->OnCancelled(this);
+  return Status::Ok();
+}
+
+bool InferRequest::IsCancelled() const {
+  return sink_.get() != nullptr && sink_->cancelled();
+}
+
+void InferRequest::Release(uint32_t release_flags) {
+  sink_->DropSender();
+  const auto release_fn = release_fn_;
+  void* const release_userp = release_userp_;
+  target_->OnReleased();
+  lent_.store(false, std::memory_order_release);
+  release_fn(ToHandle(this), release_flags, release_userp);
+}
+
+void InferRequest::Fail(Status error, FailureReason reason) {
+  target_->statistics().host().RecordFailure(reason, SteadyNowNs() - request_start_ns);
+  auto response = InferResponse::NewError(sink_.get(), std::move(error));
+  // After a final response that a broken backend sent before it refused, the client has its answer.
+  (void)InferResponse::Send(std::move(response), TRITONSERVER_RESPONSE_COMPLETE_FINAL);
+  Release(TRITONSERVER_REQUEST_RELEASE_ALL);
+}
+
+}  // namespace nereid

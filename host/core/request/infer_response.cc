@@ -1,0 +1,89 @@
+#include "request/infer_response.h"
+
+#include "base/error.h"
+#include "request/request_plan.h"
+
+namespace nereid {
+namespace {
+
+// The client's shape: the inverse of the reshape that the configuration gives the backend's.
+Shape UndoReshape(const OutputSpec& spec, bool has_batch_dim, std::span<const int64_t> shape) {
+  const size_t batch_dims = has_batch_dim ? 1 : 0;
+  if (!spec.has_reshape || shape.size() != batch_dims + spec.reshape.size()) return Shape(shape);
+  Shape result(shape.first(batch_dims));
+  size_t from = 0;
+  for (const int64_t dim : spec.dims) {
+    if (dim >= 0) {
+      result.push_back(dim);
+      continue;
+    }
+    while (from < spec.reshape.size() && spec.reshape[from] >= 0) ++from;
+    result.push_back(from < spec.reshape.size() ? shape[batch_dims + from] : 1);
+    ++from;
+  }
+  return result;
+}
+
+}  // namespace
+
+InferResponse::InferResponse(ResponseSink* sink) : sink_(sink) {
+  sink->AddRef();
+  sink->AddSender();
+}
+
+Result<std::unique_ptr<InferResponse>> InferResponse::New(ResponseSink* sink) {
+  const ResponseCallbacks& callbacks = sink->callbacks();
+  if (callbacks.allocator->start_fn != nullptr) {
+    NEREID_RETURN_IF_ERROR(TakeError(callbacks.allocator->start_fn(
+        ToHandle(const_cast<ResponseAllocator*>(callbacks.allocator)), callbacks.allocator_userp)));
+  }
+  return std::unique_ptr<InferResponse>(new InferResponse(sink));
+}
+
+std::unique_ptr<InferResponse> InferResponse::NewError(ResponseSink* sink, Status error) {
+  std::unique_ptr<InferResponse> response(new InferResponse(sink));
+  response->set_error(std::move(error));
+  return response;
+}
+
+InferResponse::~InferResponse() {
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (i < kInlineOutputs) {
+      outputs_[i]->~OutputTensor();
+    } else {
+      delete outputs_[i];
+    }
+  }
+  if (unsent_) sink_->DropSender();
+  sink_->Release();
+}
+
+Result<OutputTensor*> InferResponse::AddOutput(std::string_view name, DataType data_type,
+                                               std::span<const int64_t> shape) {
+  const int index = plan().FindOutput(name);
+  if (index < 0) {
+    return InvalidArgError("unexpected inference output '", name, "' for model '",
+                           plan().model_name, "'");
+  }
+  const OutputSpec& spec = plan().outputs[index];
+  Shape client_shape = UndoReshape(spec, plan().max_batch_size > 0, shape);
+  const size_t position = outputs_.size();
+  void* place = position < kInlineOutputs ? inline_outputs_ + position * sizeof(OutputTensor)
+                                          : ::operator new(sizeof(OutputTensor));
+  outputs_.push_back(new (place) OutputTensor(sink_, &spec, data_type, std::move(client_shape)));
+  return outputs_[position];
+}
+
+OutputTensor* InferResponse::FindOutput(std::string_view name) const {
+  for (OutputTensor* output : outputs_) {
+    if (output->name() == name) return output;
+  }
+  return nullptr;
+}
+
+Status InferResponse::Send(std::unique_ptr<InferResponse> response, uint32_t flags) {
+  ResponseSink* sink = response->sink_;
+  return sink->Send(response.release(), flags);
+}
+
+}  // namespace nereid

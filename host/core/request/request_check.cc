@@ -1,0 +1,296 @@
+#include "request/request_check.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace nereid {
+namespace {
+
+// What messages are about. The prefix is built only for an error.
+struct RequestContext {
+  const RequestPlan& plan;
+  const std::string& request_id;
+
+  template <typename... Args>
+  Status Invalid(const Args&... args) const {
+    return InvalidArgError(RequestLogPrefix(request_id), args...);
+  }
+};
+
+std::string Quoted(const std::vector<std::string>& names) {
+  std::string text = "[";
+  for (const std::string& name : names) {
+    if (text.size() > 1) text += ',';
+    text += StrCat("'", name, "'");
+  }
+  return text + ']';
+}
+
+Status MissingInputs(const RequestContext& context, std::span<const InputTensor> inputs) {
+  std::vector<std::string> got;
+  for (const InputTensor& input : inputs) got.push_back(input.name);
+  std::vector<std::string> missing;
+  for (const InputSpec& spec : context.plan.inputs) {
+    if (!spec.optional && std::find(got.begin(), got.end(), spec.name) == got.end()) {
+      missing.push_back(spec.name);
+    }
+  }
+  const std::string expected =
+      context.plan.has_optional_inputs
+          ? StrCat("number of inputs between ", context.plan.num_required_inputs, " and ",
+                   context.plan.inputs.size())
+          : StrCat(context.plan.inputs.size(), " inputs");
+  return context.Invalid("expected ", expected, " but got ", inputs.size(), " inputs for model '",
+                         context.plan.model_name, "'. Got input(s) ", Quoted(got),
+                         ", but missing required input(s) ", Quoted(missing),
+                         ". Please provide all required input(s).");
+}
+
+// Finds each input's spec; every required one must be there. Names are unique in a request.
+Status MatchInputs(const RequestContext& context, std::span<InputTensor> inputs) {
+  size_t num_required = 0;
+  const InputTensor* unexpected = nullptr;
+  for (InputTensor& input : inputs) {
+    input.spec_index = context.plan.FindInput(input.name);
+    if (input.spec_index < 0) {
+      unexpected = &input;
+    } else if (!context.plan.inputs[input.spec_index].optional) {
+      ++num_required;
+    }
+  }
+  if (unexpected != nullptr) {
+    return InvalidArgError("unexpected inference input '", unexpected->name, "' for model '",
+                           context.plan.model_name, "'");
+  }
+  if (num_required != context.plan.num_required_inputs) return MissingInputs(context, inputs);
+  return Status::Ok();
+}
+
+uint64_t TotalBytes(const InputTensor& input) {
+  const InputBuffers& buffers = input.buffers.empty() && !input.policy_buffers.empty()
+                                    ? input.policy_buffers.front().second
+                                    : input.buffers;
+  uint64_t total = 0;
+  for (const InputBuffer& buffer : buffers) total += buffer.attributes.byte_size;
+  return total;
+}
+
+// Type and shape of the only input of a request without them: all bytes go to the one variable
+// dimension.
+Status DeduceRawInput(const RequestContext& context, size_t num_inputs, InputTensor* input) {
+  if (num_inputs != 1 || context.plan.inputs.size() != 1) {
+    return context.Invalid("Raw request must only have 1 input (found ", num_inputs,
+                           ") to be deduced but got ", context.plan.inputs.size(), " inputs in '",
+                           context.plan.model_name, "' model configuration");
+  }
+  const InputSpec& spec = context.plan.inputs.front();
+  input->data_type = spec.data_type;
+  input->client_shape.clear();
+  if (context.plan.max_batch_size > 0) input->client_shape.push_back(1);
+  int64_t fixed = 1;
+  int num_variable = 0;
+  for (const int64_t dim : spec.dims) {
+    if (dim < 0) ++num_variable;
+    fixed *= std::max<int64_t>(dim, 1);
+  }
+  if (num_variable > 1) {
+    return context.Invalid("The shape of the raw input '", spec.name,
+                           "' can not be deduced because there are more than one variable-sized "
+                           "dimension");
+  }
+  int64_t variable = 1;
+  if (num_variable == 1 && spec.data_type != DataType::kBytes) {
+    variable = static_cast<int64_t>(TotalBytes(*input) / DataTypeByteSize(spec.data_type)) / fixed;
+  }
+  for (const int64_t dim : spec.dims) input->client_shape.push_back(dim < 0 ? variable : dim);
+  return Status::Ok();
+}
+
+Status CheckShape(const RequestContext& context, const InputSpec& spec, const InputTensor& input) {
+  const Shape& shape = input.client_shape;
+  for (const int64_t dim : shape) {
+    if (dim < 0) {
+      return context.Invalid("All input dimensions should be specified for input '", input.name,
+                             "' for model '", context.plan.model_name, "', got ",
+                             ShapeText(shape.span()));
+    }
+  }
+  bool same = shape.size() == spec.expected.size();
+  for (size_t i = 0; same && i < shape.size(); ++i) {
+    same = spec.expected[i] < 0 || spec.expected[i] == shape[i];
+  }
+  if (same) return Status::Ok();
+  return context.Invalid(
+      "unexpected shape for input '", input.name, "' for model '", context.plan.model_name,
+      "'. Expected ", ShapeText(spec.expected.span()), ", got ", ShapeText(shape.span()), ". ",
+      context.plan.max_batch_size == 0
+          ? ""
+          : "NOTE: Setting a non-zero max_batch_size in the model config requires a batch "
+            "dimension "
+            "to be prepended to each input shape. If you want to specify the full shape including "
+            "the batch dim in your input dims config, try setting max_batch_size to zero. See the "
+            "model configuration docs for more info on max_batch_size.");
+}
+
+// The batch size that all inputs must share.
+Status CheckBatchDim(const RequestContext& context, const InputTensor& input, int64_t* batch_size) {
+  if (input.client_shape.empty()) {
+    return context.Invalid("input '", input.name,
+                           "' has no shape but model requires batch dimension for '",
+                           context.plan.model_name, "'");
+  }
+  const int64_t size = input.client_shape[0];
+  if (*batch_size < 0) *batch_size = size;
+  if (size != *batch_size) {
+    return context.Invalid("input '", input.name, "' batch size does not match other inputs for '",
+                           context.plan.model_name, "': expected ", *batch_size, ", got ", size);
+  }
+  if (size > context.plan.max_batch_size) {
+    return context.Invalid("inference request batch-size must be <= ", context.plan.max_batch_size,
+                           " for '", context.plan.model_name, "'");
+  }
+  if (size == 0) {
+    return context.Invalid("inference request batch-size must be >= 1 for '",
+                           context.plan.model_name, "'");
+  }
+  return Status::Ok();
+}
+
+// What the backend sees: the batch dimension, then dims or what the configuration reshapes them to;
+// variable dimensions keep their order.
+void ApplyReshape(const InputSpec& spec, InputTensor* input) {
+  if (!spec.has_reshape) {
+    input->shape = input->client_shape;
+    return;
+  }
+  const size_t batch_dims = spec.expected.size() - spec.dims.size();
+  input->shape.assign(input->client_shape.span().first(batch_dims));
+  size_t from = 0;
+  for (const int64_t dim : spec.reshape) {
+    if (dim >= 0) {
+      input->shape.push_back(dim);
+      continue;
+    }
+    while (from < spec.dims.size() && spec.dims[from] >= 0) ++from;
+    input->shape.push_back(from < spec.dims.size() ? input->client_shape[batch_dims + from] : 1);
+    ++from;
+  }
+}
+
+// Reads the data of a BYTES tensor, whose elements may lie across two buffers.
+class BytesReader {
+ public:
+  explicit BytesReader(const InputBuffers& buffers) : buffers_(buffers) {}
+
+  // Copies to `out` unless it is null. Returns how many bytes there were, up to `count`.
+  uint64_t Read(void* out, uint64_t count) {
+    uint64_t done = 0;
+    while (done < count && index_ < buffers_.size()) {
+      const InputBuffer& buffer = buffers_[index_];
+      const uint64_t size = std::min(count - done, buffer.attributes.byte_size - offset_);
+      if (out != nullptr) {
+        std::memcpy(static_cast<char*>(out) + done, static_cast<const char*>(buffer.base) + offset_,
+                    size);
+      }
+      done += size;
+      offset_ += size;
+      if (offset_ == buffer.attributes.byte_size) {
+        ++index_;
+        offset_ = 0;
+      }
+    }
+    return done;
+  }
+
+ private:
+  const InputBuffers& buffers_;
+  size_t index_ = 0;
+  uint64_t offset_ = 0;
+};
+
+Status CheckBytes(const RequestContext& context, const InputTensor& input, int64_t expected) {
+  for (const InputBuffer& buffer : input.buffers) {
+    if (buffer.attributes.memory_type == TRITONSERVER_MEMORY_GPU) return Status::Ok();
+  }
+  const auto where = [&] {
+    return StrCat("inference input '", input.name, "' for model '", context.plan.model_name, "'");
+  };
+  BytesReader reader(input.buffers);
+  int64_t count = 0;
+  uint32_t length = 0;
+  while (const uint64_t got = reader.Read(&length, sizeof(length))) {
+    if (got < sizeof(length)) {
+      return context.Invalid("incomplete string length indicator for ", where(), ", expecting ",
+                             sizeof(length), " bytes but only ", got, " bytes available");
+    }
+    if (count == expected) {
+      return context.Invalid("unexpected number of string elements ", count + 1, " for ", where(),
+                             ", expecting ", expected);
+    }
+    if (const uint64_t have = reader.Read(nullptr, length); have < length) {
+      return context.Invalid("incomplete string data for ", where(),
+                             ", expecting string of length ", length, " but only ", have,
+                             " bytes available");
+    }
+    ++count;
+  }
+  if (count == expected) return Status::Ok();
+  return context.Invalid("expected ", expected, " string elements for ", where(), ", got ", count);
+}
+
+Status CheckByteSize(const RequestContext& context, const InputSpec& spec, const std::string& name,
+                     InputTensor* input) {
+  input->byte_size = TotalBytes(*input);
+  if (spec.any_byte_size) return Status::Ok();
+  const Result<int64_t> count = ElementCount(input->client_shape.span());
+  int64_t expected = 0;
+  if (!count.ok() || __builtin_mul_overflow(*count, DataTypeByteSize(spec.data_type), &expected)) {
+    return context.Invalid("shape ", ShapeText(input->client_shape.span()), " of input '", name,
+                           "' for model '", context.plan.model_name,
+                           "' needs more than 2^63-1 bytes, got ", input->byte_size);
+  }
+  if (spec.data_type == DataType::kBytes) return CheckBytes(context, *input, *count);
+  if (input->byte_size == static_cast<uint64_t>(expected)) return Status::Ok();
+  return context.Invalid("input byte size mismatch for input '", name, "' for model '",
+                         context.plan.model_name, "'. Expected ", expected, ", got ",
+                         input->byte_size);
+}
+
+}  // namespace
+
+std::string RequestLogPrefix(const std::string& request_id) {
+  return StrCat("[request id: ", request_id.empty() ? "<id_unknown>" : request_id, "] ");
+}
+
+Status CheckInputs(const RequestPlan& plan, const std::string& request_id,
+                   std::span<InputTensor> inputs, int64_t* batch_size) {
+  const RequestContext context{plan, request_id};
+  std::string raw_name;  // as the client called it: messages say what the client knows
+  for (InputTensor& input : inputs) {
+    if (!input.raw) continue;
+    NEREID_RETURN_IF_ERROR(DeduceRawInput(context, inputs.size(), &input));
+    raw_name = std::exchange(input.name, context.plan.inputs.front().name);
+  }
+  NEREID_RETURN_IF_ERROR(MatchInputs(context, inputs));
+  *batch_size = -1;
+  for (InputTensor& input : inputs) {
+    const InputSpec& spec = context.plan.inputs[input.spec_index];
+    if (input.data_type != spec.data_type) {
+      return context.Invalid("inference input '", input.name, "' data-type is '",
+                             DataTypeName(input.data_type), "', but model '",
+                             context.plan.model_name, "' expects '", DataTypeName(spec.data_type),
+                             "'");
+    }
+    if (context.plan.max_batch_size > 0 && !spec.shape_tensor) {
+      NEREID_RETURN_IF_ERROR(CheckBatchDim(context, input, batch_size));
+    }
+    NEREID_RETURN_IF_ERROR(CheckShape(context, spec, input));
+    ApplyReshape(spec, &input);
+    NEREID_RETURN_IF_ERROR(
+        CheckByteSize(context, spec, raw_name.empty() ? input.name : raw_name, &input));
+  }
+  if (*batch_size < 0) *batch_size = 1;
+  return Status::Ok();
+}
+
+}  // namespace nereid

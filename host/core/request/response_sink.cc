@@ -1,0 +1,58 @@
+#include "request/response_sink.h"
+
+#include "request/infer_response.h"
+
+namespace nereid {
+
+ResponseSink::ResponseSink(std::shared_ptr<RequestTarget> target, std::string request_id,
+                           const ResponseCallbacks& callbacks)
+    : target_(std::move(target)), request_id_(std::move(request_id)), callbacks_(callbacks) {}
+
+void ResponseSink::Release() {
+  if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+}
+
+void ResponseSink::DropSender() {
+  if (senders_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (final_sent_.exchange(true, std::memory_order_acq_rel)) return;
+  auto error = InferResponse::NewError(
+      this, InternalError("model '", plan().model_name, "' version ", plan().model_version,
+                          " finished the request without sending a final response"));
+  target_->statistics().host().RecordFailure(FailureReason::kBackend, 0);
+  error->MarkSent();
+  Deliver(error.release(), TRITONSERVER_RESPONSE_COMPLETE_FINAL);
+  senders_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Status ResponseSink::Send(InferResponse* response, uint32_t flags) {
+  AddRef();  // the client may delete the response while it is delivered
+  const bool is_final = (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
+  const bool too_late = is_final ? final_sent_.exchange(true, std::memory_order_acq_rel)
+                                 : final_sent_.load(std::memory_order_acquire);
+  if (response != nullptr) response->MarkSent();
+  if (too_late) {
+    delete response;
+  } else {
+    Deliver(response, flags);
+  }
+  if (response != nullptr) DropSender();
+  Release();
+  if (!too_late) return Status::Ok();
+  return InvalidArgError("model '", plan().model_name,
+                         "' sent a response after the final response of its request");
+}
+
+void ResponseSink::Deliver(InferResponse* response, uint32_t flags) {
+  if (gate_ != nullptr) {
+    gate_->Deliver(this, response, flags);
+  } else {
+    SendNow(response, flags);
+  }
+}
+
+void ResponseSink::SendNow(InferResponse* response, uint32_t flags) {
+  callbacks_.response_fn(response == nullptr ? nullptr : ToHandle(response), flags,
+                         callbacks_.response_userp);
+}
+
+}  // namespace nereid

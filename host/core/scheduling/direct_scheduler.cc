@@ -1,0 +1,54 @@
+#include "scheduling/direct_scheduler.h"
+
+#include "base/clock.h"
+#include "scheduling/queue_errors.h"
+
+namespace nereid {
+
+Status DirectScheduler::Enqueue(InferRequest* request) {
+  request->queue_start_ns = SteadyNowNs();
+  bool wake = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopped_) return StoppedError(*request);
+    queue_.PushBack(request);
+    num_pending_.store(queue_.size(), std::memory_order_relaxed);
+    wake = num_waiting_ > 0;
+  }
+  if (wake) arrived_.notify_one();
+  return Status::Ok();
+}
+
+bool DirectScheduler::TakeBatch(std::vector<InferRequest*>* batch) {
+  batch->clear();
+  std::unique_lock lock(mutex_);
+  while (queue_.empty() && !stopped_) {
+    ++num_waiting_;
+    arrived_.wait(lock);
+    --num_waiting_;
+  }
+  if (queue_.empty()) return false;
+  batch->push_back(queue_.PopFront());
+  num_pending_.store(queue_.size(), std::memory_order_relaxed);
+  return true;
+}
+
+void DirectScheduler::OnCancelled(InferRequest* request) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!queue_.Contains(request)) return;
+    queue_.Remove(request);
+    num_pending_.store(queue_.size(), std::memory_order_relaxed);
+  }
+  attendant_->Post([request] { FailCancelled(request); });
+}
+
+void DirectScheduler::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  arrived_.notify_all();
+}
+
+}  // namespace nereid

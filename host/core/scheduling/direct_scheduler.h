@@ -1,0 +1,37 @@
+// The scheduler of models without batching: first come, first served, one request an execution.
+// [any thread; TakeBatch: instance threads]
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "scheduling/queue_attendant.h"
+#include "scheduling/request_list.h"
+#include "scheduling/scheduler.h"
+
+namespace nereid {
+
+class DirectScheduler final : public Scheduler {
+ public:
+  // `attendant` outlives the scheduler.
+  explicit DirectScheduler(QueueAttendant* attendant) : attendant_(attendant) {}
+
+  Status Enqueue(InferRequest* request) override;
+  bool TakeBatch(std::vector<InferRequest*>* batch) override;
+  void OnCancelled(InferRequest* request) override;
+  void Stop() override;
+  uint64_t num_pending() const override { return num_pending_.load(std::memory_order_relaxed); }
+
+ private:
+  QueueAttendant* const attendant_;
+  std::atomic<uint64_t> num_pending_{0};
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable arrived_;
+  RequestList queue_;
+  size_t num_waiting_ = 0;  // instance threads inside arrived_
+  bool stopped_ = false;
+};
+
+}  // namespace nereid

@@ -1,0 +1,54 @@
+// The scheduler of models with dynamic_batching. The instance thread that asks for work forms the
+// batch itself; while one waits for a batch to fill, the others wait for it. [any thread;
+// TakeBatch: instance threads]
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "config/model_config.h"
+#include "scheduling/batch_rules.h"
+#include "scheduling/ordered_gate.h"
+#include "scheduling/priority_queue.h"
+#include "scheduling/queue_attendant.h"
+#include "scheduling/scheduler.h"
+
+namespace nereid {
+
+class DynamicBatcher final : public Scheduler, public std::enable_shared_from_this<DynamicBatcher> {
+ public:
+  // `attendant` outlives the scheduler.
+  DynamicBatcher(const DynamicBatching& config, int64_t max_batch_size, QueueAttendant* attendant);
+
+  Status Enqueue(InferRequest* request) override;
+  bool TakeBatch(std::vector<InferRequest*>* batch) override;
+  void OnCancelled(InferRequest* request) override;
+  void Stop() override;
+  uint64_t num_pending() const override { return num_pending_.load(std::memory_order_relaxed); }
+
+ private:
+  // Answers what timed out; called by the attendant when all instances may be busy.
+  void AttendTimeouts();
+  // Has AttendTimeouts called when the first deadline passes. Requires mutex_.
+  void ScheduleAttendance();
+  void PopBatch(size_t num_requests, std::vector<InferRequest*>* batch);
+  void UpdatePending() { num_pending_.store(queue_.size(), std::memory_order_relaxed); }
+
+  const BatchRules rules_;
+  QueueAttendant* const attendant_;
+  const bool preserve_ordering_;
+  OrderedGate gate_;
+  std::atomic<uint64_t> num_pending_{0};
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  PriorityQueue queue_;
+  uint64_t next_attendance_ns_ = UINT64_MAX;
+  size_t num_waiting_ = 0;  // instance threads inside changed_
+  bool forming_ = false;    // one of them waits for its batch to fill
+  bool stopped_ = false;
+};
+
+}  // namespace nereid

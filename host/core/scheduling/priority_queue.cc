@@ -1,0 +1,113 @@
+#include "scheduling/priority_queue.h"
+
+#include <algorithm>
+
+namespace nereid {
+namespace {
+
+// A request may shorten its level's timeout, or set one where there is none.
+uint64_t TimeoutUs(const QueuePolicy& policy, const InferRequest& request) {
+  const uint64_t standard = policy.default_timeout_us;
+  const uint64_t wanted = request.timeout_us();
+  if (!policy.allow_timeout_override || wanted == 0) return standard;
+  return standard == 0 ? wanted : std::min(standard, wanted);
+}
+
+uint64_t DeadlineNs(uint64_t now_ns, uint64_t timeout_us) {
+  uint64_t deadline_ns = 0;
+  if (timeout_us == 0) return 0;
+  if (__builtin_mul_overflow(timeout_us, uint64_t{1000}, &deadline_ns) ||
+      __builtin_add_overflow(deadline_ns, now_ns, &deadline_ns)) {
+    return 0;
+  }
+  return deadline_ns;
+}
+
+}  // namespace
+
+PriorityQueue::PriorityQueue(const DynamicBatching& config) {
+  const uint64_t first = config.priority_levels == 0 ? 0 : 1;
+  for (uint64_t priority = first; priority <= config.priority_levels; ++priority) {
+    const auto it = config.priority_queue_policy.find(priority);
+    const bool own = it != config.priority_queue_policy.end();
+    levels_[priority].policy = own ? it->second : config.default_queue_policy;
+  }
+}
+
+PriorityQueue::Level& PriorityQueue::LevelOf(const InferRequest& request) {
+  const auto it = levels_.find(request.priority());
+  return it == levels_.end() ? levels_.rbegin()->second : it->second;
+}
+
+Status PriorityQueue::Push(InferRequest* request, uint64_t now_ns) {
+  Level& level = LevelOf(*request);
+  const uint32_t max_size = level.policy.max_queue_size;
+  if (max_size != 0 && level.ready.size() + level.delayed.size() >= max_size) {
+    return UnavailableError(request->LogPrefix(), "Exceeds maximum queue size");
+  }
+  request->queue_deadline_ns = DeadlineNs(now_ns, TimeoutUs(level.policy, *request));
+  if (request->queue_deadline_ns != 0) {
+    earliest_deadline_ns_ = std::min(earliest_deadline_ns_, request->queue_deadline_ns);
+  }
+  level.ready.PushBack(request);
+  ++size_;
+  return Status::Ok();
+}
+
+bool PriorityQueue::Remove(InferRequest* request) {
+  for (auto& [priority, level] : levels_) {
+    for (RequestList* list : {&level.ready, &level.delayed}) {
+      if (!list->Contains(request)) continue;
+      list->Remove(request);
+      --size_;
+      return true;
+    }
+  }
+  return false;
+}
+
+void PriorityQueue::TakeExpired(uint64_t now_ns, std::vector<InferRequest*>* rejected) {
+  if (now_ns < earliest_deadline_ns_) return;
+  earliest_deadline_ns_ = UINT64_MAX;
+  for (auto& [priority, level] : levels_) {
+    for (InferRequest *next, *request = level.ready.front(); request != nullptr; request = next) {
+      next = RequestList::Next(request);
+      const uint64_t deadline_ns = request->queue_deadline_ns;
+      if (deadline_ns == 0) continue;
+      if (deadline_ns > now_ns) {
+        earliest_deadline_ns_ = std::min(earliest_deadline_ns_, deadline_ns);
+        continue;
+      }
+      level.ready.Remove(request);
+      if (level.policy.timeout_action == QueuePolicy::TimeoutAction::kDelay) {
+        level.delayed.PushBack(request);
+      } else {
+        --size_;
+        rejected->push_back(request);
+      }
+    }
+  }
+}
+
+InferRequest* PriorityQueue::FirstFrom(std::map<uint64_t, Level>::const_iterator level) const {
+  for (; level != levels_.end(); ++level) {
+    if (!level->second.ready.empty()) return level->second.ready.front();
+    if (!level->second.delayed.empty()) return level->second.delayed.front();
+  }
+  return nullptr;
+}
+
+InferRequest* PriorityQueue::First() const {
+  return FirstFrom(levels_.begin());
+}
+
+InferRequest* PriorityQueue::Next(const InferRequest* request) const {
+  if (InferRequest* next = RequestList::Next(request)) return next;
+  auto it = levels_.find(request->priority());
+  if (it == levels_.end()) it = std::prev(levels_.end());
+  const Level& level = it->second;
+  if (level.ready.Contains(request) && !level.delayed.empty()) return level.delayed.front();
+  return FirstFrom(std::next(it));
+}
+
+}  // namespace nereid

@@ -1,0 +1,50 @@
+#include "scheduling/queue_attendant.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace nereid {
+
+QueueAttendant::~QueueAttendant() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void QueueAttendant::PostAt(uint64_t deadline_ns, Task task) {
+  {
+    std::lock_guard lock(mutex_);
+    tasks_.emplace(deadline_ns, std::move(task));
+    if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
+  }
+  changed_.notify_one();
+}
+
+void QueueAttendant::Run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const auto next = tasks_.begin();
+    if (next != tasks_.end() && next->first <= SteadyNowNs()) {
+      Task task = std::move(next->second);
+      tasks_.erase(next);
+      lock.unlock();
+      task();
+      task = nullptr;  // what it held may end here, outside the lock
+      lock.lock();
+    } else if (stopping_) {
+      return;
+    } else if (next == tasks_.end()) {
+      changed_.wait(lock);
+    } else {
+      const std::chrono::steady_clock::time_point due{std::chrono::nanoseconds(next->first)};
+      changed_.wait_until(lock, due);
+    }
+  }
+}
+
+}  // namespace nereid
