@@ -1,0 +1,36 @@
+// A Hugging Face checkpoint directory: config.json, generation_config.json and the tensors of
+// model.safetensors or of the shards that model.safetensors.index.json lists. Opened once at load;
+// lives as long as the model, for weights may point into its mappings. [any thread]
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "llm_core/checkpoint/safetensors.h"
+#include "nereid/status.h"
+
+namespace nereid::llm {
+
+class Checkpoint {
+ public:
+  // Every error names the directory or the file and says what to give instead.
+  static Result<Checkpoint> Open(const std::string& directory);
+
+  const std::string& directory() const { return directory_; }
+  // Text of config.json; of generation_config.json ("" when there is none).
+  const std::string& config_json() const { return config_json_; }
+  const std::string& generation_config_json() const { return generation_config_json_; }
+
+  // nullptr when there is no such tensor.
+  const TensorView* Find(std::string_view name) const;
+  const TensorMap& tensors() const { return tensors_; }
+
+ private:
+  std::string directory_;
+  std::string config_json_;
+  std::string generation_config_json_;
+  std::vector<SafetensorsFile> files_;
+  TensorMap tensors_;  // of all files; views into files_
+};
+
+}  // namespace nereid::llm

@@ -1,0 +1,38 @@
+// Read-only mmap of a whole file.
+#include "llm_core/checkpoint/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace nereid::llm {
+
+Result<MappedFile> MappedFile::Open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return NotFoundError("cannot open '", path, "': ", std::strerror(errno));
+  struct stat info = {};
+  void* data = nullptr;
+  Status status;
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    status = InvalidArgError("'", path, "' is not a regular file");
+  } else if (info.st_size > 0) {
+    data = ::mmap(nullptr, info.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED) {
+      status = UnavailableError("cannot map '", path, "' (", info.st_size,
+                                " bytes): ", std::strerror(errno));
+    }
+  }
+  ::close(fd);
+  if (!status.ok()) return status;
+  return MappedFile(static_cast<const uint8_t*>(data), info.st_size);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<uint8_t*>(data_), size_bytes_);
+}
+
+}  // namespace nereid::llm

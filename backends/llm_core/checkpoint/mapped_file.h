@@ -1,0 +1,38 @@
+// A file mapped read-only into memory. Move-only; the mapping lives as long as the object.
+// [any thread]
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "nereid/status.h"
+
+namespace nereid::llm {
+
+class MappedFile {
+ public:
+  // NOT_FOUND when the file does not exist; INVALID_ARG when it is not a regular file.
+  static Result<MappedFile> Open(const std::string& path);
+
+  MappedFile(MappedFile&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+  MappedFile& operator=(MappedFile&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_bytes_, other.size_bytes_);
+    return *this;
+  }
+  ~MappedFile();
+
+  std::span<const uint8_t> bytes() const { return {data_, size_bytes_}; }
+
+ private:
+  MappedFile(const uint8_t* data, size_t size_bytes) : data_(data), size_bytes_(size_bytes) {}
+
+  const uint8_t* data_ = nullptr;
+  size_t size_bytes_ = 0;
+};
+
+}  // namespace nereid::llm

@@ -1,0 +1,175 @@
+// Header validation of safetensors files.
+#include "llm_core/checkpoint/safetensors.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+namespace nereid::llm {
+namespace {
+
+using Json = nlohmann::json;
+
+struct ByteRange {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  std::string_view tensor;
+};
+
+// The header's JSON; a tensor name that occurs twice is an error, not "the last one wins".
+Result<Json> ParseHeader(std::string_view text, std::string_view file_name) {
+  std::set<std::string> names;
+  std::string duplicate;
+  const auto note_key = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::key && depth == 1 &&
+        !names.insert(parsed.get<std::string>()).second) {
+      duplicate = parsed.get<std::string>();
+    }
+    return true;
+  };
+  Json header = Json::parse(text, note_key, /*allow_exceptions=*/false);
+  if (header.is_discarded() || !header.is_object()) {
+    return InvalidArgError("'", file_name, "': the header of ", text.size(),
+                           " bytes is not a JSON object");
+  }
+  if (!duplicate.empty()) {
+    return InvalidArgError("'", file_name, "': tensor '", duplicate, "' occurs twice");
+  }
+  return header;
+}
+
+std::optional<uint64_t> AsUnsigned(const Json& value) {
+  if (!value.is_number_unsigned()) return std::nullopt;
+  return value.get<uint64_t>();
+}
+
+Status ParseShape(const Json& entry, TensorView& tensor) {
+  const auto shape = entry.find("shape");
+  if (shape == entry.end() || !shape->is_array()) return InvalidArgError("'shape' is not a list");
+  for (const Json& dim : *shape) {
+    const std::optional<uint64_t> size = AsUnsigned(dim);
+    if (!size || *size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      return InvalidArgError("'shape' holds ", dim.dump(), ", expected a non-negative integer");
+    }
+    tensor.shape.push_back(static_cast<int64_t>(*size));
+  }
+  return Status::Ok();
+}
+
+// The bytes that shape and dtype ask for; nullopt on overflow.
+std::optional<uint64_t> ExpectedBytes(const TensorView& tensor) {
+  uint64_t bytes = Info(tensor.type).size_bytes;
+  for (const int64_t dim : tensor.shape) {
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(dim), &bytes)) return std::nullopt;
+  }
+  return bytes;
+}
+
+Result<ByteRange> ParseOffsets(const Json& entry, uint64_t data_bytes) {
+  const auto offsets = entry.find("data_offsets");
+  if (offsets == entry.end() || !offsets->is_array() || offsets->size() != 2) {
+    return InvalidArgError("'data_offsets' is not a list of two");
+  }
+  const std::optional<uint64_t> begin = AsUnsigned((*offsets)[0]);
+  const std::optional<uint64_t> end = AsUnsigned((*offsets)[1]);
+  if (!begin || !end || *begin > *end) {
+    return InvalidArgError("data_offsets ", offsets->dump(), " is not an ascending range");
+  }
+  if (*end > data_bytes) {
+    return InvalidArgError("data_offsets ", offsets->dump(), " leave the file's ", data_bytes,
+                           " bytes of data (truncated file?)");
+  }
+  return ByteRange{*begin, *end, {}};
+}
+
+Result<ByteRange> ParseTensor(const Json& entry, std::span<const uint8_t> data,
+                              TensorView& tensor) {
+  if (!entry.is_object()) return InvalidArgError("the entry is not an object");
+  const auto type = entry.find("dtype");
+  if (type == entry.end() || !type->is_string()) return InvalidArgError("'dtype' is not a string");
+  const std::optional<DataType> parsed = ParseDataType(type->get_ref<const std::string&>());
+  if (!parsed) return InvalidArgError("unknown dtype ", type->dump());
+  tensor.type = *parsed;
+  NEREID_RETURN_IF_ERROR(ParseShape(entry, tensor));
+  NEREID_ASSIGN_OR_RETURN(ByteRange range, ParseOffsets(entry, data.size()));
+  const std::optional<uint64_t> expected = ExpectedBytes(tensor);
+  if (!expected || *expected != range.end - range.begin) {
+    return InvalidArgError(Info(tensor.type).name, " ", ShapeText(tensor.shape), " needs ",
+                           expected ? StrCat(*expected) : "more than 2^64", " bytes, data_offsets give ",
+                           range.end - range.begin);
+  }
+  tensor.bytes = data.subspan(range.begin, range.end - range.begin);
+  return range;
+}
+
+Status CheckLayout(std::vector<ByteRange>& ranges, uint64_t data_bytes) {
+  std::sort(ranges.begin(), ranges.end(), [](const ByteRange& a, const ByteRange& b) {
+    return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
+  });
+  uint64_t position = 0;
+  std::string_view previous = "the header";
+  for (const ByteRange& range : ranges) {
+    if (range.begin < position) {
+      return InvalidArgError("tensors '", previous, "' and '", range.tensor, "' overlap");
+    }
+    if (range.begin > position) {
+      return InvalidArgError("hole of ", range.begin - position, " bytes before tensor '",
+                             range.tensor, "'");
+    }
+    position = range.end;
+    previous = range.tensor;
+  }
+  if (position != data_bytes) {
+    return InvalidArgError(data_bytes - position, " bytes follow the last tensor");
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+std::string ShapeText(std::span<const int64_t> shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += StrCat(i == 0 ? "" : ", ", shape[i]);
+  return text + "]";
+}
+
+Result<TensorMap> ParseSafetensors(std::span<const uint8_t> file, std::string_view name) {
+  if (file.size() < 8) {
+    return InvalidArgError("'", name, "': ", file.size(), " bytes are too few for a safetensors file");
+  }
+  uint64_t header_bytes = 0;
+  for (int i = 7; i >= 0; --i) header_bytes = header_bytes << 8 | file[i];
+  if (header_bytes > kMaxHeaderBytes || header_bytes > file.size() - 8) {
+    return InvalidArgError("'", name, "': header of ", header_bytes, " bytes in a file of ",
+                           file.size(), " bytes (limit ", kMaxHeaderBytes, ")");
+  }
+  const std::string_view text(reinterpret_cast<const char*>(file.data()) + 8, header_bytes);
+  NEREID_ASSIGN_OR_RETURN(const Json header, ParseHeader(text, name));
+  const std::span<const uint8_t> data = file.subspan(8 + header_bytes);
+
+  TensorMap tensors;
+  std::vector<ByteRange> ranges;
+  for (const auto& [tensor_name, entry] : header.items()) {
+    if (tensor_name == "__metadata__") continue;
+    TensorView tensor;
+    Result<ByteRange> range = ParseTensor(entry, data, tensor);
+    if (!range.ok()) {
+      return std::move(range).status().WithContext(StrCat("'", name, "': tensor '", tensor_name, "'"));
+    }
+    const auto slot = tensors.emplace(tensor_name, std::move(tensor)).first;
+    range->tensor = slot->first;
+    ranges.push_back(*range);
+  }
+  NEREID_RETURN_IF_ERROR(CheckLayout(ranges, data.size()).WithContext(StrCat("'", name, "'")));
+  return tensors;
+}
+
+Result<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
+  NEREID_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  NEREID_ASSIGN_OR_RETURN(TensorMap tensors, ParseSafetensors(file.bytes(), path));
+  return SafetensorsFile(std::move(file), std::move(tensors));
+}
+
+}  // namespace nereid::llm

@@ -1,0 +1,86 @@
+// The engine: one thread that admits requests, plans a step, has the executor run it, and hands out
+// the tokens: admit -> schedule -> submit -> collect -> emit. Blocked, not polling, when idle.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "llm_core/engine/executor.h"
+#include "llm_core/engine/request.h"
+#include "llm_core/engine/scheduler.h"
+#include "nereid/status.h"
+
+namespace nereid::llm {
+
+struct EngineStats {
+  SchedulerCounts counts;
+  int32_t num_blocks = 0;
+  int32_t num_used_blocks = 0;
+  int32_t block_size = 0;
+  int32_t max_num_sequences = 0;
+  int64_t num_steps = 0;
+  int64_t num_output_tokens = 0;
+};
+
+struct EngineOptions {
+  SchedulerOptions scheduler;
+  int32_t max_queue_size = 0;  // waiting requests; 0: no limit of the engine's own
+  // Called on the engine thread after the sinks of a step; may be empty.
+  std::function<void(const EngineStats&)> on_step_end;
+};
+
+class Engine {
+ public:
+  Engine(EngineOptions options, std::unique_ptr<Executor> executor);
+  // Stops intake, answers what is left with UNAVAILABLE, joins. [any thread but the engine's]
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Checks the request and queues it. On an error, `request` and its sink are untouched: INVALID_ARG
+  // names the fault, UNAVAILABLE a full queue or a failed engine. [any thread]
+  Status Enqueue(std::unique_ptr<GenerationRequest>& request);
+
+  const ExecutorLimits& limits() const { return limits_; }  // [any thread]
+  EngineStats stats() const;                                // of the last step [any thread]
+  // Ok until the executor has failed. [any thread]
+  Status health() const;
+
+ private:
+  void Run();
+  // Moves the inbox to the scheduler; waits for work when there is none. False: stop.
+  bool Admit();
+  void DropCancelled();
+  Status Step();
+  void ApplyToken(Sequence& sequence, const SampledToken& token);
+  void EmitTo(Sequence& sequence, int32_t num_visible);
+  void PublishStats();
+  void Fail(const Status& status);
+
+  const EngineOptions options_;
+  const std::unique_ptr<Executor> executor_;
+  const ExecutorLimits limits_;
+
+  // [engine thread]
+  Scheduler scheduler_;
+  Batch batch_;
+  int64_t num_steps_ = 0;
+  int64_t num_output_tokens_ = 0;
+
+  mutable std::mutex inbox_mutex_;  // guards the members below
+  std::condition_variable inbox_changed_;
+  std::vector<std::unique_ptr<GenerationRequest>> inbox_;
+  EngineStats stats_;
+  Status health_;
+  int32_t num_waiting_ = 0;  // in the scheduler, as of its last look into the inbox
+  bool stop_ = false;
+
+  std::thread thread_;  // last: runs while the rest lives
+};
+
+}  // namespace nereid::llm

@@ -1,0 +1,33 @@
+// The seam between the engine, which knows sequences, and what runs the model, which knows tensors.
+// [engine thread]
+#pragma once
+
+#include <cstdint>
+
+#include "llm_core/engine/batch.h"
+#include "nereid/status.h"
+
+namespace nereid::llm {
+
+// What the executor has room for; fixed for its life.
+struct ExecutorLimits {
+  int32_t vocab_size = 0;
+  int32_t max_positions = 0;      // tokens of one sequence, prompt and output
+  int32_t max_num_sequences = 0;  // in one batch
+  int32_t max_num_tokens = 0;     // in one batch
+  int32_t block_size = 0;         // tokens of a KV block
+  int32_t num_blocks = 0;
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  virtual const ExecutorLimits& limits() const = 0;
+  // Starts a step. Every Submit that returned Ok is followed by one Collect before the next Submit.
+  virtual Status Submit(const Batch& batch) = 0;
+  // Waits for the step. An error means that the executor can not go on: the engine fails.
+  virtual Result<StepResult> Collect() = 0;
+};
+
+}  // namespace nereid::llm

@@ -1,0 +1,58 @@
+// A generation request as the engine takes it, and what the engine calls back with its output.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "llm_core/sampling/sampling_params.h"
+#include "nereid/status.h"
+
+namespace nereid::llm {
+
+enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled };
+
+// "", "stop", "length", "cancelled".
+std::string_view FinishReasonText(FinishReason reason);
+
+// When a sequence ends.
+struct StopRules {
+  int32_t max_tokens = 0;           // of output, at least 1
+  int32_t min_tokens = 0;           // end ids and stop words do not count before so many
+  TokenIds end_ids;                 // any of them ends the sequence and is not put out
+  std::vector<TokenIds> stop_words; // completing one ends the sequence; its tokens are not put out
+};
+
+// The state of a request's output at the end of a step. Borrowed for the call.
+struct Output {
+  std::span<const int32_t> ids;        // all that is put out so far
+  std::span<const float> log_probs;    // parallel to ids; empty when not wanted
+  size_t first_new = 0;                // ids before it were in an earlier call
+  float cum_log_prob = 0.0f;           // of ids
+  FinishReason finish = FinishReason::kNone;
+};
+
+// Where a request's output goes. The engine calls it from its own thread alone, must not be kept
+// waiting, and destroys it after the last call: OnOutput with a finish reason, or OnError.
+class OutputSink {
+ public:
+  virtual ~OutputSink() = default;
+  // Asked at each step, while the request waits too.
+  virtual bool IsCancelled() const = 0;
+  // The request leaves the waiting queue for the first time.
+  virtual void OnScheduled() {}
+  // There are new ids, or a finish reason, or both.
+  virtual void OnOutput(const Output& output) = 0;
+  virtual void OnError(const Status& status) = 0;
+};
+
+struct GenerationRequest {
+  TokenIds prompt;
+  SamplingParams sampling;
+  StopRules stop;
+  std::unique_ptr<OutputSink> sink;
+};
+
+}  // namespace nereid::llm

@@ -1,0 +1,22 @@
+// From a checkpoint to a decoder: picks the architecture file by model_type, which fills the spec
+// and the weight map. [load thread]
+#pragma once
+
+#include "llm_core/checkpoint/checkpoint.h"
+#include "llm_core/model/decoder_spec.h"
+#include "llm_core/model/weight_map.h"
+#include "nereid/status.h"
+
+namespace nereid::llm {
+
+struct DecoderModel {
+  DecoderSpec spec;
+  ResolvedWeights weights;  // views into the checkpoint
+};
+
+// Reads config.json and generation_config.json and resolves every weight. Errors: UNSUPPORTED names
+// the model_type, the quantisation or the rope type that is not known; INVALID_ARG names keys and
+// tensors.
+Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint);
+
+}  // namespace nereid::llm

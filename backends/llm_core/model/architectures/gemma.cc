@@ -1,0 +1,77 @@
+// Gemma 2 and Gemma 3 (text): scaled embeddings, norms of 1 + w before and after each half of a
+// layer, soft caps (2) or q/k norms and two ropes (3), local and global layers.
+#include <cmath>
+
+#include "llm_core/model/architectures/architectures.h"
+#include "llm_core/model/architectures/llama_family.h"
+#include "llm_core/model/rope.h"
+
+namespace nereid::llm {
+namespace {
+
+void ReadGemmaConfig(ConfigReader& config, DecoderSpec& spec) {
+  ReadLlamaConfig(config, spec);
+  spec.norm.weight_offset = 1.0f;
+  spec.post_norms = true;
+  spec.activation = ReadActivation(config, "hidden_activation", "gelu_pytorch_tanh");
+  spec.tied_embeddings = config.BoolOr("tie_word_embeddings", true);
+  spec.qkv_bias = spec.attention_out_bias = config.BoolOr("attention_bias", false);
+  spec.embedding_scale = std::sqrt(static_cast<float>(spec.hidden_size));
+  spec.attention_scale =
+      static_cast<float>(1.0 / std::sqrt(config.NumberOr("query_pre_attn_scalar", spec.head_dim)));
+  spec.attention_soft_cap = static_cast<float>(config.NumberOr("attn_logit_softcapping", 0.0));
+  spec.logit_soft_cap = static_cast<float>(config.NumberOr("final_logit_softcapping", 0.0));
+}
+
+// Every `pattern`th layer is global, the others local, unless layer_types says it.
+void ReadGemmaWindows(ConfigReader& config, int32_t pattern, DecoderSpec& spec) {
+  const int32_t window = config.Size("sliding_window");
+  if (config.Has("layer_types")) return ReadSlidingWindows(config, window, spec);
+  for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
+    spec.layers[layer].sliding_window = (layer + 1) % pattern != 0 ? window : 0;
+  }
+}
+
+void MapGemma(const DecoderSpec& spec, WeightMap& map) {
+  MapLlamaDecoder(spec, map);
+  MapLlamaMlp(spec, map);
+  for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
+    const std::string prefix = LlamaLayerPrefix(layer);
+    const auto set = [&](WeightKind kind, const char* name) {
+      map.sources[{layer, kind, kNoExpert}] = Vector(prefix + name, spec.hidden_size);
+    };
+    set(WeightKind::kPostAttentionNorm, "post_attention_layernorm.weight");
+    set(WeightKind::kPreMlpNorm, "pre_feedforward_layernorm.weight");
+    set(WeightKind::kPostMlpNorm, "post_feedforward_layernorm.weight");
+  }
+}
+
+}  // namespace
+
+void BuildGemma2(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
+  ReadGemmaConfig(config, spec);
+  ReadGemmaWindows(config, 2, spec);
+  MapGemma(spec, map);
+}
+
+void BuildGemma3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
+  ReadGemmaConfig(config, spec);
+  spec.qk_norm = true;
+  ReadGemmaWindows(config, config.SizeOr("sliding_window_pattern", 6), spec);
+  // Rope 0 serves global layers, rope 1 local ones.
+  ConfigReader ropes = config.Object("rope_parameters");
+  if (ropes.Has("full_attention")) {
+    ConfigReader global(nlohmann::json{{"rope_parameters", ropes.json()["full_attention"]}});
+    ConfigReader local(nlohmann::json{{"rope_parameters", ropes.Object("sliding_attention").json()}});
+    spec.ropes = {ReadRope(global, spec.head_dim, 1e6), ReadRope(local, spec.head_dim, 1e4)};
+    config.Fail(global.status());
+    config.Fail(local.status());
+  } else {
+    spec.ropes = {ReadRope(config, spec.head_dim, 1e6),
+                  PlainRope(spec.head_dim, config.NumberOr("rope_local_base_freq", 1e4))};
+  }
+  for (LayerSpec& layer : spec.layers) layer.rope = layer.sliding_window > 0 ? 1 : 0;
+  MapGemma(spec, map);
+}
+
+}  // namespace nereid::llm

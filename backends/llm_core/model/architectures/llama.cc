@@ -1,0 +1,15 @@
+// Llama 1-3.3, and the many checkpoints that call themselves so.
+#include "llm_core/model/architectures/architectures.h"
+#include "llm_core/model/architectures/llama_family.h"
+
+namespace nereid::llm {
+
+void BuildLlama(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
+  ReadLlamaConfig(config, spec);
+  spec.qkv_bias = spec.attention_out_bias = config.BoolOr("attention_bias", false);
+  spec.mlp_bias = config.BoolOr("mlp_bias", false);
+  MapLlamaDecoder(spec, map);
+  MapLlamaMlp(spec, map);
+}
+
+}  // namespace nereid::llm

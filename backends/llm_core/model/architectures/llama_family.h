@@ -1,0 +1,31 @@
+// What the descendants of Llama share: the keys of config.json and the tensor names
+// model.layers.N.self_attn.q_proj.weight and so on. [load thread]
+#pragma once
+
+#include <string>
+
+#include "llm_core/model/config_reader.h"
+#include "llm_core/model/decoder_spec.h"
+#include "llm_core/model/weight_map.h"
+
+namespace nereid::llm {
+
+// Sizes, heads, rope, activation, ties. Leaves norms at RMS, biases off, attention full.
+void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec);
+
+// "model.layers.<layer>."
+std::string LlamaLayerPrefix(int32_t layer);
+
+// Embedding, final norm and head; input and post-attention norms; attention with the biases and
+// q/k norms that the spec asks for.
+void MapLlamaDecoder(const DecoderSpec& spec, WeightMap& map);
+// mlp.{gate,up,down}_proj of every layer that is not MoE.
+void MapLlamaMlp(const DecoderSpec& spec, WeightMap& map);
+
+// The window of every layer, by `layer_types` when config.json has them, else `fallback` for all.
+void ReadSlidingWindows(ConfigReader& config, int32_t window, DecoderSpec& spec);
+
+// The activation of this name in Hugging Face configs.
+Activation ReadActivation(ConfigReader& config, std::string_view key, std::string_view fallback);
+
+}  // namespace nereid::llm

@@ -1,0 +1,53 @@
+// Qwen3, dense and MoE: Llama with an RMS norm over each head of q and k.
+#include "llm_core/model/architectures/architectures.h"
+#include "llm_core/model/architectures/llama_family.h"
+
+namespace nereid::llm {
+namespace {
+
+void ReadQwen3Config(ConfigReader& config, DecoderSpec& spec) {
+  ReadLlamaConfig(config, spec);
+  spec.qk_norm = true;
+  spec.qkv_bias = spec.attention_out_bias = config.BoolOr("attention_bias", false);
+  if (config.BoolOr("use_sliding_window", false) && config.Has("sliding_window")) {
+    ReadSlidingWindows(config, config.Size("sliding_window"), spec);
+  }
+}
+
+}  // namespace
+
+void BuildQwen3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
+  ReadQwen3Config(config, spec);
+  MapLlamaDecoder(spec, map);
+  MapLlamaMlp(spec, map);
+}
+
+void BuildQwen3Moe(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
+  ReadQwen3Config(config, spec);
+  if (config.SizeOr("decoder_sparse_step", 1) != 1 || !config.json().value("mlp_only_layers", nlohmann::json::array()).empty()) {
+    config.Fail(UnsupportedError("config.json: Qwen3-MoE with dense layers in between "
+                                 "(decoder_sparse_step, mlp_only_layers) is not supported"));
+  }
+  const char* experts_key = config.Has("num_experts") ? "num_experts" : "num_local_experts";
+  spec.moe = {.num_experts = config.Size(experts_key),
+              .experts_per_token = config.Size("num_experts_per_tok"),
+              .intermediate_size = config.Size("moe_intermediate_size"),
+              .normalize_top_k = config.BoolOr("norm_topk_prob", false)};
+  MapLlamaDecoder(spec, map);
+  const int64_t hidden = spec.hidden_size;
+  const int64_t inner = spec.moe.intermediate_size;
+  for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
+    spec.layers[layer].is_moe = true;
+    const std::string mlp = LlamaLayerPrefix(layer) + "mlp.";
+    map.sources[{layer, WeightKind::kRouter, kNoExpert}] =
+        Matrix(mlp + "gate.weight", spec.moe.num_experts, hidden);
+    for (int32_t expert = 0; expert < spec.moe.num_experts; ++expert) {
+      const std::string prefix = StrCat(mlp, "experts.", expert, ".");
+      map.sources[{layer, WeightKind::kGate, expert}] = Matrix(prefix + "gate_proj.weight", inner, hidden);
+      map.sources[{layer, WeightKind::kUp, expert}] = Matrix(prefix + "up_proj.weight", inner, hidden);
+      map.sources[{layer, WeightKind::kDown, expert}] = Matrix(prefix + "down_proj.weight", hidden, inner);
+    }
+  }
+}
+
+}  // namespace nereid::llm

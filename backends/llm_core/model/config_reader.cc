@@ -1,0 +1,109 @@
+// Reads keys of config.json.
+#include "llm_core/model/config_reader.h"
+
+#include <cmath>
+#include <limits>
+
+namespace nereid::llm {
+
+using Json = nlohmann::json;
+
+namespace {
+constexpr int32_t kMaxSize = 1 << 24;  // products of two sizes fit 64 bits with room to spare
+}  // namespace
+
+const Json* ConfigReader::Find(std::string_view key) const {
+  if (!json_.is_object()) return nullptr;
+  const auto found = json_.find(key);
+  return found == json_.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool ConfigReader::Has(std::string_view key) const { return Find(key) != nullptr; }
+
+void ConfigReader::Fail(Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+int32_t ConfigReader::Size(std::string_view key) {
+  if (!Has(key)) {
+    Fail(InvalidArgError("config.json: '", key, "' is missing"));
+    return 1;
+  }
+  return SizeOr(key, 1);
+}
+
+int32_t ConfigReader::SizeOr(std::string_view key, int32_t fallback) {
+  const Json* value = Find(key);
+  if (value == nullptr) return fallback;
+  if (!value->is_number_unsigned() || *value > kMaxSize || *value == 0) {
+    Fail(InvalidArgError("config.json: '", key, "' is ", value->dump(), ", expected 1 to ", kMaxSize));
+    return 1;
+  }
+  return value->get<int32_t>();
+}
+
+double ConfigReader::NumberOr(std::string_view key, double fallback) {
+  const Json* value = Find(key);
+  if (value == nullptr) return fallback;
+  if (!value->is_number() || !std::isfinite(value->get<double>())) {
+    Fail(InvalidArgError("config.json: '", key, "' is ", value->dump(), ", expected a number"));
+    return fallback;
+  }
+  return value->get<double>();
+}
+
+bool ConfigReader::BoolOr(std::string_view key, bool fallback) {
+  const Json* value = Find(key);
+  if (value == nullptr) return fallback;
+  if (!value->is_boolean()) {
+    Fail(InvalidArgError("config.json: '", key, "' is ", value->dump(), ", expected a bool"));
+    return fallback;
+  }
+  return value->get<bool>();
+}
+
+std::string ConfigReader::TextOr(std::string_view key, std::string_view fallback) {
+  const Json* value = Find(key);
+  if (value == nullptr) return std::string(fallback);
+  if (!value->is_string()) {
+    Fail(InvalidArgError("config.json: '", key, "' is ", value->dump(), ", expected a text"));
+    return std::string(fallback);
+  }
+  return value->get<std::string>();
+}
+
+std::vector<int32_t> ConfigReader::Ids(std::string_view key) {
+  const Json* value = Find(key);
+  if (value == nullptr) return {};
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  std::vector<int32_t> ids;
+  for (const Json& id : list) {
+    if (!id.is_number_integer() || id > std::numeric_limits<int32_t>::max() || id < -1) {
+      Fail(InvalidArgError("config.json: '", key, "' holds ", id.dump(), ", expected a token id"));
+      return {};
+    }
+    if (id >= 0) ids.push_back(id.get<int32_t>());
+  }
+  return ids;
+}
+
+std::vector<std::string> ConfigReader::Texts(std::string_view key) {
+  const Json* value = Find(key);
+  if (value == nullptr) return {};
+  std::vector<std::string> texts;
+  for (const Json& text : value->is_array() ? *value : Json::array({*value})) {
+    if (!text.is_string()) {
+      Fail(InvalidArgError("config.json: '", key, "' holds ", text.dump(), ", expected a text"));
+      return {};
+    }
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
+ConfigReader ConfigReader::Object(std::string_view key) const {
+  const Json* value = Find(key);
+  return ConfigReader(value != nullptr && value->is_object() ? *value : Json::object());
+}
+
+}  // namespace nereid::llm

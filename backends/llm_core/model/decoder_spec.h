@@ -1,0 +1,84 @@
+// A decoder-only transformer as data: what every executor builds its layers from. Read from
+// config.json by one small file an architecture (architectures/). Value type. [any thread]
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nereid::llm {
+
+enum class NormKind : uint8_t { kRms, kLayer };
+enum class PositionKind : uint8_t { kRope, kLearned };
+enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kRelu };
+// kGated: down(act(gate(x)) * up(x)); kPlain: down(act(up(x))).
+enum class MlpKind : uint8_t { kGated, kPlain };
+
+// Rotary embedding of one kind of layer: rotate-half pairs (i, i + dim / 2) of the first `dim`
+// elements of a head. inv_freq already holds the context-extension scaling.
+struct RopeSpec {
+  int32_t dim = 0;
+  std::vector<float> inv_freq;  // [dim / 2]
+  float magnitude = 1.0f;       // multiplies cos and sin (yarn)
+};
+
+struct NormSpec {
+  NormKind kind = NormKind::kRms;
+  float epsilon = 1e-6f;
+  float weight_offset = 0.0f;  // the weight is weight_offset + w (Gemma: 1)
+  bool has_bias = false;
+};
+
+struct MoeSpec {
+  int32_t num_experts = 0;  // 0: dense
+  int32_t experts_per_token = 0;
+  int32_t intermediate_size = 0;
+  bool normalize_top_k = true;
+};
+
+struct LayerSpec {
+  int32_t sliding_window = 0;  // 0: full attention; else a token sees the last `window` tokens
+  int32_t rope = 0;            // index into DecoderSpec::ropes
+  bool is_moe = false;
+};
+
+struct DecoderSpec {
+  std::string architecture;
+  int32_t vocab_size = 0;
+  int32_t hidden_size = 0;
+  int32_t intermediate_size = 0;
+  int32_t num_heads = 0;
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;
+  int32_t max_positions = 0;
+
+  NormSpec norm;
+  PositionKind position = PositionKind::kRope;
+  std::vector<RopeSpec> ropes;
+  std::vector<LayerSpec> layers;
+
+  bool qkv_bias = false;
+  bool attention_out_bias = false;
+  bool qk_norm = false;            // RMS over each head of q and k, before rope
+  float attention_scale = 0.0f;    // scores = q.k * attention_scale
+  float attention_soft_cap = 0.0f; // 0: none
+  float logit_soft_cap = 0.0f;     // 0: none
+  float embedding_scale = 1.0f;
+
+  MlpKind mlp = MlpKind::kGated;
+  Activation activation = Activation::kSilu;
+  bool mlp_bias = false;
+  MoeSpec moe;
+
+  bool parallel_residual = false;  // x + attention(norm1(x)) + mlp(norm2(x))
+  bool post_norms = false;         // a norm after attention and after the MLP too (Gemma 2, 3)
+  bool tied_embeddings = false;
+
+  std::vector<int32_t> end_ids;    // eos_token_id of generation_config.json, else of config.json
+
+  int32_t num_layers() const { return static_cast<int32_t>(layers.size()); }
+  int64_t q_size() const { return int64_t{num_heads} * head_dim; }
+  int64_t kv_size() const { return int64_t{num_kv_heads} * head_dim; }
+};
+
+}  // namespace nereid::llm

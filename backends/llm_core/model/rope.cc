@@ -1,0 +1,107 @@
+// Rope scalings. Arithmetic in the order of the reference implementation (transformers,
+// modeling_rope_utils), in float32 as there, so that angles agree to the last bits at large positions.
+#include "llm_core/model/rope.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace nereid::llm {
+namespace {
+
+// Llama 3.1: long waves are slowed by `factor`, short ones kept, those between blended.
+void ApplyLlama3(ConfigReader& scaling, std::vector<float>& inv_freq) {
+  const double factor = scaling.NumberOr("factor", 1.0);
+  const double low = scaling.NumberOr("low_freq_factor", 1.0);
+  const double high = scaling.NumberOr("high_freq_factor", 4.0);
+  const double context = scaling.NumberOr("original_max_position_embeddings", 8192.0);
+  for (float& frequency : inv_freq) {
+    const double wavelength = 2.0 * std::numbers::pi / frequency;
+    if (wavelength < context / high) continue;
+    if (wavelength > context / low) {
+      frequency = static_cast<float>(frequency / factor);
+      continue;
+    }
+    const double smooth = (context / wavelength - low) / (high - low);
+    frequency = static_cast<float>((1.0 - smooth) * frequency / factor + smooth * frequency);
+  }
+}
+
+// The dimension whose wave turns `rotations` times within `context` positions.
+double YarnDimension(double rotations, int32_t dim, double theta, double context) {
+  return dim * std::log(context / (rotations * 2.0 * std::numbers::pi)) / (2.0 * std::log(theta));
+}
+
+double YarnMagnitude(double factor, double mscale) {
+  return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
+}
+
+void ApplyYarn(ConfigReader& scaling, double theta, double max_positions, RopeSpec& rope) {
+  const double context = scaling.NumberOr("original_max_position_embeddings", max_positions);
+  const double factor = scaling.NumberOr("factor", 1.0);
+  double low = YarnDimension(scaling.NumberOr("beta_fast", 32.0), rope.dim, theta, context);
+  double high = YarnDimension(scaling.NumberOr("beta_slow", 1.0), rope.dim, theta, context);
+  if (scaling.BoolOr("truncate", true)) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, rope.dim - 1.0);
+  if (low == high) high += 0.001;
+  for (size_t i = 0; i < rope.inv_freq.size(); ++i) {
+    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    const double plain = rope.inv_freq[i];
+    rope.inv_freq[i] = static_cast<float>(plain / factor * ramp + plain * (1.0 - ramp));
+  }
+  const double mscale = scaling.NumberOr("mscale", 0.0);
+  const double mscale_all = scaling.NumberOr("mscale_all_dim", 0.0);
+  const double fallback = mscale != 0.0 && mscale_all != 0.0
+                              ? YarnMagnitude(factor, mscale) / YarnMagnitude(factor, mscale_all)
+                              : YarnMagnitude(factor, 1.0);
+  rope.magnitude = static_cast<float>(scaling.NumberOr("attention_factor", fallback));
+}
+
+}  // namespace
+
+RopeSpec PlainRope(int32_t dim, double theta) {
+  RopeSpec rope;
+  rope.dim = dim;
+  for (int32_t i = 0; i < dim / 2; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(dim);
+    rope.inv_freq.push_back(1.0f / static_cast<float>(std::pow(theta, exponent)));
+  }
+  return rope;
+}
+
+RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, double default_theta) {
+  // Newer configs keep everything in rope_parameters, older ones in rope_scaling + rope_theta.
+  ConfigReader scaling = config.Object(config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+  const double theta = scaling.NumberOr("rope_theta", config.NumberOr("rope_theta", default_theta));
+  const double partial = scaling.NumberOr(
+      "partial_rotary_factor",
+      config.NumberOr("partial_rotary_factor", config.NumberOr("rotary_pct", 1.0)));
+  const int32_t dim = static_cast<int32_t>(head_dim * partial);
+  if (theta <= 1.0 || dim < 2 || dim > head_dim || dim % 2 != 0) {
+    config.Fail(InvalidArgError("config.json: rope of ", dim, " of ", head_dim,
+                                " dimensions with rope_theta ", theta, " makes no sense"));
+    return {};
+  }
+  RopeSpec rope = PlainRope(dim, theta);
+  const std::string kind = scaling.TextOr("rope_type", scaling.TextOr("type", "default"));
+  const double factor = scaling.NumberOr("factor", 1.0);
+  if (factor < 1.0) {
+    config.Fail(InvalidArgError("config.json: rope factor is ", factor, ", expected 1 or more"));
+  } else if (kind == "linear") {
+    for (float& frequency : rope.inv_freq) frequency /= static_cast<float>(factor);
+  } else if (kind == "llama3") {
+    ApplyLlama3(scaling, rope.inv_freq);
+  } else if (kind == "yarn") {
+    ApplyYarn(scaling, theta, config.SizeOr("max_position_embeddings", 2048), rope);
+  } else if (kind != "default" && kind != "dynamic") {
+    config.Fail(UnsupportedError("config.json: rope type '", kind,
+                                 "' is not supported (known: default, dynamic, linear, llama3, yarn)"));
+  }
+  config.Fail(scaling.status());
+  return rope;
+}
+
+}  // namespace nereid::llm

@@ -1,0 +1,17 @@
+// Rotary frequencies with the context-extension scalings of Hugging Face configs. [load thread]
+#pragma once
+
+#include "llm_core/model/config_reader.h"
+#include "llm_core/model/decoder_spec.h"
+
+namespace nereid::llm {
+
+// inv_freq[i] = theta^(-2i / dim).
+RopeSpec PlainRope(int32_t dim, double theta);
+
+// Reads rope_theta, partial_rotary_factor and rope_scaling / rope_parameters of `config` for heads
+// of `head_dim`. Known kinds: default, linear, llama3, yarn, and dynamic, which within
+// max_position_embeddings, our limit of a sequence, is the default one. Others fail by name.
+RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, double default_theta = 10000.0);
+
+}  // namespace nereid::llm

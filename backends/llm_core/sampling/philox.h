@@ -1,0 +1,43 @@
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): random bits as
+// a pure function of key and counter. The one source of randomness of the engine, compiled for CPU
+// and GPU alike: a draw depends on (seed, position, token) alone, never on the batch. [any thread]
+#pragma once
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define NEREID_HOST_DEVICE __host__ __device__
+#else
+#define NEREID_HOST_DEVICE
+#endif
+
+namespace nereid::llm {
+
+struct PhiloxBlock {
+  uint32_t words[4];
+};
+
+NEREID_HOST_DEVICE constexpr PhiloxBlock Philox4x32(PhiloxBlock counter, uint32_t key0,
+                                                    uint32_t key1) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = uint64_t{0xD2511F53u} * counter.words[0];
+    const uint64_t b = uint64_t{0xCD9E8D57u} * counter.words[2];
+    counter = {{static_cast<uint32_t>(b >> 32) ^ counter.words[1] ^ key0, static_cast<uint32_t>(b),
+                static_cast<uint32_t>(a >> 32) ^ counter.words[3] ^ key1,
+                static_cast<uint32_t>(a)}};
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+// Uniform in (0, 1), 23 bits so that neither end rounds to 0 or 1, for one vocabulary entry at one position of a sequence. Four
+// neighbouring tokens share a block.
+NEREID_HOST_DEVICE constexpr float TokenUniform(uint64_t seed, uint32_t position, uint32_t token) {
+  const PhiloxBlock block =
+      Philox4x32({{position, token / 4, 0, 0}}, static_cast<uint32_t>(seed),
+                 static_cast<uint32_t>(seed >> 32));
+  return (static_cast<float>(block.words[token % 4] >> 9) + 0.5f) * 0x1p-23f;
+}
+
+}  // namespace nereid::llm

@@ -1,0 +1,175 @@
+// Sampling rules. The draw is argmax(logit + Gumbel noise) over the candidates, with the noise a
+// function of (seed, position, token): it needs no sum over probabilities, so that rounding does not
+// move it between batches or devices.
+#include "llm_core/sampling/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "llm_core/sampling/philox.h"
+
+namespace nereid::llm {
+namespace {
+
+constexpr float kBanned = -std::numeric_limits<float>::infinity();
+
+// Noise lies in [-2.9, 16.7] for 23-bit uniforms: a token further than this behind the likeliest
+// can not win the draw, and its noise need not be computed.
+constexpr float kNoiseSpan = 21.0f;
+
+float LogSumExp(std::span<const float> logits, float max) {
+  double sum = 0.0;
+  for (const float logit : logits) sum += std::exp(logit - max);
+  return max + static_cast<float>(std::log(sum));
+}
+
+float GumbelNoise(uint64_t seed, uint32_t position, int32_t token) {
+  return -std::log(-std::log(TokenUniform(seed, position, static_cast<uint32_t>(token))));
+}
+
+void BanBadWords(std::span<float> logits, std::span<const int32_t> ids,
+                 const std::vector<TokenIds>& bad_words) {
+  for (const TokenIds& word : bad_words) {
+    if (word.empty() || word.size() - 1 > ids.size()) continue;
+    const auto tail = ids.last(word.size() - 1);
+    if (std::equal(tail.begin(), tail.end(), word.begin())) logits[word.back()] = kBanned;
+  }
+}
+
+}  // namespace
+
+int32_t ArgMax(std::span<const float> values) {
+  int32_t best = 0;
+  for (size_t i = 1; i < values.size(); ++i) {
+    if (values[i] > values[best]) best = static_cast<int32_t>(i);
+  }
+  return best;
+}
+
+float DecayedTopP(const SamplingParams& params, std::span<const int32_t> output_ids) {
+  float top_p = params.top_p == 0.0f ? 1.0f : params.top_p;
+  if (params.top_p_decay == 1.0f) return top_p;
+  const float initial = top_p;
+  for (const int32_t id : output_ids) {
+    top_p = id == params.top_p_reset_id ? initial
+                                        : std::max(top_p * params.top_p_decay, params.top_p_min);
+  }
+  return top_p;
+}
+
+SampledToken Sampler::Sample(std::span<float> logits, const SamplingInput& input) {
+  const SamplingParams& params = *input.params;
+  const bool changes = params.changes_logits() || !input.banned_ids.empty();
+  std::span<const float> raw = logits;
+  if (params.want_log_probs && changes) {
+    raw_logits_.assign(logits.begin(), logits.end());
+    raw = raw_logits_;
+  }
+  if (changes) ApplyRules(logits, input);
+  SampledToken token;
+  token.id = params.is_greedy() ? ArgMax(logits) : Draw(logits, input);
+  if (params.want_log_probs) token.log_prob = raw[token.id] - LogSumExp(raw, raw[ArgMax(raw)]);
+  return token;
+}
+
+void Sampler::ApplyRules(std::span<float> logits, const SamplingInput& input) {
+  const SamplingParams& params = *input.params;
+  for (size_t i = 0; i < params.embedding_bias.size(); ++i) logits[i] += params.embedding_bias[i];
+  ApplyPenalties(logits, input);
+  BanBadWords(logits, input.token_ids, params.bad_words);
+  for (const int32_t id : input.banned_ids) {
+    if (id >= 0 && id < static_cast<int32_t>(logits.size())) logits[id] = kBanned;
+  }
+}
+
+void Sampler::ApplyPenalties(std::span<float> logits, const SamplingInput& input) {
+  const SamplingParams& params = *input.params;
+  if (params.repetition_penalty == 1.0f && params.presence_penalty == 0.0f &&
+      params.frequency_penalty == 0.0f) {
+    return;
+  }
+  counts_.resize(logits.size(), 0);
+  for (const int32_t id : input.token_ids) ++counts_[id];
+  for (const int32_t id : input.token_ids) {
+    const int32_t count = std::exchange(counts_[id], 0);
+    if (count == 0) continue;  // done at its first occurrence
+    float logit = logits[id];
+    logit = logit < 0.0f ? logit * params.repetition_penalty : logit / params.repetition_penalty;
+    logits[id] = logit - params.presence_penalty -
+                 params.frequency_penalty * static_cast<float>(count);
+  }
+}
+
+void Sampler::SelectCandidates(std::span<const float> logits, const SamplingParams& params,
+                               float top_p) {
+  const auto less_likely = [](const Candidate& a, const Candidate& b) {
+    return a.logit < b.logit || (a.logit == b.logit && a.id > b.id);
+  };
+  heap_.clear();
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] != kBanned) heap_.push_back({logits[i], static_cast<int32_t>(i)});
+  }
+  std::make_heap(heap_.begin(), heap_.end(), less_likely);
+  candidates_.clear();
+  if (heap_.empty()) return;
+  const float max = heap_.front().logit;
+  const size_t top_k = params.top_k > 0 ? static_cast<size_t>(params.top_k) : heap_.size();
+  double total = 0.0;  // of the probabilities that top-p shares out
+  if (top_k >= heap_.size() && top_p < 1.0f) {
+    for (const Candidate& candidate : heap_) total += std::exp(candidate.logit - max);
+  } else if (top_p < 1.0f) {
+    std::vector<Candidate>& kept = candidates_;
+    while (kept.size() < top_k) {
+      std::pop_heap(heap_.begin(), heap_.end(), less_likely);
+      kept.push_back(heap_.back());
+      heap_.pop_back();
+      total += std::exp(kept.back().logit - max);
+    }
+    heap_ = kept;  // sorted descending: a valid heap
+    kept.clear();
+  }
+  const float least = params.min_p > 0.0f ? max + std::log(params.min_p) : kBanned;
+  double cumulative = 0.0;
+  while (!heap_.empty() && candidates_.size() < top_k) {
+    const Candidate next = heap_.front();
+    if (!candidates_.empty() && next.logit < least) break;
+    candidates_.push_back(next);
+    if (top_p < 1.0f) {
+      cumulative += std::exp(next.logit - max) / total;
+      if (cumulative >= top_p) break;
+    }
+    std::pop_heap(heap_.begin(), heap_.end(), less_likely);
+    heap_.pop_back();
+  }
+}
+
+int32_t Sampler::Draw(std::span<const float> logits, const SamplingInput& input) {
+  const SamplingParams& params = *input.params;
+  const auto position = static_cast<uint32_t>(input.token_ids.size());
+  const float top_p = DecayedTopP(params, input.token_ids.subspan(input.num_prompt));
+  const float scale = 1.0f / params.temperature;
+  const int32_t likeliest = ArgMax(logits);
+  const float max = logits[likeliest] * scale;
+  float best = kBanned;
+  int32_t drawn = likeliest;
+  const auto consider = [&](float logit, int32_t id) {
+    if (!(logit * scale > max - kNoiseSpan)) return;
+    const float value = logit * scale + GumbelNoise(params.seed, position, id);
+    if (value > best || (value == best && id < drawn)) {
+      best = value;
+      drawn = id;
+    }
+  };
+  if (params.top_k == 0 && top_p >= 1.0f && params.min_p == 0.0f) {
+    for (size_t i = 0; i < logits.size(); ++i) consider(logits[i], static_cast<int32_t>(i));
+    return drawn;
+  }
+  scaled_.assign(logits.begin(), logits.end());
+  for (float& logit : scaled_) logit *= scale;
+  SelectCandidates(scaled_, params, top_p);
+  for (const Candidate& candidate : candidates_) consider(logits[candidate.id], candidate.id);
+  return drawn;
+}
+
+}  // namespace nereid::llm

@@ -1,0 +1,53 @@
+// Ranges of the sampling parameters.
+#include "llm_core/sampling/sampling_params.h"
+
+#include <cmath>
+
+namespace nereid::llm {
+namespace {
+
+Status CheckRange(const char* name, float value, float low, float high) {
+  if (value >= low && value <= high) return Status::Ok();  // false for NaN
+  return InvalidArgError("'", name, "' is ", value, ", expected ", low, " to ", high);
+}
+
+Status CheckIds(const char* name, const TokenIds& ids, int32_t vocab_size) {
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= vocab_size) {
+      return InvalidArgError("'", name, "' holds token id ", id, ", expected 0 to ",
+                             vocab_size - 1);
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status CheckSamplingParams(const SamplingParams& params, int32_t vocab_size) {
+  NEREID_RETURN_IF_ERROR(CheckRange("temperature", params.temperature, 0.0f, 1e6f));
+  if (params.top_k < 0) {
+    return InvalidArgError("'runtime_top_k' is ", params.top_k, ", expected 0 or more");
+  }
+  NEREID_RETURN_IF_ERROR(CheckRange("runtime_top_p", params.top_p, 0.0f, 1.0f));
+  NEREID_RETURN_IF_ERROR(CheckRange("min_p", params.min_p, 0.0f, 1.0f));
+  NEREID_RETURN_IF_ERROR(CheckRange("runtime_top_p_decay", params.top_p_decay, 1e-6f, 1.0f));
+  NEREID_RETURN_IF_ERROR(CheckRange("runtime_top_p_min", params.top_p_min, 1e-6f, 1.0f));
+  NEREID_RETURN_IF_ERROR(
+      CheckRange("repetition_penalty", params.repetition_penalty, 1e-6f, 1e6f));
+  NEREID_RETURN_IF_ERROR(CheckRange("presence_penalty", params.presence_penalty, -1e6f, 1e6f));
+  NEREID_RETURN_IF_ERROR(CheckRange("frequency_penalty", params.frequency_penalty, -1e6f, 1e6f));
+  if (!params.embedding_bias.empty() &&
+      params.embedding_bias.size() != static_cast<size_t>(vocab_size)) {
+    return InvalidArgError("'embedding_bias' has ", params.embedding_bias.size(),
+                           " values, expected ", vocab_size, " (the vocabulary size)");
+  }
+  for (const float bias : params.embedding_bias) {
+    if (std::isnan(bias)) return InvalidArgError("'embedding_bias' holds a NaN");
+  }
+  for (const TokenIds& word : params.bad_words) {
+    NEREID_RETURN_IF_ERROR(CheckIds("bad_words_list", word, vocab_size));
+  }
+  return Status::Ok();
+}
+
+}  // namespace nereid::llm
