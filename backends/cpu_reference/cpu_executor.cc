@@ -1,0 +1,116 @@
+// Executor on the CPU.
+#include "cpu_reference/cpu_executor.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace nereid::cpu {
+namespace {
+
+int32_t UsableProcessors() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max<int32_t>(1, static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+int64_t PhysicalMemoryBytes() {
+  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+}
+
+Result<llm::ExecutorLimits> MakeLimits(const llm::DecoderSpec& spec,
+                                       const CpuExecutorOptions& options) {
+  llm::ExecutorLimits limits;
+  limits.vocab_size = spec.vocab_size;
+  limits.max_positions = options.max_positions > 0
+                             ? std::min(options.max_positions, spec.max_positions)
+                             : spec.max_positions;
+  limits.max_num_sequences = std::max(1, options.max_num_sequences);
+  limits.max_num_tokens = std::max(options.max_num_tokens, limits.max_num_sequences);
+  limits.block_size = kBlockSize;
+  const int64_t memory_blocks = PhysicalMemoryBytes() / 4 / KvCache::BlockBytes(spec);
+  const auto blocks_for = [](int64_t tokens) { return (tokens + kBlockSize - 1) / kBlockSize; };
+  int64_t blocks = blocks_for(options.max_cache_tokens);
+  if (options.max_cache_tokens == 0) {
+    blocks = std::min(memory_blocks,
+                      limits.max_num_sequences * blocks_for(limits.max_positions));
+  } else if (blocks > 4 * memory_blocks) {
+    return InvalidArgError("max_tokens_in_paged_kv_cache ", options.max_cache_tokens, " needs ",
+                           blocks, " blocks x ", KvCache::BlockBytes(spec),
+                           " bytes; this machine has ", PhysicalMemoryBytes(), " bytes of memory");
+  }
+  limits.num_blocks = static_cast<int32_t>(std::clamp<int64_t>(blocks, 1, INT32_MAX));
+  return limits;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Create(
+    std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
+    const CpuExecutorOptions& options) {
+  NEREID_ASSIGN_OR_RETURN(const llm::ExecutorLimits limits, MakeLimits(model.spec, options));
+  NEREID_ASSIGN_OR_RETURN(CpuWeights weights, LoadCpuWeights(model));
+  NEREID_ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(model.spec, limits.num_blocks));
+  const int32_t num_threads = options.num_threads > 0 ? options.num_threads : UsableProcessors();
+  return std::unique_ptr<CpuExecutor>(
+      new CpuExecutor(std::move(checkpoint), std::move(model), std::move(weights),
+                      std::move(cache), limits, num_threads,
+                      options.ops != nullptr ? *options.ops : BestOps()));
+}
+
+CpuExecutor::CpuExecutor(std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
+                         CpuWeights weights, KvCache cache, const llm::ExecutorLimits& limits,
+                         int32_t num_threads, const OpTable& ops)
+    : checkpoint_(std::move(checkpoint)),
+      model_(std::move(model)),
+      weights_(std::move(weights)),
+      cache_(std::move(cache)),
+      limits_(limits),
+      pool_(num_threads),
+      decoder_(model_.spec, weights_, cache_, ops, pool_),
+      samplers_(pool_.num_threads()) {}
+
+Status CpuExecutor::Submit(const llm::Batch& batch) {
+  pool_.BeginStep();
+  logits_ = decoder_.Forward(batch);
+  Sample(batch);
+  pool_.EndStep();
+  return Status::Ok();
+}
+
+Result<llm::StepResult> CpuExecutor::Collect() { return std::move(result_); }
+
+void CpuExecutor::Sample(const llm::Batch& batch) {
+  result_.tokens.assign(batch.sequences.size(), {});
+  std::vector<int64_t> last_row(batch.sequences.size());
+  int64_t rows = 0;
+  for (size_t i = 0; i < batch.sequences.size(); ++i) {
+    rows += batch.sequences[i].num_logits;
+    last_row[i] = rows - 1;
+  }
+  const auto num_sequences = static_cast<int64_t>(batch.sequences.size());
+  pool_.ParallelFor(num_sequences, [&](int64_t i, int thread) {
+    if (!batch.sequences[i].samples) return;
+    const int64_t vocab_size = model_.spec.vocab_size;
+    result_.tokens[i] = samplers_[thread].Sample(logits_.subspan(last_row[i] * vocab_size, vocab_size),
+                                                 batch.sequences[i].sampling);
+  });
+}
+
+int64_t CpuExecutor::weight_bytes_per_step() const {
+  int64_t bytes = 0;
+  const auto add = [&](const Linear& linear) {
+    bytes += linear.weights.rows * linear.weights.columns * linear.weights.element_bytes();
+  };
+  for (const LayerWeights& layer : weights_.layers) {
+    for (const Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.attention_out,
+                                 &layer.mlp.gate, &layer.mlp.up, &layer.mlp.down, &layer.router}) {
+      add(*linear);
+    }
+  }
+  add(weights_.lm_head);
+  return bytes;
+}
+
+}  // namespace nereid::cpu

@@ -1,0 +1,65 @@
+// The executor of the CPU: runs a batch through the decoder and samples, on the engine's thread and
+// the pool's. [engine thread]
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cpu_reference/model/cpu_weights.h"
+#include "cpu_reference/model/decoder.h"
+#include "cpu_reference/model/kv_cache.h"
+#include "cpu_reference/thread_pool.h"
+#include "llm_core/checkpoint/checkpoint.h"
+#include "llm_core/engine/executor.h"
+#include "llm_core/model/architecture.h"
+#include "llm_core/sampling/sampler.h"
+#include "nereid/status.h"
+
+namespace nereid::cpu {
+
+struct CpuExecutorOptions {
+  int32_t num_threads = 0;        // 0: as many as this process may run on
+  int32_t max_num_sequences = 64;
+  int32_t max_num_tokens = 256;   // raised to max_num_sequences when less
+  int32_t max_positions = 0;      // 0: the model's own limit
+  int64_t max_cache_tokens = 0;   // 0: all sequences at full length, within a quarter of the memory
+  const OpTable* ops = nullptr;   // null: the best
+};
+
+class CpuExecutor : public llm::Executor {
+ public:
+  // Keeps the checkpoint: weights point into it.
+  static Result<std::unique_ptr<CpuExecutor>> Create(
+      std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
+      const CpuExecutorOptions& options);
+
+  const llm::ExecutorLimits& limits() const override { return limits_; }
+  Status Submit(const llm::Batch& batch) override;
+  Result<llm::StepResult> Collect() override;
+
+  // Logits that the last Submit computed, as the decoder returned them; changed by sampling rules.
+  std::span<const float> logits() const { return logits_; }
+  const llm::DecoderSpec& spec() const { return model_.spec; }
+  const ThreadPool& pool() const { return pool_; }
+  // Bytes of weights that one decode step reads.
+  int64_t weight_bytes_per_step() const;
+
+ private:
+  CpuExecutor(std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
+              CpuWeights weights, KvCache cache, const llm::ExecutorLimits& limits,
+              int32_t num_threads, const OpTable& ops);
+  void Sample(const llm::Batch& batch);
+
+  const std::shared_ptr<const llm::Checkpoint> checkpoint_;
+  const llm::DecoderModel model_;
+  const CpuWeights weights_;
+  const KvCache cache_;
+  const llm::ExecutorLimits limits_;
+  ThreadPool pool_;
+  Decoder decoder_;
+  std::vector<llm::Sampler> samplers_;  // one a thread
+  std::span<float> logits_;
+  llm::StepResult result_;
+};
+
+}  // namespace nereid::cpu

@@ -1,0 +1,350 @@
+// The forward pass.
+#include "cpu_reference/model/decoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace nereid::cpu {
+namespace {
+
+// Below this many multiply-adds a loop is not worth sharing.
+constexpr int64_t kMinSharedWork = 1 << 15;
+constexpr int64_t kOutputGrain = 8;
+
+ActivationKind KindOf(llm::Activation activation) {
+  switch (activation) {
+    case llm::Activation::kSilu: return ActivationKind::kSilu;
+    case llm::Activation::kGelu: return ActivationKind::kGelu;
+    case llm::Activation::kGeluTanh: return ActivationKind::kGeluTanh;
+    case llm::Activation::kRelu: return ActivationKind::kRelu;
+  }
+  return ActivationKind::kSilu;
+}
+
+void Grow(std::vector<float>& buffer, int64_t size) {
+  if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(size);
+}
+
+MatmulParams Product(const Linear& linear, const float* in, int64_t num_rows, float* out,
+                     int64_t out_stride) {
+  MatmulParams params;
+  params.in = in;
+  params.num_rows = num_rows;
+  params.weights = linear.weights;
+  params.bias = linear.bias_or_null();
+  params.out = out;
+  params.out_stride = out_stride;
+  params.last_output = linear.weights.rows;
+  return params;
+}
+
+}  // namespace
+
+Decoder::Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const KvCache& cache,
+                 const OpTable& ops, ThreadPool& pool)
+    : spec_(spec),
+      weights_(weights),
+      cache_(cache),
+      ops_(ops),
+      pool_(pool),
+      cos_(spec.ropes.size()),
+      sin_(spec.ropes.size()),
+      scores_(pool.num_threads()) {}
+
+std::span<float> Decoder::Forward(const llm::Batch& batch) {
+  PrepareBuffers(batch);
+  PrepareRope();
+  Embed(batch);
+  for (int32_t layer = 0; layer < spec_.num_layers(); ++layer) {
+    const LayerWeights& weights = weights_.layers[layer];
+    ApplyNorm(weights.input_norm, residual_.data(), num_tokens_, normed_.data());
+    if (spec_.parallel_residual) {  // the MLP sees the residual as it is before attention
+      ApplyNorm(weights.pre_mlp_norm, residual_.data(), num_tokens_, hidden_.data());
+    }
+    RunAttention(batch, layer);
+    if (!spec_.parallel_residual) {
+      ApplyNorm(weights.pre_mlp_norm, residual_.data(), num_tokens_, hidden_.data());
+    }
+    float* out = adds_directly() ? residual_.data() : normed_.data();
+    if (spec_.layers[layer].is_moe) {
+      RunMoe(weights, hidden_.data(), out);
+    } else {
+      RunMlp(weights.mlp, hidden_.data(), num_tokens_, out, adds_directly());
+    }
+    if (!adds_directly()) {
+      ApplyNorm(weights.post_mlp_norm, normed_.data(), num_tokens_, residual_.data(), true);
+    }
+  }
+  return ComputeLogits(batch);
+}
+
+void Decoder::PrepareBuffers(const llm::Batch& batch) {
+  num_tokens_ = static_cast<int64_t>(batch.token_ids.size());
+  positions_.resize(num_tokens_);
+  sequence_of_.resize(num_tokens_);
+  int32_t longest = 0;
+  for (size_t i = 0; i < batch.sequences.size(); ++i) {
+    const llm::BatchSequence& sequence = batch.sequences[i];
+    for (int32_t token = 0; token < sequence.num_tokens; ++token) {
+      positions_[sequence.first_token + token] = sequence.num_cached + token;
+      sequence_of_[sequence.first_token + token] = static_cast<int32_t>(i);
+    }
+    longest = std::max(longest, sequence.num_cached + sequence.num_tokens);
+  }
+  for (std::vector<float>* buffer : {&residual_, &normed_, &hidden_}) {
+    Grow(*buffer, num_tokens_ * spec_.hidden_size);
+  }
+  Grow(q_, num_tokens_ * spec_.q_size());
+  Grow(attention_, num_tokens_ * spec_.q_size());
+  Grow(k_, num_tokens_ * spec_.kv_size());
+  Grow(v_, num_tokens_ * spec_.kv_size());
+  const int64_t inner = std::max(spec_.intermediate_size, spec_.moe.intermediate_size);
+  Grow(gate_, num_tokens_ * inner);
+  Grow(up_, num_tokens_ * inner);
+  const int64_t queries = spec_.num_heads / spec_.num_kv_heads;
+  const int64_t context = (longest + kBlockSize - 1) / kBlockSize * kBlockSize;
+  for (std::vector<float>& scores : scores_) Grow(scores, queries * context);
+}
+
+void Decoder::PrepareRope() {
+  for (size_t r = 0; r < spec_.ropes.size(); ++r) {
+    const llm::RopeSpec& rope = spec_.ropes[r];
+    const auto half = static_cast<int64_t>(rope.inv_freq.size());
+    Grow(cos_[r], num_tokens_ * half);
+    Grow(sin_[r], num_tokens_ * half);
+    for (int64_t token = 0; token < num_tokens_; ++token) {
+      for (int64_t i = 0; i < half; ++i) {
+        const float angle = static_cast<float>(positions_[token]) * rope.inv_freq[i];
+        cos_[r][token * half + i] = std::cos(angle) * rope.magnitude;
+        sin_[r][token * half + i] = std::sin(angle) * rope.magnitude;
+      }
+    }
+  }
+}
+
+void Decoder::Embed(const llm::Batch& batch) {
+  EmbeddingParams params;
+  params.ids = batch.token_ids.data();
+  params.positions = positions_.data();
+  params.num_tokens = num_tokens_;
+  params.table = weights_.token_embedding;
+  params.positions_table = weights_.position_embedding;
+  params.scale = spec_.embedding_scale;
+  params.out = residual_.data();
+  ops_.embedding(params);
+}
+
+// residual += attention(normed)
+void Decoder::RunAttention(const llm::Batch& batch, int32_t layer) {
+  const LayerWeights& weights = weights_.layers[layer];
+  const int64_t q_size = spec_.q_size();
+  const int64_t kv_size = spec_.kv_size();
+  const MatmulParams products[] = {
+      Product(weights.q, normed_.data(), num_tokens_, q_.data(), q_size),
+      Product(weights.k, normed_.data(), num_tokens_, k_.data(), kv_size),
+      Product(weights.v, normed_.data(), num_tokens_, v_.data(), kv_size)};
+  // One loop over the outputs of all three.
+  pool_.ParallelRanges(q_size + 2 * kv_size, kOutputGrain, [&](int64_t first, int64_t last, int) {
+    int64_t offset = 0;
+    for (MatmulParams params : products) {
+      const int64_t rows = params.weights.rows;
+      params.first_output = std::clamp<int64_t>(first - offset, 0, rows);
+      params.last_output = std::clamp<int64_t>(last - offset, 0, rows);
+      if (params.first_output < params.last_output) ops_.matmul(params);
+      offset += rows;
+    }
+  });
+  if (spec_.qk_norm) {
+    NormHeads(weights.q_norm, q_.data(), spec_.num_heads);
+    NormHeads(weights.k_norm, k_.data(), spec_.num_kv_heads);
+  }
+  if (spec_.position == llm::PositionKind::kRope) {
+    ApplyRope(layer, q_.data(), spec_.num_heads);
+    ApplyRope(layer, k_.data(), spec_.num_kv_heads);
+  }
+  WriteCache(batch, layer);
+  Attend(batch, layer);
+  if (adds_directly()) {
+    Multiply(weights.attention_out, attention_.data(), num_tokens_, residual_.data(),
+             spec_.hidden_size, true);
+  } else {
+    Multiply(weights.attention_out, attention_.data(), num_tokens_, normed_.data(),
+             spec_.hidden_size, false);
+    ApplyNorm(weights.post_attention_norm, normed_.data(), num_tokens_, residual_.data(), true);
+  }
+}
+
+void Decoder::WriteCache(const llm::Batch& batch, int32_t layer) {
+  PagedKvWriteParams params;
+  params.cache = cache_.Layer(layer);
+  for (const llm::BatchSequence& sequence : batch.sequences) {
+    params.keys = k_.data() + sequence.first_token * spec_.kv_size();
+    params.values = v_.data() + sequence.first_token * spec_.kv_size();
+    params.num_tokens = sequence.num_tokens;
+    params.first_position = sequence.num_cached;
+    params.block_table = sequence.block_table.data();
+    ops_.paged_kv_write(params);
+  }
+}
+
+void Decoder::Attend(const llm::Batch& batch, int32_t layer) {
+  const int32_t queries = spec_.num_heads / spec_.num_kv_heads;
+  PagedAttentionParams shared;
+  shared.num_queries = queries;
+  shared.window = spec_.layers[layer].sliding_window;
+  shared.cache = cache_.Layer(layer);
+  shared.scale = spec_.attention_scale;
+  shared.soft_cap = spec_.attention_soft_cap;
+  const auto attend = [&](int64_t first, int64_t last, int thread) {
+    PagedAttentionParams params = shared;
+    params.scratch = scores_[thread].data();
+    for (int64_t unit = first; unit < last; ++unit) {  // a token's queries of one kv head
+      const int64_t token = unit / spec_.num_kv_heads;
+      params.kv_head = static_cast<int32_t>(unit % spec_.num_kv_heads);
+      params.context = positions_[token] + 1;
+      params.block_table = batch.sequences[sequence_of_[token]].block_table.data();
+      const int64_t offset = (token * spec_.num_heads + params.kv_head * queries) * spec_.head_dim;
+      params.queries = q_.data() + offset;
+      params.out = attention_.data() + offset;
+      ops_.paged_attention(params);
+    }
+  };
+  pool_.ParallelRanges(num_tokens_ * spec_.num_kv_heads, 1, attend);
+}
+
+void Decoder::RunMlp(const Mlp& mlp, const float* in, int64_t num_rows, float* out,
+                     bool accumulate) {
+  const int64_t inner = mlp.up.weights.rows;
+  const bool gated = spec_.mlp == llm::MlpKind::kGated;
+  float* acted = gated ? gate_.data() : up_.data();  // what the activation is applied to
+  pool_.ParallelRanges(inner, kOutputGrain, [&](int64_t first, int64_t last, int) {
+    MatmulParams up = Product(mlp.up, in, num_rows, up_.data(), inner);
+    up.first_output = first;
+    up.last_output = last;
+    ops_.matmul(up);
+    if (gated) {
+      MatmulParams gate = Product(mlp.gate, in, num_rows, gate_.data(), inner);
+      gate.first_output = first;
+      gate.last_output = last;
+      ops_.matmul(gate);
+    }
+    for (int64_t row = 0; row < num_rows; ++row) {
+      const int64_t offset = row * inner + first;
+      ops_.activation({KindOf(spec_.activation), acted + offset,
+                       gated ? up_.data() + offset : nullptr, last - first});
+    }
+  });
+  Multiply(mlp.down, acted, num_rows, out, spec_.hidden_size, accumulate);
+}
+
+// out += the weighted experts of each token, expert by expert.
+void Decoder::RunMoe(const LayerWeights& layer, const float* in, float* out) {
+  const llm::MoeSpec& moe = spec_.moe;
+  std::vector<float> scores(num_tokens_ * moe.num_experts);
+  Multiply(layer.router, in, num_tokens_, scores.data(), moe.num_experts, false);
+  std::vector<std::vector<std::pair<int64_t, float>>> tokens_of(moe.num_experts);
+  std::vector<int32_t> order(moe.num_experts);
+  for (int64_t token = 0; token < num_tokens_; ++token) {
+    const float* score = scores.data() + token * moe.num_experts;
+    for (int32_t expert = 0; expert < moe.num_experts; ++expert) order[expert] = expert;
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return score[a] > score[b]; });
+    const int32_t counted = moe.normalize_top_k ? moe.experts_per_token : moe.num_experts;
+    float sum = 0.0f;
+    for (int32_t i = 0; i < counted; ++i) sum += std::exp(score[order[i]] - score[order[0]]);
+    for (int32_t i = 0; i < moe.experts_per_token; ++i) {
+      tokens_of[order[i]].emplace_back(token, std::exp(score[order[i]] - score[order[0]]) / sum);
+    }
+  }
+  const int64_t size = spec_.hidden_size;
+  std::vector<float> gathered, made;
+  for (int32_t expert = 0; expert < moe.num_experts; ++expert) {
+    const auto& tokens = tokens_of[expert];
+    if (tokens.empty()) continue;
+    const auto num_rows = static_cast<int64_t>(tokens.size());
+    gathered.resize(num_rows * size);
+    made.resize(num_rows * size);
+    for (int64_t row = 0; row < num_rows; ++row) {
+      std::copy_n(in + tokens[row].first * size, size, gathered.begin() + row * size);
+    }
+    RunMlp(layer.experts[expert], gathered.data(), num_rows, made.data(), false);
+    for (int64_t row = 0; row < num_rows; ++row) {
+      float* to = out + tokens[row].first * size;
+      for (int64_t i = 0; i < size; ++i) to[i] += made[row * size + i] * tokens[row].second;
+    }
+  }
+}
+
+std::span<float> Decoder::ComputeLogits(const llm::Batch& batch) {
+  int64_t num_logits = 0;
+  for (const llm::BatchSequence& sequence : batch.sequences) {
+    const int64_t first = sequence.first_token + sequence.num_tokens - sequence.num_logits;
+    std::copy_n(residual_.begin() + first * spec_.hidden_size,
+                sequence.num_logits * spec_.hidden_size,
+                hidden_.begin() + num_logits * spec_.hidden_size);
+    num_logits += sequence.num_logits;
+  }
+  Grow(logits_, num_logits * spec_.vocab_size);
+  const std::span<float> logits(logits_.data(), num_logits * spec_.vocab_size);
+  if (num_logits == 0) return logits;
+  ApplyNorm(weights_.final_norm, hidden_.data(), num_logits, normed_.data());
+  Multiply(weights_.lm_head, normed_.data(), num_logits, logits.data(), spec_.vocab_size, false);
+  if (spec_.logit_soft_cap > 0.0f) {
+    for (float& logit : logits) {
+      logit = std::tanh(logit / spec_.logit_soft_cap) * spec_.logit_soft_cap;
+    }
+  }
+  return logits;
+}
+
+void Decoder::ApplyNorm(const Norm& norm, const float* in, int64_t num_rows, float* out,
+                        bool accumulate) {
+  const int64_t size = spec_.hidden_size;
+  const auto run = [&](int64_t first, int64_t last, int) {
+    const float* from = in + first * size;
+    float* to = out + first * size;
+    if (spec_.norm.kind == llm::NormKind::kRms) {
+      ops_.rms_norm({from, size, norm.weight.data(), spec_.norm.epsilon, last - first, size, to,
+                     size, accumulate});
+    } else {
+      ops_.layer_norm({from, norm.weight.data(), norm.bias.data(), spec_.norm.epsilon,
+                       last - first, size, to});
+    }
+  };
+  num_rows * size < kMinSharedWork ? run(0, num_rows, 0) : pool_.ParallelRanges(num_rows, 1, run);
+}
+
+void Decoder::NormHeads(const Norm& norm, float* heads, int64_t num_heads) {
+  const int64_t size = spec_.head_dim;
+  ops_.rms_norm({heads, size, norm.weight.data(), spec_.norm.epsilon, num_tokens_ * num_heads,
+                 size, heads, size, false});
+}
+
+void Decoder::ApplyRope(int32_t layer, float* heads, int64_t num_heads) {
+  const int32_t index = spec_.layers[layer].rope;
+  const int64_t half = spec_.ropes[index].dim / 2;
+  const auto run = [&](int64_t first, int64_t last, int) {
+    ops_.rope({heads + first * num_heads * spec_.head_dim, cos_[index].data() + first * half,
+               sin_[index].data() + first * half, last - first, num_heads, spec_.head_dim,
+               2 * half});
+  };
+  num_tokens_ * num_heads * spec_.head_dim < kMinSharedWork
+      ? run(0, num_tokens_, 0)
+      : pool_.ParallelRanges(num_tokens_, 1, run);
+}
+
+void Decoder::Multiply(const Linear& linear, const float* in, int64_t num_rows, float* out,
+                       int64_t out_stride, bool accumulate) {
+  const auto run = [&](int64_t first, int64_t last, int) {
+    MatmulParams params = Product(linear, in, num_rows, out, out_stride);
+    params.accumulate = accumulate;
+    params.first_output = first;
+    params.last_output = last;
+    ops_.matmul(params);
+  };
+  const int64_t outputs = linear.weights.rows;
+  num_rows * outputs * linear.weights.columns < kMinSharedWork
+      ? run(0, outputs, 0)
+      : pool_.ParallelRanges(outputs, kOutputGrain, run);
+}
+
+}  // namespace nereid::cpu

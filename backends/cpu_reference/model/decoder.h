@@ -1,0 +1,71 @@
+// Runs a decoder over one batch: ids in, logits out. Reads like the model's equations; the ops do
+// the work, the pool shares their loops. [engine thread]
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cpu_reference/model/cpu_weights.h"
+#include "cpu_reference/model/kv_cache.h"
+#include "cpu_reference/ops/op_table.h"
+#include "cpu_reference/thread_pool.h"
+#include "llm_core/engine/batch.h"
+#include "llm_core/model/decoder_spec.h"
+
+namespace nereid::cpu {
+
+class Decoder {
+ public:
+  // All borrowed for the decoder's life.
+  Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const KvCache& cache,
+          const OpTable& ops, ThreadPool& pool);
+
+  // Logits of every token that the batch asks for, in batch order: [num_logits, vocab_size]. Valid
+  // (and changeable) until the next call.
+  std::span<float> Forward(const llm::Batch& batch);
+
+ private:
+  void PrepareBuffers(const llm::Batch& batch);
+  void PrepareRope();
+  void Embed(const llm::Batch& batch);
+  void RunAttention(const llm::Batch& batch, int32_t layer);
+  void WriteCache(const llm::Batch& batch, int32_t layer);
+  void Attend(const llm::Batch& batch, int32_t layer);
+  // out (+)= MLP(in), of `num_rows` rows.
+  void RunMlp(const Mlp& mlp, const float* in, int64_t num_rows, float* out, bool accumulate);
+  void RunMoe(const LayerWeights& layer, const float* in, float* out);
+  std::span<float> ComputeLogits(const llm::Batch& batch);
+
+  void ApplyNorm(const Norm& norm, const float* in, int64_t num_rows, float* out,
+                 bool accumulate = false);
+  void NormHeads(const Norm& norm, float* heads, int64_t num_heads);
+  void ApplyRope(int32_t layer, float* heads, int64_t num_heads);
+  void Multiply(const Linear& linear, const float* in, int64_t num_rows, float* out,
+                int64_t out_stride, bool accumulate);
+  // Adds what a half of a layer made in hidden_ to the residual, by way of the post norm if any.
+  bool adds_directly() const { return !spec_.post_norms; }
+
+  const llm::DecoderSpec& spec_;
+  const CpuWeights& weights_;
+  const KvCache& cache_;
+  const OpTable& ops_;
+  ThreadPool& pool_;
+
+  int64_t num_tokens_ = 0;
+  std::vector<int32_t> positions_;       // [num_tokens]
+  std::vector<int32_t> sequence_of_;     // [num_tokens], index into Batch::sequences
+  std::vector<std::vector<float>> cos_;  // per rope [num_tokens, dim / 2]
+  std::vector<std::vector<float>> sin_;
+  std::vector<float> residual_;          // [num_tokens, hidden_size]
+  std::vector<float> normed_;            // [num_tokens, hidden_size]
+  std::vector<float> hidden_;            // [num_tokens, hidden_size]
+  std::vector<float> q_, k_, v_;         // [num_tokens, heads * head_dim]
+  std::vector<float> attention_;         // [num_tokens, num_heads * head_dim]
+  std::vector<float> gate_, up_;         // [num_tokens, intermediate_size]
+  std::vector<std::vector<float>> scores_;  // per thread
+  std::vector<float> logits_;
+};
+
+}  // namespace nereid::cpu

@@ -1,0 +1,143 @@
+// Matrix product in tiles of MR rows by NR outputs, each a vector of partial sums over the columns.
+// Bound by memory for few rows (weights are read once), by multiply-adds for many.
+#include "cpu_reference/ops/matmul.h"
+
+#include "cpu_reference/ops/simd.h"
+
+namespace nereid::cpu::NEREID_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kMaxRows = 6;  // 6 x 4 sums + 6 inputs + 1 weight: 31 of 32 registers
+#else
+constexpr int kMaxRows = 2;
+#endif
+// Outputs whose weights stay in the first-level cache while all rows pass by.
+constexpr int64_t kOutputsPerPanel = 32;
+
+template <typename W>
+struct Tile {
+  const float* in;        // first row
+  const W* weights;       // first output
+  int64_t columns;
+  const float* bias;      // of the first output, or null
+  float* out;
+  int64_t out_stride;
+  bool accumulate;
+};
+
+NEREID_INLINE void Finish4(float* out, Vec4 sums, const float* bias, bool accumulate) {
+  auto* to = reinterpret_cast<Vec4Unaligned*>(out);
+  if (bias != nullptr) sums += *reinterpret_cast<const Vec4Unaligned*>(bias);
+  *to = accumulate ? *to + sums : sums;
+}
+
+template <int MR, int NR, typename W>
+__attribute__((noinline)) void RunTile(const Tile<W>& tile) {
+  VecF sums[MR][NR] = {};
+  const int64_t columns = tile.columns;
+  const int64_t whole = columns - columns % kLanes;
+  for (int64_t k = 0; k < whole; k += kLanes) {
+    VecF in[MR];
+#pragma GCC unroll 8
+    for (int m = 0; m < MR; ++m) in[m] = Load(tile.in + m * columns + k);
+#pragma GCC unroll 8
+    for (int n = 0; n < NR; ++n) {
+      const VecF weights = LoadWeights(tile.weights + n * columns + k);
+#pragma GCC unroll 8
+      for (int m = 0; m < MR; ++m) sums[m][n] += in[m] * weights;
+    }
+  }
+  if (whole != columns) {
+    const int rest = static_cast<int>(columns - whole);
+    for (int n = 0; n < NR; ++n) {
+      const VecF weights = LoadWeightsPart(tile.weights + n * columns + whole, rest);
+      for (int m = 0; m < MR; ++m) {
+        sums[m][n] += LoadPart(tile.in + m * columns + whole, rest) * weights;
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; ++m) {
+    float* out = tile.out + m * tile.out_stride;
+    if constexpr (NR % 4 == 0) {
+#pragma GCC unroll 2
+      for (int n = 0; n < NR; n += 4) {
+        Finish4(out + n, Reduce4(sums[m][n], sums[m][n + 1], sums[m][n + 2], sums[m][n + 3]),
+                tile.bias != nullptr ? tile.bias + n : nullptr, tile.accumulate);
+      }
+    } else {
+      for (int n = 0; n < NR; ++n) {
+        float sum = Reduce(sums[m][n]);
+        if (tile.bias != nullptr) sum += tile.bias[n];
+        out[n] = tile.accumulate ? out[n] + sum : sum;
+      }
+    }
+  }
+}
+
+// All outputs of a panel for MR rows.
+template <int MR, typename W>
+NEREID_INLINE void RunRows(Tile<W> tile, int64_t num_outputs) {
+  // Few rows need more outputs in flight to hide latency.
+  [[maybe_unused]] constexpr int kWide = MR <= 3 ? 8 : 4;
+  const auto advance = [&](int64_t outputs) {
+    tile.weights += outputs * tile.columns;
+    tile.out += outputs;
+    if (tile.bias != nullptr) tile.bias += outputs;
+    num_outputs -= outputs;
+  };
+#if defined(__AVX512F__)
+  for (; num_outputs >= kWide; advance(kWide)) RunTile<MR, kWide>(tile);
+#endif
+  for (; num_outputs >= 4; advance(4)) RunTile<MR, 4>(tile);
+  for (; num_outputs > 0; advance(1)) RunTile<MR, 1>(tile);
+}
+
+template <typename W>
+void RunPanel(Tile<W> tile, int64_t num_rows, int64_t num_outputs) {
+  while (num_rows > 0) {
+    const int64_t rows = num_rows < kMaxRows ? num_rows : kMaxRows;
+    switch (rows) {
+      case 1: RunRows<1>(tile, num_outputs); break;
+      case 2: RunRows<2>(tile, num_outputs); break;
+#if defined(__AVX512F__)
+      case 3: RunRows<3>(tile, num_outputs); break;
+      case 4: RunRows<4>(tile, num_outputs); break;
+      case 5: RunRows<5>(tile, num_outputs); break;
+      case 6: RunRows<6>(tile, num_outputs); break;
+#endif
+    }
+    tile.in += rows * tile.columns;
+    tile.out += rows * tile.out_stride;
+    num_rows -= rows;
+  }
+}
+
+template <typename W>
+void Run(const MatmulParams& p) {
+  const int64_t columns = p.weights.columns;
+  for (int64_t first = p.first_output; first < p.last_output; first += kOutputsPerPanel) {
+    const int64_t left = p.last_output - first;
+    const Tile<W> tile = {p.in,
+                          static_cast<const W*>(p.weights.data) + first * columns,
+                          columns,
+                          p.bias != nullptr ? p.bias + first : nullptr,
+                          p.out + first,
+                          p.out_stride,
+                          p.accumulate};
+    RunPanel(tile, p.num_rows, left < kOutputsPerPanel ? left : kOutputsPerPanel);
+  }
+}
+
+}  // namespace
+
+void Matmul(const MatmulParams& params) {
+  switch (params.weights.type) {
+    case WeightType::kF32: return Run<float>(params);
+    case WeightType::kBf16: return Run<Bf16>(params);
+    case WeightType::kF16: return Run<Fp16>(params);
+  }
+}
+
+}  // namespace nereid::cpu::NEREID_ISA

@@ -1,0 +1,34 @@
+// The ops compiled for the best instruction set that this processor has. [any thread]
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "cpu_reference/ops/activation.h"
+#include "cpu_reference/ops/embedding.h"
+#include "cpu_reference/ops/layer_norm.h"
+#include "cpu_reference/ops/matmul.h"
+#include "cpu_reference/ops/paged_attention.h"
+#include "cpu_reference/ops/paged_kv_write.h"
+#include "cpu_reference/ops/rms_norm.h"
+#include "cpu_reference/ops/rope.h"
+
+namespace nereid::cpu {
+
+struct OpTable {
+  std::string_view isa;
+  void (*activation)(const ActivationParams&);
+  void (*embedding)(const EmbeddingParams&);
+  void (*layer_norm)(const LayerNormParams&);
+  void (*matmul)(const MatmulParams&);
+  void (*paged_attention)(const PagedAttentionParams&);
+  void (*paged_kv_write)(const PagedKvWriteParams&);
+  void (*rms_norm)(const RmsNormParams&);
+  void (*rope)(const RopeParams&);
+};
+
+// Best first; each runs on this processor. Never empty: the baseline is x86-64-v2.
+const std::vector<const OpTable*>& AvailableOps();
+inline const OpTable& BestOps() { return *AvailableOps().front(); }
+
+}  // namespace nereid::cpu

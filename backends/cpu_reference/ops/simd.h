@@ -1,0 +1,151 @@
+// Vectors of the instruction set that a file is compiled for. Every op is compiled three times, in
+// the namespaces baseline, avx2 and avx512 (NEREID_ISA), and op_table.cc picks one at run time.
+// Nothing here or in an op may use inline functions of other headers: the linker keeps one copy of
+// those, and it could be one that this processor can not run.
+#pragma once
+
+#include <cstdint>
+
+#ifndef NEREID_ISA
+#error "compile ops through the object libraries of cpu_reference/CMakeLists.txt"
+#endif
+
+namespace nereid::cpu::NEREID_ISA {
+
+#if defined(__AVX512F__)
+inline constexpr int kLanes = 16;
+#elif defined(__AVX2__)
+inline constexpr int kLanes = 8;
+#else
+inline constexpr int kLanes = 4;
+#endif
+
+typedef float VecF __attribute__((vector_size(kLanes * 4)));
+typedef int32_t VecI __attribute__((vector_size(kLanes * 4)));
+typedef uint32_t VecU __attribute__((vector_size(kLanes * 4)));
+typedef uint16_t VecU16 __attribute__((vector_size(kLanes * 2)));
+typedef float Vec4 __attribute__((vector_size(16)));
+typedef VecF VecFUnaligned __attribute__((aligned(1), may_alias));
+typedef VecU16 VecU16Unaligned __attribute__((aligned(1), may_alias));
+typedef Vec4 Vec4Unaligned __attribute__((aligned(1), may_alias));
+
+#define NEREID_INLINE static inline __attribute__((always_inline))
+
+NEREID_INLINE VecF Broadcast(float value) { return VecF{} + value; }
+NEREID_INLINE VecF Load(const float* from) { return *reinterpret_cast<const VecFUnaligned*>(from); }
+NEREID_INLINE void Store(float* to, VecF value) { *reinterpret_cast<VecFUnaligned*>(to) = value; }
+
+// The first `count` < kLanes elements; zeros behind.
+NEREID_INLINE VecF LoadPart(const float* from, int count) {
+  VecF value = {};
+  for (int i = 0; i < count; ++i) value[i] = from[i];
+  return value;
+}
+NEREID_INLINE void StorePart(float* to, VecF value, int count) {
+  for (int i = 0; i < count; ++i) to[i] = value[i];
+}
+
+NEREID_INLINE VecF Max(VecF a, VecF b) { return a > b ? a : b; }
+NEREID_INLINE VecF Min(VecF a, VecF b) { return a < b ? a : b; }
+
+// Sum of the lanes, always by the tree i + i + kLanes / 2, then quarters and so on: Reduce and
+// Reduce4 give the same bits.
+NEREID_INLINE float Reduce(VecF v) {
+#if defined(__AVX512F__)
+  v += __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  v += __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+#elif defined(__AVX2__)
+  v += __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
+#endif
+  const Vec4 four = {v[0], v[1], v[2], v[3]};
+  const Vec4 two = four + __builtin_shufflevector(four, four, 2, 3, 0, 1);
+  return two[0] + two[1];
+}
+
+NEREID_INLINE float ReduceMax(VecF v) {
+  float max = v[0];
+  for (int i = 1; i < kLanes; ++i) max = v[i] > max ? v[i] : max;
+  return max;
+}
+
+// (Reduce(a), Reduce(b), Reduce(c), Reduce(d)) by transposing halves on the way.
+NEREID_INLINE Vec4 Reduce4(VecF a, VecF b, VecF c, VecF d) {
+#if defined(__AVX512F__)
+  const VecF ab =
+      __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+      __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  const VecF cd =
+      __builtin_shufflevector(c, d, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+      __builtin_shufflevector(c, d, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  VecF v =
+      __builtin_shufflevector(ab, cd, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+      __builtin_shufflevector(ab, cd, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+  v += __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+  v += __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+  return Vec4{v[0], v[4], v[8], v[12]};
+#elif defined(__AVX2__)
+  const VecF ab = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11) +
+                  __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+  const VecF cd = __builtin_shufflevector(c, d, 0, 1, 2, 3, 8, 9, 10, 11) +
+                  __builtin_shufflevector(c, d, 4, 5, 6, 7, 12, 13, 14, 15);
+  // Lanes: a02+, a13+, c02+, c13+ | b..., d...
+  const VecF v = __builtin_shufflevector(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13) +
+                 __builtin_shufflevector(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15);
+  const VecF w = v + __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6);
+  return Vec4{w[0], w[4], w[2], w[6]};
+#else
+  const Vec4 ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Vec4 cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+#endif
+}
+
+// e^x within 2 ulp for x in [-87, 88]; clamped outside. (Cephes' polynomial.)
+NEREID_INLINE VecF Exp(VecF x) {
+  x = Min(Max(x, Broadcast(-87.0f)), Broadcast(88.0f));
+  const VecF magic = Broadcast(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+  const VecF shifted = x * 1.44269504f + magic;
+  const VecF n = shifted - magic;
+  VecF r = x - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  VecF p = Broadcast(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  const VecI exponent = (reinterpret_cast<VecI>(shifted) - reinterpret_cast<VecI>(magic)) << 23;
+  return reinterpret_cast<VecF>(reinterpret_cast<VecI>(p) + exponent);
+}
+
+// Weights as vectors of float. The types are those of WeightType, in weight_type.h.
+struct Bf16 {
+  uint16_t bits;
+};
+struct Fp16 {
+  uint16_t bits;
+};
+
+NEREID_INLINE VecU Widen(const uint16_t* from) {
+  return __builtin_convertvector(*reinterpret_cast<const VecU16Unaligned*>(from), VecU);
+}
+NEREID_INLINE VecF LoadWeights(const float* from) { return Load(from); }
+NEREID_INLINE VecF LoadWeights(const Bf16* from) {
+  return reinterpret_cast<VecF>(Widen(&from->bits) << 16);
+}
+// Exact for every finite value: the exponents are rebiased by a multiplication with 2^112.
+NEREID_INLINE VecF LoadWeights(const Fp16* from) {
+  const VecU half = Widen(&from->bits);
+  const VecF magnitude = reinterpret_cast<VecF>((half & 0x7fffu) << 13) * 0x1p112f;
+  return reinterpret_cast<VecF>(reinterpret_cast<VecU>(magnitude) | ((half & 0x8000u) << 16));
+}
+
+template <typename W>
+NEREID_INLINE VecF LoadWeightsPart(const W* from, int count) {
+  W padded[kLanes] = {};
+  for (int i = 0; i < count; ++i) padded[i] = from[i];
+  return LoadWeights(padded);
+}
+
+}  // namespace nereid::cpu::NEREID_ISA

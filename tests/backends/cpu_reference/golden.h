@@ -1,0 +1,55 @@
+// Reads the tiny checkpoints with recorded answers of Hugging Face transformers, from the data folder
+// ($NEREID_TEST_DATA/tiny) or from the one kept in the tree.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace nereid::cpu::testing {
+
+struct GoldenPrompt {
+  std::vector<int32_t> ids;
+  std::vector<float> logits_first32;  // of the last position
+  std::vector<int32_t> all_argmax;    // at every position
+  std::vector<int32_t> greedy;        // 32 tokens
+  std::vector<float> greedy_log_probs;
+  float logit_max = 0.0f;
+};
+
+inline std::filesystem::path TreeDataFolder() {
+  return std::filesystem::path(NEREID_SOURCE_DIR) / "tests" / "data" / "tiny";
+}
+
+// Where `name` lies; empty when it is in neither folder.
+inline std::string FindTiny(const std::string& name) {
+  const char* data = std::getenv("NEREID_TEST_DATA");
+  for (const std::filesystem::path& folder :
+       {std::filesystem::path(data != nullptr ? data : NEREID_SOURCE_DIR "/../shared/data") / "tiny",
+        TreeDataFolder()}) {
+    if (std::filesystem::exists(folder / name / "golden.json")) return (folder / name).string();
+  }
+  return "";
+}
+
+inline std::vector<GoldenPrompt> ReadGolden(const std::string& directory) {
+  std::ifstream in(directory + "/golden.json");
+  const nlohmann::json json = nlohmann::json::parse(in);
+  std::vector<GoldenPrompt> prompts;
+  for (const nlohmann::json& entry : json.at("prompts")) {
+    GoldenPrompt& prompt = prompts.emplace_back();
+    prompt.ids = entry.at("ids").get<std::vector<int32_t>>();
+    prompt.logits_first32 = entry.at("logits_first32").get<std::vector<float>>();
+    prompt.all_argmax = entry.at("all_argmax").get<std::vector<int32_t>>();
+    prompt.greedy = entry.at("greedy").get<std::vector<int32_t>>();
+    prompt.greedy_log_probs = entry.at("greedy_logprobs").get<std::vector<float>>();
+    prompt.logit_max = entry.at("logit_max").get<float>();
+  }
+  return prompts;
+}
+
+}  // namespace nereid::cpu::testing
