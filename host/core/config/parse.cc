@@ -28,23 +28,30 @@ class FaultCollector : public pb::io::ErrorCollector {
       name = name.substr(0, name.find('"'));
     }
     const KeyPosition* key = index_.Before(line + 1, column + 1, name);
-    std::string path = key == nullptr ? "" : key->path;
-    faults_->push_back({file_, line + 1, column + 1, std::move(path), Reword(message)});
+    Fault fault{file_, line + 1, column + 1, key == nullptr ? "" : key->path, message};
+    if (Reword(&fault.message) && key != nullptr) {
+      fault.line = key->line;  // protobuf points behind the name
+      fault.column = key->column;
+    }
+    faults_->push_back(std::move(fault));
   }
   void AddWarning(int, pb::io::ColumnNumber, const std::string&) override {}
 
  private:
-  // 'Message type "inference.X" has no field named "y".' -> our words, with a suggestion.
-  static std::string Reword(const std::string& message) {
+  // 'Message type "inference.X" has no field named "y".' -> our words, with a suggestion. False:
+  // left as it is.
+  static bool Reword(std::string* message) {
     constexpr std::string_view kStart = "Message type \"", kMiddle = "\" has no field named \"";
-    const size_t middle = message.find(kMiddle);
-    if (message.rfind(kStart, 0) != 0 || middle == std::string::npos) return message;
-    const std::string type = message.substr(kStart.size(), middle - kStart.size());
-    std::string name = message.substr(middle + kMiddle.size());
+    const size_t middle = message->find(kMiddle);
+    if (message->rfind(kStart, 0) != 0 || middle == std::string::npos) return false;
+    const std::string type = message->substr(kStart.size(), middle - kStart.size());
+    std::string name = message->substr(middle + kMiddle.size());
     name = name.substr(0, name.find('"'));
     const auto* descriptor =
         Schema::Get().model_config().file()->pool()->FindMessageTypeByName(type);
-    return descriptor == nullptr ? message : UnknownFieldMessage(*descriptor, name);
+    if (descriptor == nullptr) return false;
+    *message = UnknownFieldMessage(*descriptor, name);
+    return true;
   }
 
   const std::string& file_;

@@ -140,6 +140,7 @@ void ModelLifecycle::LoadVersion(const std::shared_ptr<Loading>& loading, size_t
 
 void ModelLifecycle::Finish(Loading* loading) {
   Status status = Publish(loading);
+  loading->plan.files.reset();  // from now on the models' alone
   if (status.ok()) NEREID_LOG_INFO("successfully loaded '", loading->plan.name, "'");
   {
     std::lock_guard lock(state_->mutex);

@@ -36,12 +36,24 @@ void ModelRepository::AddPlans(const std::string& name, const std::vector<Reposi
   auto plan = PlanModel(repositories, name, config_name_);
   if (!plan.ok()) {
     (*failures)[name] = {plan.status().code(), LoadFailure(name, plan.status())};
+    RecordFailure(name, failures->at(name));
     return;
   }
   const std::vector<std::string> steps = plan->steps;
   plans->emplace(name, std::move(plan).value());
   for (const std::string& step : steps) {
     if (!lifecycle_->IsServing(step)) AddPlans(step, repositories, plans, failures);
+  }
+}
+
+void ModelRepository::RecordFailure(const std::string& name, const Status& status) const {
+  // A name that no repository holds is no model with a failure.
+  const std::vector<ScannedModel> folders = FindModel(Repositories(), name);
+  if (folders.empty()) return;
+  std::vector<int64_t> versions = ScanVersions(folders.front().path);
+  if (versions.empty()) versions = {1};
+  for (const int64_t version : versions) {
+    lifecycle_->RecordFailure(name, version, status.message());
   }
 }
 
@@ -74,6 +86,7 @@ void ModelRepository::Carry(Plans plans, Failures* failures) {
       (*failures)[name] =
           InvalidArgError("load failed for model '", name, "': ensemble ", name,
                           " contains models that are not available or ambiguous: ", missing);
+      RecordFailure(name, failures->at(name));
       plans.erase(name);
     }
   };
@@ -95,6 +108,7 @@ void ModelRepository::Carry(Plans plans, Failures* failures) {
   for (const auto& [name, plan] : plans) {
     (*failures)[name] = InvalidArgError("load failed for model '", name,
                                         "': circular dependency between ensembles");
+    RecordFailure(name, failures->at(name));
   }
 }
 
@@ -142,6 +156,7 @@ Status ModelRepository::Load(const std::string& name,
   auto plan = PlanModel(repositories, name, config_name_, parameters);
   if (!plan.ok()) {
     Status status(plan.status().code(), LoadFailure(name, plan.status()));
+    RecordFailure(name, status);
     NEREID_LOG_ERROR(status.message());
     return status;
   }

@@ -68,6 +68,8 @@ class ModelRepository {
   bool IsCurrent(const ModelPlan& plan) const;
   void Remember(const ModelPlan& plan);
   std::vector<std::string> EnsemblesWith(const std::string& step) const;
+  // Makes a failure known that happened before any version was loaded.
+  void RecordFailure(const std::string& name, const Status& status) const;
   static Status Summarise(const Failures& failures);
 
   const std::string config_name_;

@@ -44,7 +44,7 @@ TempFolder::~TempFolder() {
 }
 
 Status TempFolder::Write(const std::string& relative, std::string_view content) const {
-  if (!IsPlain(relative)) {
+  if (!IsPlain(relative) || relative.find("//") != std::string::npos) {
     return InvalidArgError("file '", relative, "': expected a path inside the model's folder");
   }
   const fs::path target = fs::path(path_) / relative;

@@ -21,7 +21,7 @@ TEST(ConfigLoaderTest, NamesFileLineColumnAndKeyOfATypo) {
   const TempModel model("backend: \"b\"\nmax_batch_sizes: 0\n");
   EXPECT_EQ(FaultOf(model),
             model.path() +
-                "/config.pbtxt:2:16: max_batch_sizes: unknown field 'max_batch_sizes' in "
+                "/config.pbtxt:2:1: max_batch_sizes: unknown field 'max_batch_sizes' in "
                 "ModelConfig; did you mean 'max_batch_size'?");
 }
 

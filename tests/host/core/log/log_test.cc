@@ -1,0 +1,111 @@
+// Formats, switches, files and the callback of the log.
+#include "observe/log.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <thread>
+#include <vector>
+
+namespace nereid::log {
+namespace {
+
+class LogTest : public testing::Test {
+ protected:
+  LogTest() : path_(std::filesystem::temp_directory_path() / StrCat("nereid-log-", getpid())) {
+    std::filesystem::remove(path_);
+    EXPECT_TRUE(SetFile(path_.string()).ok());
+  }
+  ~LogTest() override {
+    SetCallback(nullptr);
+    EXPECT_TRUE(SetFile("").ok());
+    for (const Level level : {Level::kInfo, Level::kWarn, Level::kError}) SetEnabled(level, true);
+    SetVerboseDepth(0);
+    SetFormat(Format::kDefault);
+    std::filesystem::remove(path_);
+  }
+
+  std::string Text() const {
+    std::ifstream file(path_);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  const std::filesystem::path path_;
+};
+
+TEST_F(LogTest, DefaultFormatHasLevelDateMicrosecondsPidFileAndLine) {
+  Write(Level::kWarn, "/a/b/file.cc", 12, "text");
+  EXPECT_TRUE(std::regex_match(Text(), std::regex(StrCat(R"(W\d{4} \d\d:\d\d:\d\d\.\d{6} )",
+                                                         getpid(), R"( file\.cc:12\] "text"\n)"))))
+      << Text();
+}
+
+TEST_F(LogTest, Iso8601FormatHasDateAndWord) {
+  SetFormat(Format::kIso8601);
+  Write(Level::kError, "file.cc", 3, "text");
+  EXPECT_TRUE(
+      std::regex_match(Text(), std::regex(StrCat(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ERROR )",
+                                                 getpid(), R"( file\.cc:3\] "text"\n)"))))
+      << Text();
+}
+
+TEST_F(LogTest, EscapesSoThatAMessageIsOneLine) {
+  Write(Level::kInfo, "f", 1, "a\n\"b\"\\\t\x01");
+  EXPECT_NE(Text().find(R"("a\n\"b\"\\\t\u0001")"), std::string::npos) << Text();
+}
+
+TEST_F(LogTest, ALevelThatIsOffWritesNothing) {
+  SetEnabled(Level::kInfo, false);
+  NEREID_LOG_INFO("not this");
+  NEREID_LOG_VERBOSE(1, "nor this");
+  EXPECT_EQ(Text(), "");
+  SetVerboseDepth(1);
+  NEREID_LOG_VERBOSE(1, "but this");
+  NEREID_LOG_VERBOSE(2, "too deep");
+  EXPECT_NE(Text().find("but this"), std::string::npos);
+  EXPECT_EQ(Text().find("too deep"), std::string::npos);
+}
+
+TEST_F(LogTest, AFileThatCannotBeOpenedLeavesTheLogWhereItIs) {
+  const Status status = SetFile("/nonexistent/folder/log");
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArg);
+  EXPECT_NE(status.message().find("/nonexistent/folder/log"), std::string::npos);
+  NEREID_LOG_INFO("still here");
+  EXPECT_NE(Text().find("still here"), std::string::npos);
+  EXPECT_EQ(GetSettings().file, path_.string());
+}
+
+TEST_F(LogTest, TheCallbackGetsWhatIsWritten) {
+  std::vector<std::string> messages;
+  SetCallback([&](Level, std::string_view file, int line, std::string_view message) {
+    messages.push_back(StrCat(file, ":", line, " ", message));
+  });
+  Write(Level::kInfo, "x/f.cc", 7, "one\ntwo");
+  SetCallback(nullptr);
+  Write(Level::kInfo, "f.cc", 8, "three");
+  EXPECT_EQ(messages, std::vector<std::string>{"f.cc:7 one\ntwo"});
+}
+
+TEST_F(LogTest, LinesOfSeveralThreadsDoNotMix) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([] {
+      for (int i = 0; i < 100; ++i) NEREID_LOG_INFO(std::string(100, 'x'));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::ifstream file(path_);
+  std::string line;
+  int num_lines = 0;
+  while (std::getline(file, line)) {
+    ++num_lines;
+    EXPECT_EQ(line.substr(line.size() - 102), "\"" + std::string(100, 'x') + "\"");
+  }
+  EXPECT_EQ(num_lines, 400);
+}
+
+}  // namespace
+}  // namespace nereid::log

@@ -1,0 +1,150 @@
+// Models without backends: what loads, fails, blocks and ends is in the test's hand.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "repository/model_repository.h"
+
+namespace nereid {
+
+// Stands in for model/model.h, which this program does not link.
+class Model {
+ public:
+  std::string name;
+  int64_t version = 0;
+  int serial = 0;  // the how-manieth load of this process
+  ModelConfig config;
+  std::string path;
+  std::shared_ptr<void> lifetime;
+};
+
+class FakeLoader : public ModelLoader {
+ public:
+  Result<std::shared_ptr<Model>> Load(ModelLoadRequest request) override {
+    std::unique_lock lock(mutex_);
+    const std::string key = StrCat(request.name, ":", request.version);
+    order.push_back(key);
+    ++num_running_;
+    max_running = std::max(max_running, num_running_);
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return held_.count(request.name) == 0; });
+    --num_running_;
+    if (const auto it = failures_.find(key); it != failures_.end()) return it->second;
+    auto model = std::make_shared<Model>();
+    *model = {request.name,   request.version,    ++serial_,
+              request.config, request.model_path, request.lifetime};
+    return model;
+  }
+
+  void Fail(const std::string& key, Status status) {
+    std::lock_guard lock(mutex_);
+    failures_.insert_or_assign(key, std::move(status));
+  }
+  void Heal() {
+    std::lock_guard lock(mutex_);
+    failures_.clear();
+  }
+  // Loads of `name` wait until Release.
+  void Hold(const std::string& name) {
+    std::lock_guard lock(mutex_);
+    held_.insert(name);
+  }
+  void Release(const std::string& name) {
+    std::lock_guard lock(mutex_);
+    held_.erase(name);
+    changed_.notify_all();
+  }
+  void WaitForLoads(size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return order.size() >= count; });
+  }
+
+  std::vector<std::string> order;  // "<name>:<version>" in the order of Load calls
+  int max_running = 0;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, Status> failures_;
+  std::set<std::string> held_;
+  int num_running_ = 0;
+  int serial_ = 0;
+};
+
+// Repositories on disk, a loader, a lifecycle and what they serve.
+class RepositoryTest : public testing::Test {
+ protected:
+  RepositoryTest() {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    root_ = std::filesystem::temp_directory_path() / StrCat("nereid-", getpid(), "-", test->name());
+    std::filesystem::create_directories(root_ / "repo");
+  }
+  ~RepositoryTest() override { std::filesystem::remove_all(root_); }
+
+  std::string repo(const std::string& name = "repo") const { return (root_ / name).string(); }
+
+  void Write(const std::string& path, const std::string& text) const {
+    std::filesystem::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  void AddModel(const std::string& name, std::vector<int> versions = {1},
+                const std::string& config = "backend: 'b'",
+                const std::string& repo = "repo") const {
+    Write(StrCat(repo, "/", name, "/config.pbtxt"), config);
+    for (const int version : versions) {
+      Write(StrCat(repo, "/", name, "/", version, "/model.bin"), "x");
+    }
+  }
+  void AddEnsemble(const std::string& name, const std::vector<std::string>& steps) const {
+    std::string config = "platform: 'ensemble' ensemble_scheduling {";
+    for (const std::string& step : steps) {
+      config += StrCat(" step { model_name: '", step,
+                       "' model_version: -1 output_map { key: 'a' value: '", step, "' } }");
+    }
+    Write(StrCat("repo/", name, "/config.pbtxt"), config + " }");
+  }
+
+  std::shared_ptr<Model> Find(const std::string& name,
+                              int64_t version = ModelTable::kLatest) const {
+    const auto model = table_.Find(name, version);
+    return model.ok() ? model.value() : nullptr;
+  }
+
+  // "a:1 READY; b:1 UNAVAILABLE (why); c"
+  std::string Index(bool ready_only = false) const {
+    std::string text;
+    for (const IndexEntry& entry : repository_.Index(ready_only)) {
+      text += StrCat(text.empty() ? "" : "; ", entry.name);
+      if (entry.version > 0)
+        text += StrCat(":", entry.version, " ", ModelStateName(entry.status.state));
+      if (!entry.status.reason.empty()) text += StrCat(" (", entry.status.reason, ")");
+    }
+    return text;
+  }
+
+  std::filesystem::path root_;
+  ModelTable table_;
+  FakeLoader loader_;
+  ModelLifecycle lifecycle_{&table_, &loader_, 4, 0};
+  ModelRepository repository_{
+      {{(std::filesystem::temp_directory_path() /
+         StrCat("nereid-", getpid(), "-",
+                testing::UnitTest::GetInstance()->current_test_info()->name()) /
+         "repo")
+            .string(),
+        {}}},
+      "",
+      &lifecycle_};
+};
+
+}  // namespace nereid

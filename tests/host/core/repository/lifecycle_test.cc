@@ -1,0 +1,127 @@
+// States, swaps and failures of single models.
+#include <future>
+
+#include "fake_models.h"
+
+namespace nereid {
+namespace {
+
+using LifecycleTest = RepositoryTest;
+using std::chrono::steady_clock;
+
+TEST_F(LifecycleTest, ServesWhatLoadedAndNamesTheReasonOfWhatDidNot) {
+  AddModel("m", {1, 2}, "backend: 'b' version_policy { all { } }");
+  loader_.Fail("m:2", UnavailableError("no room"));
+  const Status status = repository_.Load("m", {});
+  EXPECT_EQ(status.message(),
+            "load failed for model 'm': version 2 is at UNAVAILABLE state: Unavailable: no room;");
+  EXPECT_NE(Find("m", 1), nullptr);
+  EXPECT_EQ(Index(), "m:1 READY; m:2 UNAVAILABLE (Unavailable: no room)");
+}
+
+TEST_F(LifecycleTest, AFailedReloadKeepsTheOldModelServing) {
+  AddModel("m");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  const auto old = Find("m");
+  Write("repo/m/1/model.bin", "changed");
+  loader_.Fail("m:1", InternalError("broken"));
+  EXPECT_FALSE(repository_.Load("m", {}).ok());
+  EXPECT_EQ(Find("m"), old);
+  EXPECT_EQ(Index(), "m:1 READY");
+  loader_.Heal();
+  EXPECT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_NE(Find("m"), old);
+}
+
+TEST_F(LifecycleTest, AReloadSwapsWithoutAGap) {
+  AddModel("m");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  Write("repo/m/1/model.bin", "changed");
+  loader_.Hold("m");
+  auto reload = std::async(std::launch::async, [&] { return repository_.Load("m", {}); });
+  loader_.WaitForLoads(2);
+  EXPECT_EQ(Find("m")->serial, 1);
+  EXPECT_EQ(Index(), "m:1 READY");
+  loader_.Release("m");
+  EXPECT_TRUE(reload.get().ok());
+  EXPECT_EQ(Find("m")->serial, 2);
+  EXPECT_EQ(lifecycle_.num_alive(), 1u);
+}
+
+TEST_F(LifecycleTest, ANewVersionReplacesTheOldOneUnderTheLatestPolicy) {
+  AddModel("m");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  const auto held = Find("m");  // as a request would
+  AddModel("m", {1, 2});
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_EQ(Index(), "m:1 UNLOADING; m:2 READY");
+}
+
+TEST_F(LifecycleTest, AnUnchangedModelIsNotLoadedAgain) {
+  AddModel("m");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_EQ(loader_.order.size(), 1u);
+}
+
+TEST_F(LifecycleTest, UnloadingLastsUntilTheLastUserIsGone) {
+  AddModel("m");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  auto held = Find("m");
+  ASSERT_TRUE(repository_.Unload("m", false).ok());
+  EXPECT_EQ(Find("m"), nullptr);
+  EXPECT_EQ(Index(), "m:1 UNLOADING");
+  EXPECT_FALSE(lifecycle_.WaitUntilGone(steady_clock::now()));
+  held.reset();
+  EXPECT_TRUE(lifecycle_.WaitUntilGone(steady_clock::now() + std::chrono::seconds(10)));
+  EXPECT_EQ(Index(), "m:1 UNAVAILABLE (unloaded)");
+}
+
+TEST_F(LifecycleTest, AModelThatWasReloadedMeanwhileIsNotMarkedUnloadedByItsOldSelf) {
+  AddModel("m");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  auto held = Find("m");
+  ASSERT_TRUE(repository_.Unload("m", false).ok());
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  held.reset();
+  EXPECT_EQ(Index(), "m:1 READY");
+}
+
+TEST_F(LifecycleTest, ReportsLoadingWhileItLoads) {
+  AddModel("m");
+  loader_.Hold("m");
+  auto load = std::async(std::launch::async, [&] { return repository_.Load("m", {}); });
+  loader_.WaitForLoads(1);
+  EXPECT_EQ(Index(), "m:1 LOADING");
+  EXPECT_FALSE(repository_.AllServing());
+  loader_.Release("m");
+  EXPECT_TRUE(load.get().ok());
+  EXPECT_TRUE(repository_.AllServing());
+}
+
+TEST_F(LifecycleTest, TwoLoadsOfOneModelFollowEachOther) {
+  AddModel("m");
+  loader_.Hold("m");
+  auto first = std::async(std::launch::async, [&] { return repository_.Load("m", {}); });
+  loader_.WaitForLoads(1);
+  auto second = std::async(std::launch::async, [&] { return repository_.Load("m", {}); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(loader_.max_running, 1);
+  loader_.Release("m");
+  EXPECT_TRUE(first.get().ok());
+  EXPECT_TRUE(second.get().ok());
+  EXPECT_EQ(loader_.max_running, 1);
+}
+
+TEST_F(LifecycleTest, RetriesAsOftenAsTold) {
+  ModelTable table;
+  ModelLifecycle lifecycle(&table, &loader_, 1, 2);
+  loader_.Fail("m:1", UnavailableError("later"));
+  std::promise<Status> done;
+  lifecycle.Load({"m", "/m", {1}, {}, nullptr}, [&](Status status) { done.set_value(status); });
+  EXPECT_FALSE(done.get_future().get().ok());
+  EXPECT_EQ(loader_.order.size(), 3u);
+}
+
+}  // namespace
+}  // namespace nereid

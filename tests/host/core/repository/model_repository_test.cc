@@ -1,0 +1,156 @@
+// Several models together: start-up, ensembles and their steps, the index, polling.
+#include "repository/model_repository.h"
+
+#include <algorithm>
+#include <future>
+
+#include "fake_models.h"
+
+namespace nereid {
+namespace {
+
+using ModelRepositoryTest = RepositoryTest;
+
+size_t Position(const std::vector<std::string>& order, const std::string& key) {
+  return static_cast<size_t>(std::find(order.begin(), order.end(), key) - order.begin());
+}
+
+TEST_F(ModelRepositoryTest, LoadsEnsemblesAfterTheirSteps) {
+  AddEnsemble("a_outer", {"b_inner", "z"});
+  AddEnsemble("b_inner", {"y"});
+  AddModel("y");
+  AddModel("z");
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  const auto& order = loader_.order;
+  EXPECT_LT(Position(order, "y:1"), Position(order, "b_inner:1"));
+  EXPECT_LT(Position(order, "b_inner:1"), Position(order, "a_outer:1"));
+  EXPECT_LT(Position(order, "z:1"), Position(order, "a_outer:1"));
+  EXPECT_EQ(Index(true), "a_outer:1 READY; b_inner:1 READY; y:1 READY; z:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, LoadsIndependentModelsAtOnce) {
+  for (const char* name : {"a", "b", "c"}) {
+    AddModel(name);
+    loader_.Hold(name);
+  }
+  auto load = std::async(std::launch::async, [&] { return repository_.LoadAll(); });
+  loader_.WaitForLoads(3);
+  for (const char* name : {"a", "b", "c"}) loader_.Release(name);
+  EXPECT_TRUE(load.get().ok());
+  EXPECT_EQ(loader_.max_running, 3);
+}
+
+TEST_F(ModelRepositoryTest, AFailedModelLeavesTheOthersServing) {
+  AddModel("bad");
+  AddModel("typo", {1}, "backend: 'b' max_batch_sizes: 1");
+  AddModel("good");
+  loader_.Fail("bad:1", InvalidArgError("no weights"));
+  const Status status = repository_.LoadAll();
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_NE(status.message().find("failed to load all models; "), std::string::npos);
+  EXPECT_NE(status.message().find("Invalid argument: no weights"), std::string::npos);
+  EXPECT_NE(status.message().find("typo/config.pbtxt:1:14: max_batch_sizes: unknown field"),
+            std::string::npos)
+      << status.message();
+  EXPECT_NE(Find("good"), nullptr);
+  EXPECT_FALSE(repository_.AllServing());
+}
+
+TEST_F(ModelRepositoryTest, ShowsTheFaultOfAConfigInTheIndex) {
+  AddModel("typo", {1}, "backend: 'b' max_batch_sizes: 1");
+  EXPECT_FALSE(repository_.Load("typo", {}).ok());
+  EXPECT_NE(Index().find("typo:1 UNAVAILABLE (failed to load 'typo', failed to poll from model "
+                         "repository: "),
+            std::string::npos)
+      << Index();
+}
+
+TEST_F(ModelRepositoryTest, AnEnsembleNamesTheStepThatIsMissing) {
+  AddEnsemble("ens", {"nosuch"});
+  const Status status = repository_.Load("ens", {});
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(status.message().substr(0, 116),
+            "load failed for model 'ens': ensemble ens contains models that are not available or "
+            "ambiguous: nosuch; failed to loa");
+}
+
+TEST_F(ModelRepositoryTest, RefusesEnsemblesThatCallEachOther) {
+  AddEnsemble("a", {"b"});
+  AddEnsemble("b", {"a"});
+  const std::string message = repository_.LoadAll().message();
+  EXPECT_NE(message.find("'a': circular dependency between ensembles"), std::string::npos)
+      << message;
+}
+
+TEST_F(ModelRepositoryTest, RefusesANameThatTwoRepositoriesHave) {
+  AddModel("m");
+  AddModel("m", {1}, "backend: 'b'", "other");
+  ASSERT_TRUE(repository_.Register({repo("other"), {}}).ok());
+  const Status status = repository_.Load("m", {});
+  EXPECT_NE(status.message().find("model 'm' appears in two or more repositories: "),
+            std::string::npos);
+  EXPECT_NE(status.message().find(repo("other") + "/m"), std::string::npos);
+}
+
+TEST_F(ModelRepositoryTest, LoadingAnEnsembleLoadsItsSteps) {
+  AddModel("x");
+  AddModel("unused");
+  AddEnsemble("ens", {"x"});
+  ASSERT_TRUE(repository_.Load("ens", {}).ok());
+  EXPECT_EQ(Index(), "ens:1 READY; unused; x:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, UnloadingAnEnsembleKeepsItsStepsUnlessToldOtherwise) {
+  AddModel("x");
+  AddModel("shared");
+  AddEnsemble("one", {"x", "shared"});
+  AddEnsemble("two", {"shared"});
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  ASSERT_TRUE(repository_.Unload("one", true).ok());
+  EXPECT_EQ(Index(true), "shared:1 READY; two:1 READY");
+  ASSERT_TRUE(repository_.Unload("two", false).ok());
+  EXPECT_EQ(Index(true), "shared:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, UnloadingAStepUnloadsTheEnsemblesThatCallIt) {
+  AddModel("x");
+  AddEnsemble("ens", {"x"});
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  ASSERT_TRUE(repository_.Unload("x", false).ok());
+  EXPECT_EQ(Index(), "ens:1 UNAVAILABLE (unloaded); x:1 UNAVAILABLE (unloaded)");
+}
+
+TEST_F(ModelRepositoryTest, UnknownNamesAreNotFound) {
+  EXPECT_EQ(repository_.Load("nosuch", {}).code(), StatusCode::kNotFound);
+  EXPECT_EQ(repository_.Unload("nosuch", false).code(), StatusCode::kNotFound);
+  AddModel("known");
+  EXPECT_TRUE(repository_.Unload("known", false).ok());
+}
+
+TEST_F(ModelRepositoryTest, PollFollowsTheDisk) {
+  AddModel("old");
+  AddModel("kept");
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  std::filesystem::remove_all(root_ / "repo/old");
+  AddModel("fresh");
+  Write("repo/kept/1/model.bin", "changed");
+  ASSERT_TRUE(repository_.Poll().ok());
+  EXPECT_EQ(Index(true), "fresh:1 READY; kept:1 READY");
+  EXPECT_EQ(Find("kept")->serial, 4);
+  const size_t num_loads = loader_.order.size();
+  ASSERT_TRUE(repository_.Poll().ok());
+  EXPECT_EQ(loader_.order.size(), num_loads);
+}
+
+TEST_F(ModelRepositoryTest, UnloadAllEndsEverything) {
+  AddModel("x");
+  AddEnsemble("ens", {"x"});
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  repository_.UnloadAll();
+  EXPECT_TRUE(
+      lifecycle_.WaitUntilGone(std::chrono::steady_clock::now() + std::chrono::seconds(10)));
+  EXPECT_EQ(Index(true), "");
+}
+
+}  // namespace
+}  // namespace nereid

@@ -1,0 +1,87 @@
+#include "repository/scan.h"
+
+#include "fake_models.h"
+#include "repository/version_policy.h"
+
+namespace nereid {
+namespace {
+
+using ScanTest = RepositoryTest;
+using Versions = std::vector<int64_t>;
+
+TEST_F(ScanTest, TakesDecimalFoldersWithoutLeadingZeroAsVersions) {
+  for (const char* folder : {"1", "10", "2", "007", "0", "-1", "1a", "v1", "configs"}) {
+    Write(StrCat("repo/m/", folder, "/f"), "");
+  }
+  Write("repo/m/5", "a file");
+  EXPECT_EQ(ScanVersions(repo() + "/m"), (Versions{1, 2, 10}));
+}
+
+TEST_F(ScanTest, SkipsFilesAndHiddenFolders) {
+  AddModel("m");
+  Write("repo/README.md", "");
+  Write("repo/.git/config", "");
+  const auto models = ScanRepositories({{repo(), {}}});
+  ASSERT_TRUE(models.ok());
+  ASSERT_EQ(models->size(), 1u);
+  EXPECT_EQ(models->begin()->first, "m");
+}
+
+TEST_F(ScanTest, NamesARepositoryThatIsNotThere) {
+  const auto models = ScanRepositories({{repo("absent"), {}}});
+  ASSERT_FALSE(models.ok());
+  EXPECT_NE(models.status().message().find(repo("absent")), std::string::npos);
+}
+
+TEST_F(ScanTest, NeverLeavesTheRepository) {
+  AddModel("m");
+  for (const char* name : {"", ".", "..", "../repo/m", "m/1", "/etc"}) {
+    EXPECT_TRUE(FindModel({{repo(), {}}}, name).empty()) << name;
+  }
+  EXPECT_EQ(FindModel({{repo(), {}}}, "m").size(), 1u);
+}
+
+TEST_F(ScanTest, ServesAFolderUnderItsMappedName) {
+  AddModel("folder");
+  const std::vector<Repository> repositories = {{repo(), {{"folder", "served"}}}};
+  EXPECT_EQ(FindModel(repositories, "served").size(), 1u);
+  EXPECT_TRUE(FindModel(repositories, "folder").empty());
+  EXPECT_EQ(ScanRepositories(repositories)->count("served"), 1u);
+}
+
+TEST_F(ScanTest, FingerprintChangesWithAFileAndNotByItself) {
+  AddModel("m");
+  const uint64_t before = Fingerprint(repo() + "/m");
+  EXPECT_EQ(Fingerprint(repo() + "/m"), before);
+  Write("repo/m/1/__pycache__/model.pyc", "left behind");
+  EXPECT_EQ(Fingerprint(repo() + "/m"), before);
+  Write("repo/m/1/model.bin", "longer");
+  EXPECT_NE(Fingerprint(repo() + "/m"), before);
+}
+
+TEST(VersionPolicyTest, SelectsByPolicy) {
+  const Versions available = {1, 2, 3};
+  VersionPolicy policy;
+  EXPECT_EQ(SelectVersions(policy, available, "/m").value(), (Versions{3}));
+  policy.num_latest = 2;
+  EXPECT_EQ(SelectVersions(policy, available, "/m").value(), (Versions{2, 3}));
+  policy.num_latest = 9;
+  EXPECT_EQ(SelectVersions(policy, available, "/m").value(), available);
+  policy.kind = VersionPolicy::Kind::kAll;
+  EXPECT_EQ(SelectVersions(policy, available, "/m").value(), available);
+  policy.kind = VersionPolicy::Kind::kSpecific;
+  policy.specific = {3, 1, 3};
+  EXPECT_EQ(SelectVersions(policy, available, "/m").value(), (Versions{1, 3}));
+}
+
+TEST(VersionPolicyTest, NamesTheVersionThatIsMissing) {
+  VersionPolicy policy;
+  policy.kind = VersionPolicy::Kind::kSpecific;
+  policy.specific = {7};
+  EXPECT_EQ(SelectVersions(policy, {1}, "/m").status().message(),
+            "version_policy: version 7 has no folder '/m/7'");
+  EXPECT_EQ(SelectVersions({}, {}, "/m").status().message(), "no version folder such as '/m/1'");
+}
+
+}  // namespace
+}  // namespace nereid
