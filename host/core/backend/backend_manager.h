@@ -2,6 +2,7 @@
 // [load threads]
 #pragma once
 
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,12 +40,18 @@ class BackendManager {
   std::vector<Loaded> List() const;
 
  private:
+  struct Slot {
+    std::shared_future<Result<Backend*>> result;  // of the first load, which others wait for
+    std::unique_ptr<Backend> backend;
+  };
+  Result<Backend*> Load(const BackendLocation& location);
+  Backend* FindBuiltIn(const std::string& name) const;
   std::string ConfigJson(const std::string& backend) const;
 
   const BackendOptions options_;
   MemoryManager* const memory_;
-  mutable std::mutex mutex_;  // guards backends_; held while a backend initialises
-  std::map<std::string, std::unique_ptr<Backend>> backends_;  // by library path
+  mutable std::mutex mutex_;           // guards slots_; never held while a backend runs
+  std::map<std::string, Slot> slots_;  // by library path
 };
 
 }  // namespace nereid

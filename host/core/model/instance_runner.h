@@ -1,9 +1,9 @@
-// The thread of an instance: take a batch, execute, again. [load thread starts it, reaper thread
-// ends it]
+// The thread of an instance: warm up, then take a batch, execute, again. [load thread starts it,
+// reaper thread ends it]
 #pragma once
 
-#include <memory>
-#include <string>
+#include <functional>
+#include <future>
 #include <thread>
 
 #include "backend/instance.h"
@@ -13,18 +13,24 @@ namespace nereid {
 
 class InstanceRunner {
  public:
-  // Both outlive the runner.
-  InstanceRunner(Instance* instance, Scheduler* scheduler);
+  // `warm_up` runs first on the instance's thread; batches are taken only when it succeeded.
+  // `instance` and `scheduler` outlive the runner.
+  InstanceRunner(Instance* instance, Scheduler* scheduler, std::function<Status()> warm_up);
   // Joins; the scheduler must have been stopped.
   ~InstanceRunner();
   InstanceRunner(const InstanceRunner&) = delete;
   InstanceRunner& operator=(const InstanceRunner&) = delete;
+
+  // Waits for the outcome of warm_up. Once.
+  Status WaitWarm() { return warm_.get(); }
 
  private:
   void Run();
 
   Instance* const instance_;
   Scheduler* const scheduler_;
+  std::packaged_task<Status()> warm_up_;
+  std::future<Status> warm_;
   std::thread thread_;
 };
 

@@ -68,6 +68,7 @@ class Model final : public RequestTarget, private MetricsSource {
   ModelStatistics& statistics() override { return statistics_; }
   Status Enqueue(InferRequest* request) override;
   void OnCancelled(InferRequest* request) override;
+  void OnTaken() override { num_inflight_.fetch_add(1, std::memory_order_acq_rel); }
   void OnReleased() override { num_inflight_.fetch_sub(1, std::memory_order_acq_rel); }
 
   // ---- what the backend asks ----
@@ -92,7 +93,7 @@ class Model final : public RequestTarget, private MetricsSource {
   CoreServices& services_;
   const std::string model_dir_;
   const int64_t version_;
-  const std::function<void()> on_destroyed_;
+  std::function<void()> on_destroyed_;
   ModelConfig config_;
   RequestPlan plan_;
   ModelStatistics statistics_;

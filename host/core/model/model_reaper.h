@@ -1,12 +1,10 @@
-// The thread on which models end: their last reference may drop on one of their own instance
+// Threads on which models end: a model's last reference may drop on one of its own instance
 // threads, which cannot join itself. One a server. [any thread]
 #pragma once
 
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <mutex>
-#include <thread>
 
 namespace nereid {
 

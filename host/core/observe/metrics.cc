@@ -94,6 +94,18 @@ void AddFamilies(std::span<const ModelFamily> families, const std::vector<Readin
   }
 }
 
+// While a model is reloaded its old and its new load have the same labels: the new one is shown.
+void SortAndKeepNewest(std::vector<Reading>* readings) {
+  std::reverse(readings->begin(), readings->end());
+  std::stable_sort(readings->begin(), readings->end(), [](const Reading& a, const Reading& b) {
+    return std::tie(a.model, a.version) < std::tie(b.model, b.version);
+  });
+  const auto same = [](const Reading& a, const Reading& b) {
+    return a.model == b.model && a.version == b.version;
+  };
+  readings->erase(std::unique(readings->begin(), readings->end(), same), readings->end());
+}
+
 void AddFailures(const std::vector<Reading>& readings,
                  std::vector<prometheus::MetricFamily>* page) {
   auto shown = MakeFamily("nv_inference_request_failure",
@@ -138,9 +150,7 @@ std::string Metrics::Page() {
   std::lock_guard lock(mutex_);
   std::vector<Reading> readings;
   for (const MetricsSource* source : sources_) readings.push_back(source->Read());
-  std::sort(readings.begin(), readings.end(), [](const Reading& a, const Reading& b) {
-    return std::tie(a.model, a.version) < std::tie(b.model, b.version);
-  });
+  SortAndKeepNewest(&readings);
   constexpr ModelFamily kSuccess[] = {
       {"nv_inference_request_success", "Number of successful inference requests, all batch sizes",
        prometheus::MetricType::Counter,

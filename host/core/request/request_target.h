@@ -22,6 +22,8 @@ class RequestTarget {
   // The flag of `request` was just raised: answers it soon if it still waits in the queue. [any
   // thread]
   virtual void OnCancelled(InferRequest* request) = 0;
+  // A request entered the host, by Enqueue or otherwise. [any thread]
+  virtual void OnTaken() = 0;
   // A request left the host: its client owns it again once this returns. [any thread]
   virtual void OnReleased() = 0;
 };

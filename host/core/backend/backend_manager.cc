@@ -1,0 +1,85 @@
+#include "backend/backend_manager.h"
+
+#include <nlohmann/json.hpp>
+
+#include "memory/gpu_devices.h"
+#include "observe/log.h"
+
+namespace nereid {
+
+Result<Backend*> BackendManager::Get(const ModelConfig& config, const std::string& model_dir,
+                                     int64_t version) {
+  if (Backend* built_in = FindBuiltIn(config.backend)) return built_in;
+  const BackendSearch search{model_dir, version, options_.backend_dirs, !GpuDevices().empty()};
+  NEREID_ASSIGN_OR_RETURN(const BackendLocation location, FindBackend(config, search));
+  std::promise<Result<Backend*>> loaded;
+  std::shared_future<Result<Backend*>> result;
+  bool mine = false;
+  {
+    std::lock_guard lock(mutex_);
+    Slot& slot = slots_[location.library];
+    mine = !slot.result.valid();
+    if (mine) slot.result = loaded.get_future().share();
+    result = slot.result;
+  }
+  // No lock is held while the backend initialises; others that need it wait for the outcome.
+  if (mine) loaded.set_value(Load(location));
+  return result.get();
+}
+
+Result<Backend*> BackendManager::Load(const BackendLocation& location) {
+  auto backend = Backend::Load(location, ConfigJson(location.name), memory_);
+  std::lock_guard lock(mutex_);
+  if (!backend.ok()) {
+    slots_.erase(location.library);  // the next model tries again: the file may have been replaced
+    return std::move(backend).status();
+  }
+  Slot& slot = slots_[location.library];
+  slot.backend = std::move(backend).value();
+  NEREID_LOG_VERBOSE(1, "loaded backend '", location.name, "' from '", location.library, "'");
+  return slot.backend.get();
+}
+
+Status BackendManager::AddBuiltIn(const std::string& name, const BackendEntryPoints& entry_points) {
+  const BackendLocation location{name, name, ""};
+  NEREID_ASSIGN_OR_RETURN(
+      auto backend, Backend::FromEntryPoints(location, entry_points, ConfigJson(name), memory_));
+  std::lock_guard lock(mutex_);
+  slots_[name].backend = std::move(backend);
+  return Status::Ok();
+}
+
+Backend* BackendManager::FindBuiltIn(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  const auto it = slots_.find(name);
+  return it == slots_.end() ? nullptr : it->second.backend.get();
+}
+
+std::vector<BackendManager::Loaded> BackendManager::List() const {
+  std::lock_guard lock(mutex_);
+  std::vector<Loaded> list;
+  for (const auto& [library, slot] : slots_) {
+    if (slot.backend == nullptr) continue;
+    list.push_back({slot.backend->name(), library, slot.backend->config().json()});
+  }
+  return list;
+}
+
+// Global settings first, the backend's own win; all values are strings.
+std::string BackendManager::ConfigJson(const std::string& backend) const {
+  std::map<std::string, std::string> settings = {
+      {"auto-complete-config", options_.auto_complete_config ? "true" : "false"},
+      {"backend-directory", options_.backend_dirs.empty() ? "" : options_.backend_dirs.front()},
+      {"min-compute-capability", std::to_string(options_.min_compute_capability)},
+      {"default-max-batch-size", "4"},
+  };
+  for (const std::string& name : {std::string(), backend}) {
+    const auto it = options_.settings.find(name);
+    if (it == options_.settings.end()) continue;
+    for (const auto& [key, value] : it->second) settings[key] = value;
+  }
+  const nlohmann::json json = {{"cmdline", settings}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace nereid

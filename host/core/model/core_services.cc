@@ -1,0 +1,11 @@
+#include "model/core_services.h"
+
+namespace nereid {
+
+CoreServices::CoreServices(TRITONSERVER_Server* server_handle, CoreOptions core_options)
+    : server(server_handle),
+      options(std::move(core_options)),
+      backends(options.backends, &memory),
+      metrics(options.metrics) {}
+
+}  // namespace nereid

@@ -1,0 +1,65 @@
+#include "model/instance_specs.h"
+
+#include <nlohmann/json.hpp>
+
+namespace nereid {
+namespace {
+
+TRITONSERVER_InstanceGroupKind ToKind(InstanceGroup::Kind kind) {
+  switch (kind) {
+    case InstanceGroup::Kind::kGpu:
+      return TRITONSERVER_INSTANCEGROUPKIND_GPU;
+    case InstanceGroup::Kind::kModel:
+      return TRITONSERVER_INSTANCEGROUPKIND_MODEL;
+    default:
+      return TRITONSERVER_INSTANCEGROUPKIND_CPU;
+  }
+}
+
+std::string PolicyName(const InstanceGroup& group, int32_t device_id) {
+  if (!group.host_policy.empty()) return group.host_policy;
+  if (group.kind == InstanceGroup::Kind::kGpu) return StrCat("gpu_", device_id);
+  return group.kind == InstanceGroup::Kind::kModel ? "model" : "cpu";
+}
+
+std::string PolicyJson(const std::string& name, const HostPolicies& policies) {
+  nlohmann::ordered_json settings = nlohmann::ordered_json::object();
+  if (const auto it = policies.find(name); it != policies.end()) {
+    for (const auto& [key, value] : it->second) settings[key] = value;
+  }
+  return nlohmann::ordered_json{{name, std::move(settings)}}.dump();
+}
+
+}  // namespace
+
+Result<std::vector<InstanceSpec>> MakeInstanceSpecs(const ModelConfig& config,
+                                                    const HostPolicies& policies) {
+  std::vector<InstanceSpec> specs;
+  for (const InstanceGroup& group : config.instance_groups) {
+    if (group.passive) {
+      return InvalidArgError("instance group '", group.name, "' of model '", config.name,
+                             "': passive instances are not supported by this server yet");
+    }
+    const bool on_gpu = group.kind == InstanceGroup::Kind::kGpu;
+    const std::vector<int32_t> devices = on_gpu ? group.gpus : std::vector<int32_t>{0};
+    for (int32_t i = 0; i < group.count; ++i) {
+      for (const int32_t device_id : devices) {
+        InstanceSpec spec;
+        spec.name = group.count > 1 ? StrCat(group.name, "_", i) : group.name;
+        spec.kind = ToKind(group.kind);
+        spec.device_id = device_id;
+        spec.passive = group.passive;
+        spec.profiles = group.profiles;
+        for (const auto& device : group.secondary_devices) {
+          spec.secondary_devices.emplace_back(device.kind, device.device_id);
+        }
+        spec.host_policy_name = PolicyName(group, device_id);
+        spec.host_policy_json = PolicyJson(spec.host_policy_name, policies);
+        specs.push_back(std::move(spec));
+      }
+    }
+  }
+  return specs;
+}
+
+}  // namespace nereid

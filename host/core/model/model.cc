@@ -1,0 +1,192 @@
+#include "model/model.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <future>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "config/config_loader.h"
+#include "memory/gpu_devices.h"
+#include "model/instance_specs.h"
+#include "model/warmup.h"
+#include "observe/log.h"
+#include "scheduling/direct_scheduler.h"
+#include "scheduling/dynamic_batcher.h"
+
+namespace nereid {
+namespace {
+
+// The environment may overrule the backend: for tests and for backends that overrate themselves.
+bool LoadsInParallel(const Backend& backend) {
+  const char* setting = std::getenv("TRITON_PARALLEL_INSTANCE_LOADING");
+  if (setting == nullptr) return backend.attributes().parallel_instance_loading;
+  return std::strcmp(setting, "1") == 0;
+}
+
+}  // namespace
+
+Model::Model(ModelLoadSpec spec, CoreServices& services)
+    : services_(services),
+      model_dir_(std::move(spec.model_dir)),
+      version_(spec.version),
+      on_destroyed_(std::move(spec.on_destroyed)),
+      config_(std::move(spec.config)) {}
+
+Result<std::shared_ptr<Model>> Model::Load(ModelLoadSpec spec, CoreServices& services) {
+  const auto end = [&reaper = services.reaper](Model* model) {
+    reaper.Post([model] {
+      const std::function<void()> on_destroyed = std::move(model->on_destroyed_);
+      delete model;
+      if (on_destroyed) on_destroyed();
+    });
+  };
+  const uint64_t start_ns = SteadyNowNs();
+  std::shared_ptr<Model> model(new Model(std::move(spec), services), end);
+  NEREID_RETURN_IF_ERROR(model->Initialize());
+  model->load_secs_ = static_cast<double>(SteadyNowNs() - start_ns) * 1e-9;
+  services.metrics.AddSource(model.get());
+  model->shown_in_metrics_ = true;
+  return model;
+}
+
+Status Model::Initialize() {
+  NEREID_ASSIGN_OR_RETURN(backend_, services_.backends.Get(config_, model_dir_, version_));
+  NEREID_ASSIGN_OR_RETURN(
+      config_,
+      config::PrepareInstances(config_, {GpuDevices(), backend_->attributes().preferred_groups}));
+  NEREID_RETURN_IF_ERROR(InitializeBackendModel());
+  NEREID_ASSIGN_OR_RETURN(config_, config::FinishConfig(config_));
+  NEREID_ASSIGN_OR_RETURN(plan_, RequestPlan::Make(config_, version_, model_dir_));
+  NEREID_RETURN_IF_ERROR(CreateInstances());
+  NEREID_RETURN_IF_ERROR(InitializeInstances());
+  return StartScheduling();
+}
+
+Status Model::InitializeBackendModel() {
+  const auto entry = backend_->entry_points().model_initialize;
+  model_initialize_called_ = true;
+  if (entry == nullptr) return Status::Ok();
+  initializing_ = true;
+  Status status = TakeError(entry(ToHandle(this)));
+  initializing_ = false;
+  return status;
+}
+
+Status Model::CreateInstances() {
+  NEREID_ASSIGN_OR_RETURN(auto specs, MakeInstanceSpecs(config_, services_.options.host_policies));
+  for (InstanceSpec& spec : specs) {
+    instances_.push_back(std::make_unique<Instance>(std::move(spec), backend_, ToHandle(this),
+                                                    &statistics_.AddShard()));
+  }
+  return Status::Ok();
+}
+
+Status Model::InitializeInstances() {
+  const auto policy = LoadsInParallel(*backend_) ? std::launch::async : std::launch::deferred;
+  std::vector<std::future<Status>> outcomes;
+  for (const auto& instance : instances_) {
+    outcomes.push_back(std::async(policy, [&instance] { return instance->Initialize(); }));
+  }
+  Status first_error;
+  for (auto& outcome : outcomes) {
+    // One after the other, the rest is not even tried once one has failed.
+    if (!first_error.ok() && policy == std::launch::deferred) break;
+    Status status = outcome.get();
+    if (!status.ok() && first_error.ok()) first_error = std::move(status);
+  }
+  return first_error;
+}
+
+Status Model::StartScheduling() {
+  if (config_.dynamic_batching) {
+    if (config_.decoupled && config_.dynamic_batching->preserve_ordering) {
+      return InvalidArgError(
+          "dynamic_batching.preserve_ordering: a decoupled model has no order of responses to "
+          "preserve");
+    }
+    scheduler_ = std::make_shared<DynamicBatcher>(*config_.dynamic_batching, config_.max_batch_size,
+                                                  &services_.attendant);
+  } else {
+    scheduler_ = std::make_shared<DirectScheduler>(&services_.attendant);
+  }
+  for (const auto& instance : instances_) {
+    runners_.push_back(std::make_unique<InstanceRunner>(
+        instance.get(), scheduler_.get(), [this, instance = instance.get()] {
+          return RunWarmups(config_, model_dir_, this, instance);
+        }));
+  }
+  Status first_error;
+  for (const auto& runner : runners_) {
+    Status status = runner->WaitWarm();
+    if (!status.ok() && first_error.ok()) first_error = std::move(status);
+  }
+  return first_error;
+}
+
+Model::~Model() {
+  if (shown_in_metrics_) services_.metrics.RemoveSource(this);
+  if (scheduler_ != nullptr) scheduler_->Stop();
+  runners_.clear();
+  instances_.clear();
+  if (!model_initialize_called_ || backend_->entry_points().model_finalize == nullptr) return;
+  const Status status = TakeError(backend_->entry_points().model_finalize(ToHandle(this)));
+  if (!status.ok()) {
+    NEREID_LOG_ERROR("failed to finalise model '", name(), "': ", status.message());
+  }
+}
+
+Status Model::CheckReady() {
+  for (const auto& instance : instances_) NEREID_RETURN_IF_ERROR(instance->CheckReady());
+  return Status::Ok();
+}
+
+std::string Model::StatisticsJson() const {
+  return nereid::StatisticsJson(name(), version_, statistics_.Sum());
+}
+
+Status Model::Enqueue(InferRequest* request) {
+  if (!accepting_.load(std::memory_order_acquire)) {
+    return UnavailableError("model '", name(), "' version ", version_, " is being unloaded");
+  }
+  OnTaken();
+  Status status = scheduler_->Enqueue(request);
+  if (!status.ok()) {
+    OnReleased();
+    statistics_.host().RecordFailure(FailureReason::kRejected,
+                                     SteadyNowNs() - request->request_start_ns);
+  }
+  return status;
+}
+
+void Model::OnCancelled(InferRequest* request) {
+  scheduler_->OnCancelled(request);
+}
+
+bool Model::auto_complete_config() const {
+  return services_.backends.options().auto_complete_config;
+}
+
+Status Model::SetConfig(std::string_view json) {
+  if (!initializing_) {
+    return UnsupportedError("model '", name(),
+                            "': the configuration can be set only while "
+                            "TRITONBACKEND_ModelInitialize runs");
+  }
+  NEREID_ASSIGN_OR_RETURN(config_, config::MergeBackendConfig(config_, json));
+  return Status::Ok();
+}
+
+MetricsSource::Reading Model::Read() const {
+  Reading reading;
+  reading.model = name();
+  reading.version = version_;
+  reading.tags = config_.metric_tags;
+  reading.pending = scheduler_->num_pending();
+  reading.load_secs = load_secs_;
+  reading.statistics = statistics_.Sum();
+  return reading;
+}
+
+}  // namespace nereid

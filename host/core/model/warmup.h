@@ -1,0 +1,18 @@
+// model_warmup: sample requests that every instance runs before its model serves. [instance thread]
+#pragma once
+
+#include <string>
+
+#include "backend/instance.h"
+#include "config/model_config.h"
+#include "nereid/status.h"
+#include "request/request_target.h"
+
+namespace nereid {
+
+// Runs every sample of `config` on `instance` and waits for the answers. `model_dir` holds the
+// folder warmup/ with the samples' data files. The error names the sample.
+Status RunWarmups(const ModelConfig& config, const std::string& model_dir, RequestTarget* target,
+                  Instance* instance);
+
+}  // namespace nereid
