@@ -1,0 +1,74 @@
+// The tokenizer backend: text to ids or ids to text, by the parameter `mode`. A model loads its
+// tokenizer once; its instances share it.
+#include "nereid/backend.h"
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "postprocessing.h"
+#include "preprocessing.h"
+#include "tensor_specs.h"
+#include "tokenizer.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+class TokenizerModel : public Model {
+ public:
+  static Status DescribeBackend(BackendAttributes& attributes) {
+    NEREID_RETURN_IF_ERROR(
+        attributes.AddPreferredInstanceGroup(TRITONSERVER_INSTANCEGROUPKIND_CPU, 1));
+    return attributes.SetParallelInstanceLoading(true);
+  }
+
+  Status AutoComplete(ConfigDraft& draft) override {
+    NEREID_ASSIGN_OR_RETURN(const Mode mode, ModeOf(config()));
+    return CompleteTensors(mode, draft);
+  }
+
+  Status Initialize() override {
+    NEREID_ASSIGN_OR_RETURN(const Mode mode, ModeOf(config()));
+    NEREID_RETURN_IF_ERROR(CheckTensors(mode, config()));
+    if (parameters().Find("tokenizer_type") != nullptr) {
+      LogWarning(StrCat("model '", name(),
+                        "': parameter 'tokenizer_type' has no meaning any more: "
+                        "the tokenizer's own files say what it is"));
+    }
+    NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer,
+                            Tokenizer::Load(TokenizerPath().string()));
+    if (mode == Mode::kPreprocessing) {
+      NEREID_ASSIGN_OR_RETURN(const bool add, parameters().Bool("add_special_tokens", true));
+      preprocessing_.emplace(tokenizer, add);
+    } else {
+      NEREID_ASSIGN_OR_RETURN(const bool skip, parameters().Bool("skip_special_tokens", true));
+      postprocessing_.emplace(tokenizer, skip);
+    }
+    return {};
+  }
+
+  Status Execute(Batch& batch) override {
+    for (Request& request : batch) {
+      const Status status = preprocessing_ ? preprocessing_->Answer(request, config())
+                                           : postprocessing_->Answer(request, config());
+      if (!status.ok()) NEREID_RETURN_IF_ERROR(request.Fail(status));
+    }
+    return {};
+  }
+
+ private:
+  // `tokenizer_dir`, relative to the model's folder; the version's folder when unset.
+  std::filesystem::path TokenizerPath() const {
+    const std::string* path = parameters().Find("tokenizer_dir");
+    return path == nullptr ? context().version_directory() : context().directory() / *path;
+  }
+
+  // One of them, by the mode.
+  std::optional<Preprocessing> preprocessing_;
+  std::optional<Postprocessing> postprocessing_;
+};
+
+}  // namespace
+}  // namespace nereid::tokenizer
+
+NEREID_BACKEND(nereid::tokenizer::TokenizerModel);
