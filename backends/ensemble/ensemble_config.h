@@ -23,6 +23,7 @@ struct ModelSpec {
   std::string name;
   int64_t max_batch_size = 0;  // > 0: requests carry a leading batch dimension
   bool decoupled = false;
+  bool is_complete = true;  // false: its backend names the tensors later; they are not checked
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
 

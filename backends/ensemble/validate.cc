@@ -106,12 +106,16 @@ class Validator {
       MapWithoutModel(index);
       return;
     }
+    if (!models_[index]->is_complete) {
+      MapWithoutModel(index);
+      return;
+    }
     CheckBatchSize(index);
     CheckInputMap(index, *models_[index]);
     CheckOutputMap(index, *models_[index]);
   }
 
-  // The model is unknown: its outputs count as produced, so that one fault does not become many.
+  // The model's tensors are unknown: its outputs count as produced, so that one fault does not become many.
   void MapWithoutModel(int index) {
     for (const auto& [output, tensor] : config_.steps[index].output_map) {
       Produce(tensor, {StrCat("output '", output, "' of ", StepText(index)), nullptr, false,

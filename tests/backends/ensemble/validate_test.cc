@@ -124,6 +124,13 @@ TEST(ValidateTest, ReportsAMissingModelOnceAndGoesOn) {
   EXPECT_EQ(Text(Validate(built.config, models)), "step 0 ('m0'): no such model");
 }
 
+TEST(ValidateTest, TrustsAModelWhoseBackendNamesTheTensorsLater) {
+  Built built = Build(kChain);
+  built.models[0] = ModelSpec{};
+  built.models[0].is_complete = false;
+  EXPECT_EQ(Text(built.Faults()), "");
+}
+
 TEST(ValidateTest, WarnsOfAnOptionalInputThatAStepCannotDoWithout) {
   Sketch sketch = kChain;
   sketch.inputs = {"A?", "UNUSED"};

@@ -1,0 +1,119 @@
+#include "repo_templates/tool/check.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <tuple>
+
+#include "backends/ensemble/closest_name.h"
+#include "repo_templates/tool/check_ensemble.h"
+#include "repo_templates/tool/check_llm.h"
+#include "repo_templates/tool/place.h"
+#include "repo_templates/tool/repository.h"
+
+namespace nereid::repo {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool Exists(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+void CheckVersions(const RepositoryModel& model, Findings& findings) {
+  if (model.versions.empty()) {
+    findings.push_back({{model.folder.path, 0, 0, "",
+                         StrCat("has no version folder: expected for example '",
+                                (fs::path(model.folder.path) / "1").string(), "'")},
+                        false});
+    return;
+  }
+  if (model.config->version_policy.kind != VersionPolicy::Kind::kSpecific) return;
+  for (const int64_t version : model.config->version_policy.specific) {
+    if (std::find(model.versions.begin(), model.versions.end(), version) != model.versions.end()) {
+      continue;
+    }
+    findings.push_back(At(model.folder, "version_policy",
+                          StrCat("version ", version, " is to be served, but '",
+                                 (fs::path(model.folder.path) / std::to_string(version)).string(),
+                                 "' does not exist")));
+  }
+}
+
+// The folders of backends, in any of the directories.
+std::vector<std::string> KnownBackends(const CheckOptions& options) {
+  std::vector<std::string> names;
+  for (const std::string& directory : options.backend_directories) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(directory, error)) {
+      names.push_back(entry.path().filename().string());
+    }
+  }
+  return names;
+}
+
+bool HasBackend(const RepositoryModel& model, const CheckOptions& options,
+                const std::string& backend) {
+  const std::string library = StrCat("libtriton_", backend, ".so");
+  if (Exists(fs::path(model.VersionFolder()) / library)) return true;
+  if (Exists(fs::path(model.folder.path) / library)) return true;
+  return std::any_of(options.backend_directories.begin(), options.backend_directories.end(),
+                     [&](const std::string& directory) {
+                       const fs::path folder = fs::path(directory) / backend;
+                       return Exists(folder / library) || Exists(folder / "model.py");
+                     });
+}
+
+void CheckBackend(const RepositoryModel& model, const CheckOptions& options, Findings& findings) {
+  const ModelConfig& config = *model.config;
+  if (config.is_ensemble()) return;
+  if (config.backend.empty()) {
+    findings.push_back(At(model.folder, "backend", "neither 'backend' nor 'platform' is set"));
+    return;
+  }
+  if (config.backend == "python" && !model.versions.empty() && config.runtime.empty()) {
+    const std::string script =
+        config.default_model_filename.empty() ? "model.py" : config.default_model_filename;
+    const fs::path path = fs::path(model.VersionFolder()) / script;
+    if (!Exists(path)) findings.push_back({{path.string(), 0, 0, "", "is missing"}, false});
+  }
+  if (options.backend_directories.empty() || !config.runtime.empty()) return;
+  std::vector<std::string> candidates{config.backend};
+  // The host resolves this name to one of its own engines.
+  if (config.backend == "tensorrtllm") candidates = {"tensorrtllm", "gpu_llm", "cpu_reference"};
+  for (const std::string& candidate : candidates) {
+    if (HasBackend(model, options, candidate)) return;
+  }
+  std::string where;
+  for (const std::string& directory : options.backend_directories) {
+    where += StrCat(where.empty() ? "" : ", ", "'", directory, "'");
+  }
+  findings.push_back(At(model.folder, "backend",
+                        StrCat("backend '", config.backend, "': no libtriton_", config.backend,
+                               ".so in the model's folders nor in ", where,
+                               ensemble::DidYouMean(config.backend, KnownBackends(options)))));
+}
+
+}  // namespace
+
+Findings CheckRepository(const std::string& path, const CheckOptions& options) {
+  Findings findings;
+  const Repository repository = ReadRepository(path, findings);
+  for (const RepositoryModel& model : repository) {
+    if (!model.config.has_value()) continue;
+    CheckVersions(model, findings);
+    CheckBackend(model, options, findings);
+    if (model.config->is_ensemble()) {
+      CheckEnsemble(model, repository, findings);
+    } else {
+      CheckLlmModel(model, findings);
+    }
+  }
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    return std::tie(a.fault.file, a.fault.line, a.fault.column) <
+           std::tie(b.fault.file, b.fault.line, b.fault.column);
+  });
+  return findings;
+}
+
+}  // namespace nereid::repo

@@ -1,0 +1,150 @@
+#include "repo_templates/tool/check_llm.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "backends/ensemble/closest_name.h"
+#include "base/data_type.h"
+#include "repo_templates/tool/checkpoint.h"
+#include "repo_templates/tool/llm_parameters.h"
+#include "repo_templates/tool/llm_tensors.h"
+#include "repo_templates/tool/place.h"
+
+namespace nereid::repo {
+namespace {
+
+namespace fs = std::filesystem;
+
+LlmRole RoleOf(const ModelConfig& config) {
+  const auto mode = config.parameters.find("mode");
+  if (config.backend == "tokenizer") {
+    const bool is_post = mode != config.parameters.end() && mode->second == "postprocessing";
+    return is_post ? LlmRole::kPostprocessing : LlmRole::kPreprocessing;
+  }
+  const bool is_engine = config.backend == "tensorrtllm" || config.backend == "gpu_llm" ||
+                         config.backend == "cpu_reference";
+  return is_engine ? LlmRole::kEngine : LlmRole::kNone;
+}
+
+std::string DimsText(const std::vector<int64_t>& dims) {
+  std::string text = "[";
+  for (const int64_t dim : dims) text += StrCat(text.size() > 1 ? "," : "", dim);
+  return text + "]";
+}
+
+std::string ConfigName(DataType type) {
+  return type == DataType::kBytes ? "TYPE_STRING" : StrCat("TYPE_", DataTypeName(type));
+}
+
+bool TypeAgrees(const TensorSpec& declared, const LlmTensor& known) {
+  const DataType type = declared.data_type;
+  if (known.data_type[0] != '*') return ConfigName(type) == StrCat("TYPE_", known.data_type);
+  return type == DataType::kFp32 || type == DataType::kFp16 || type == DataType::kBf16;
+}
+
+void CheckTensor(const RepositoryModel& model, const std::string& field, const TensorSpec& declared,
+                 const LlmTensor& known, Findings& findings) {
+  if (!TypeAgrees(declared, known)) {
+    findings.push_back(At(model.folder, field + ".data_type",
+                          StrCat("tensor '", declared.name, "': expected ",
+                                 known.data_type[0] == '*' ? "a floating point type"
+                                                           : StrCat("TYPE_", known.data_type),
+                                 ", got ", ConfigName(declared.data_type))));
+  }
+  const std::string dims = DimsText(declared.dims);
+  if (dims != known.dims && dims != known.older_dims) {
+    findings.push_back(
+        At(model.folder, field + ".dims",
+           StrCat("tensor '", declared.name, "': expected ", known.dims, ", got ", dims)));
+  }
+}
+
+void CheckTensors(const RepositoryModel& model, const char* field,
+                  const std::vector<TensorSpec>& declared, std::span<const LlmTensor> known,
+                  Findings& findings) {
+  for (size_t i = 0; i < declared.size(); ++i) {
+    const std::string key = StrCat(field, "[", i, "]");
+    const LlmTensor* tensor = FindLlmTensor(known, declared[i].name);
+    if (tensor != nullptr) {
+      CheckTensor(model, key, declared[i], *tensor, findings);
+      continue;
+    }
+    const std::string meant = ensemble::DidYouMean(declared[i].name, NamesOf(known));
+    Finding finding = At(model.folder, key + ".name",
+                         StrCat("tensor '", declared[i].name, "' means nothing to backend '",
+                                model.config->backend, "'", meant));
+    finding.is_warning = meant.empty();
+    findings.push_back(std::move(finding));
+  }
+}
+
+void CheckRequiredInputs(const RepositoryModel& model, LlmRole role, Findings& findings) {
+  if (model.config->inputs.empty()) return;
+  for (const LlmTensor& tensor : LlmInputs(role)) {
+    if (!tensor.required || model.config->FindInput(tensor.name) != nullptr) continue;
+    findings.push_back(At(model.folder, "input",
+                          StrCat("input '", tensor.name, "', which backend '",
+                                 model.config->backend, "' needs, is not declared")));
+  }
+}
+
+// Unfilled placeholders count as unset, as they do when the model loads.
+bool IsUnset(const std::string& value) {
+  return value.empty() || value.find("${") != std::string::npos;
+}
+
+void CheckParameters(const RepositoryModel& model, LlmRole role, Findings& findings) {
+  const std::span<const LlmParameter> known = LlmParameters(role);
+  std::vector<std::string> names;
+  for (const LlmParameter& parameter : known) names.push_back(parameter.key);
+  for (const auto& [key, value] : model.config->parameters) {
+    const auto is_key = [&](const LlmParameter& parameter) { return key == parameter.key; };
+    const auto parameter = std::find_if(known.begin(), known.end(), is_key);
+    if (parameter == known.end()) {
+      findings.push_back(Warning(AtEntry(model.folder, "parameters", key,
+                                         StrCat("means nothing to backend '", model.config->backend,
+                                                "'", ensemble::DidYouMean(key, names)))));
+    } else if (!value.empty() && IsUnset(value)) {
+      findings.push_back(Warning(
+          AtEntry(model.folder, "parameters", key,
+                  StrCat("'", value, "' was not filled in: counts as unset, the default holds"))));
+    } else if (!IsUnset(value) && !IsReadable(*parameter, value)) {
+      findings.push_back(
+          AtEntry(model.folder, "parameters", key,
+                  StrCat("expected ", ExpectedValue(*parameter), ", got '", value, "'")));
+    }
+  }
+}
+
+// Where the parameter points: relative to the model's folder; unset: the version's folder.
+std::string ResolvePath(const RepositoryModel& model, const std::string& key) {
+  const auto it = model.config->parameters.find(key);
+  if (it == model.config->parameters.end() || IsUnset(it->second)) return model.VersionFolder();
+  return (fs::path(model.folder.path) / it->second).lexically_normal().string();
+}
+
+void CheckPath(const RepositoryModel& model, const std::string& key, const Status& status,
+               Findings& findings) {
+  if (status.ok()) return;
+  findings.push_back(AtEntry(model.folder, "parameters", key, status.message()));
+}
+
+}  // namespace
+
+void CheckLlmModel(const RepositoryModel& model, Findings& findings) {
+  const LlmRole role = RoleOf(*model.config);
+  if (role == LlmRole::kNone) return;
+  CheckTensors(model, "input", model.config->inputs, LlmInputs(role), findings);
+  CheckTensors(model, "output", model.config->outputs, LlmOutputs(role), findings);
+  CheckRequiredInputs(model, role, findings);
+  CheckParameters(model, role, findings);
+  if (role == LlmRole::kEngine) {
+    CheckPath(model, "gpt_model_path",
+              InspectWeights(ResolvePath(model, "gpt_model_path")).status(), findings);
+  } else {
+    CheckPath(model, "tokenizer_dir", FindTokenizer(ResolvePath(model, "tokenizer_dir")).status(),
+              findings);
+  }
+}
+
+}  // namespace nereid::repo

@@ -1,0 +1,193 @@
+#include "repo_templates/tool/checkpoint.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "backends/ensemble/closest_name.h"
+
+namespace nereid::repo {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+// As the engine's table of architectures; a test compares the two.
+constexpr const char* kModelTypes[] = {
+    "gemma2",  "gemma3_text", "gpt2",  "gpt_bigcode", "gpt_neox",  "llama",     "mistral",
+    "mixtral", "phi3",        "qwen2", "qwen3",       "qwen3_moe", "starcoder2"};
+
+constexpr const char* kSmallFiles[] = {"config.json",           "generation_config.json",
+                                       "tokenizer.json",        "tokenizer.model",
+                                       "tokenizer_config.json", "special_tokens_map.json"};
+
+std::string PathOf(const std::string& directory, const std::string& file) {
+  return (fs::path(directory) / file).string();
+}
+
+bool IsFile(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+Result<Json> ReadJson(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return NotFoundError("'", path, "': cannot be opened");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return InvalidArgError("'", path, "': expected a JSON object");
+  return json;
+}
+
+int64_t IntOr(const Json& json, const char* key, int64_t fallback) {
+  const auto it = json.find(key);
+  return it != json.end() && it->is_number_integer() ? it->get<int64_t>() : fallback;
+}
+
+std::string TextOr(const Json& json, const char* key, const std::string& fallback) {
+  const auto it = json.find(key);
+  return it != json.end() && it->is_string() ? it->get<std::string>() : fallback;
+}
+
+Status CheckModelType(const std::string& path, const Json& config) {
+  const std::string model_type = TextOr(config, "model_type", "");
+  const std::vector<std::string> known = SupportedModelTypes();
+  for (const char* key : {"quantization_config", "compression_config", "quantization"}) {
+    if (config.contains(key)) {
+      return UnsupportedError("'", path, "': '", key,
+                              "': quantised checkpoints are not supported; give one in F32, F16 or "
+                              "BF16");
+    }
+  }
+  if (std::find(known.begin(), known.end(), model_type) != known.end()) return {};
+  std::string list;
+  for (const std::string& name : known) list += StrCat(list.empty() ? "" : ", ", name);
+  return UnsupportedError("'", path, "': model_type '", model_type, "' is not supported",
+                          ensemble::DidYouMean(model_type, known), "; known: ", list);
+}
+
+std::string Architecture(const Json& config) {
+  const auto it = config.find("architectures");
+  if (it != config.end() && it->is_array() && !it->empty() && it->front().is_string()) {
+    return it->front().get<std::string>();
+  }
+  return TextOr(config, "model_type", "");
+}
+
+// The end of the last tensor, from the header of a safetensors file.
+Result<uint64_t> DeclaredBytes(const std::string& path, std::ifstream& file, uint64_t size) {
+  unsigned char prefix[8];
+  if (size < sizeof(prefix) || !file.read(reinterpret_cast<char*>(prefix), sizeof(prefix))) {
+    return InvalidArgError("'", path, "': expected a safetensors file, got ", size, " bytes");
+  }
+  uint64_t header_bytes = 0;
+  for (int i = 7; i >= 0; --i) header_bytes = header_bytes << 8 | prefix[i];
+  if (header_bytes > size - sizeof(prefix)) {
+    return InvalidArgError("'", path, "': is cut off: header of ", header_bytes, " bytes in ",
+                           size);
+  }
+  std::string text(header_bytes, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(header_bytes));
+  const Json header = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!header.is_object()) return InvalidArgError("'", path, "': its header is not JSON");
+  uint64_t end = 0;
+  for (const auto& [name, tensor] : header.items()) {
+    if (name == "__metadata__") continue;
+    const auto offsets = tensor.find("data_offsets");
+    if (offsets == tensor.end() || !offsets->is_array() || offsets->size() != 2 ||
+        !offsets->at(1).is_number_unsigned()) {
+      return InvalidArgError("'", path, "': tensor '", name, "' has no data_offsets");
+    }
+    end = std::max(end, offsets->at(1).get<uint64_t>());
+  }
+  return sizeof(prefix) + header_bytes + end;
+}
+
+Status CheckWeightFile(const std::string& path) {
+  std::error_code error;
+  const uint64_t size = fs::file_size(path, error);
+  std::ifstream file(path, std::ios::binary);
+  if (error || !file) return NotFoundError("'", path, "': cannot be opened");
+  NEREID_ASSIGN_OR_RETURN(const uint64_t declared, DeclaredBytes(path, file, size));
+  if (declared <= size) return {};
+  return InvalidArgError("'", path, "': is cut off: its header declares ", declared,
+                         " bytes, the file has ", size);
+}
+
+// The shards that model.safetensors.index.json lists, or model.safetensors alone.
+Result<std::vector<std::string>> WeightFiles(const std::string& directory) {
+  const std::string index_name = "model.safetensors.index.json";
+  const std::string index_path = PathOf(directory, index_name);
+  if (!IsFile(index_path)) {
+    if (IsFile(PathOf(directory, "model.safetensors"))) {
+      return std::vector<std::string>{"model.safetensors"};
+    }
+    return NotFoundError("'", directory, "': has neither model.safetensors nor ", index_name,
+                         IsFile(PathOf(directory, "pytorch_model.bin"))
+                             ? " (pytorch_model.bin is not read: save it as safetensors)"
+                             : "");
+  }
+  NEREID_ASSIGN_OR_RETURN(const Json index, ReadJson(index_path));
+  const auto map = index.find("weight_map");
+  if (map == index.end() || !map->is_object()) {
+    return InvalidArgError("'", index_path, "': has no weight_map");
+  }
+  std::set<std::string> shards;
+  for (const auto& [tensor, file] : map->items()) {
+    if (!file.is_string()) return InvalidArgError("'", index_path, "': weight_map['", tensor, "']");
+    shards.insert(file.get<std::string>());
+  }
+  std::vector<std::string> files{index_name};
+  files.insert(files.end(), shards.begin(), shards.end());
+  return files;
+}
+
+}  // namespace
+
+std::vector<std::string> SupportedModelTypes() {
+  return {std::begin(kModelTypes), std::end(kModelTypes)};
+}
+
+Result<CheckpointSummary> InspectWeights(const std::string& directory) {
+  std::error_code ignored;
+  if (!fs::is_directory(directory, ignored)) {
+    return NotFoundError("'", directory, "': no such checkpoint directory");
+  }
+  CheckpointSummary summary;
+  summary.directory = fs::canonical(directory, ignored).string();
+  const std::string config_path = PathOf(directory, "config.json");
+  if (!IsFile(config_path)) return NotFoundError("'", config_path, "': is missing");
+  NEREID_ASSIGN_OR_RETURN(const Json config, ReadJson(config_path));
+  NEREID_RETURN_IF_ERROR(CheckModelType(config_path, config));
+  summary.architecture = Architecture(config);
+  summary.context_length =
+      IntOr(config, "max_position_embeddings", IntOr(config, "n_positions", 0));
+  summary.vocabulary_size = IntOr(config, "vocab_size", 0);
+  for (const char* file : kSmallFiles) {
+    if (IsFile(PathOf(directory, file))) summary.files.push_back(file);
+  }
+  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string> weights, WeightFiles(directory));
+  for (const std::string& file : weights) {
+    if (!file.ends_with(".json")) NEREID_RETURN_IF_ERROR(CheckWeightFile(PathOf(directory, file)));
+    summary.files.push_back(file);
+  }
+  return summary;
+}
+
+Result<std::string> FindTokenizer(const std::string& directory) {
+  for (const char* file : {"tokenizer.json", "tokenizer.model"}) {
+    if (IsFile(PathOf(directory, file))) return std::string(file);
+  }
+  return NotFoundError("'", directory, "': has neither tokenizer.json nor tokenizer.model");
+}
+
+Result<CheckpointSummary> InspectCheckpoint(const std::string& directory) {
+  NEREID_ASSIGN_OR_RETURN(CheckpointSummary summary, InspectWeights(directory));
+  NEREID_ASSIGN_OR_RETURN(summary.tokenizer_file, FindTokenizer(directory));
+  return summary;
+}
+
+}  // namespace nereid::repo

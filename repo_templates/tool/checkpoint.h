@@ -1,0 +1,37 @@
+// Looks into a Hugging Face checkpoint directory without loading it: what model it holds, and
+// whether everything that serving it needs is there. Every error names the file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nereid/status.h"
+
+namespace nereid::repo {
+
+struct CheckpointSummary {
+  std::string directory;  // absolute
+  std::string
+      architecture;  // "LlamaForCausalLM"; the model_type where config.json has no such name
+  int64_t context_length = 0;  // in tokens; 0: not stated
+  int64_t vocabulary_size = 0;
+  std::string tokenizer_file;      // tokenizer.json or tokenizer.model
+  std::vector<std::string> files;  // what serving needs, relative to the directory
+};
+
+// What the engine can run: config.json is readable, its model_type is known, no quantisation, all
+// weights are there and not cut off. Leaves the tokenizer fields empty.
+Result<CheckpointSummary> InspectWeights(const std::string& directory);
+
+// The tokenizer's file in `directory`.
+Result<std::string> FindTokenizer(const std::string& directory);
+
+// Both, for a checkpoint that becomes a repository.
+Result<CheckpointSummary> InspectCheckpoint(const std::string& directory);
+
+// The model_types that the engine knows.
+std::vector<std::string> SupportedModelTypes();
+
+}  // namespace nereid::repo

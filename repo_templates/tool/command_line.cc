@@ -1,0 +1,61 @@
+#include "repo_templates/tool/command_line.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "backends/ensemble/closest_name.h"
+
+namespace nereid::repo {
+namespace {
+
+bool Contains(const std::vector<std::string>& list, const std::string& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+}  // namespace
+
+std::string CommandLine::ValueOr(const std::string& option, const std::string& fallback) const {
+  const auto it = values.find(option);
+  return it == values.end() ? fallback : it->second.back();
+}
+
+Result<int> CommandLine::IntOr(const std::string& option, int fallback) const {
+  const auto it = values.find(option);
+  if (it == values.end()) return fallback;
+  const std::string& text = it->second.back();
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size()) return number;
+  return InvalidArgError(option, ": expected an integer, got '", text, "'");
+}
+
+Result<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments,
+                                     const std::vector<std::string>& valued,
+                                     const std::vector<std::string>& switches) {
+  CommandLine line;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (!argument.starts_with("--")) {
+      line.words.push_back(argument);
+      continue;
+    }
+    const size_t equals = argument.find('=');
+    const std::string name = argument.substr(0, equals);
+    if (Contains(switches, name) && equals == std::string::npos) {
+      line.switches.insert(name);
+    } else if (!Contains(valued, name)) {
+      std::vector<std::string> known = valued;
+      known.insert(known.end(), switches.begin(), switches.end());
+      return InvalidArgError("unknown option '", argument, "'", ensemble::DidYouMean(name, known));
+    } else if (equals != std::string::npos) {
+      line.values[name].push_back(argument.substr(equals + 1));
+    } else if (i + 1 < arguments.size()) {
+      line.values[name].push_back(arguments[++i]);
+    } else {
+      return InvalidArgError("option '", name, "' needs a value");
+    }
+  }
+  return line;
+}
+
+}  // namespace nereid::repo

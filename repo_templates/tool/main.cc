@@ -1,0 +1,131 @@
+// nereid-repo: makes model repositories and checks them. Exit status: 0 all is well, 1 faults were
+// found, 2 the command could not be carried out.
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "repo_templates/tool/check.h"
+#include "repo_templates/tool/command_line.h"
+#include "repo_templates/tool/new_llm.h"
+
+namespace {
+
+using nereid::InvalidArgError;
+using nereid::Result;
+using nereid::Status;
+using nereid::StrCat;
+using namespace nereid::repo;
+namespace fs = std::filesystem;
+
+constexpr const char* kUsage = R"(usage:
+  nereid-repo new llm --checkpoint DIR --out REPO
+      makes a repository (ensemble, preprocessing, tensorrt_llm, postprocessing) that serves the Hugging Face
+      checkpoint in DIR
+      --backend auto|gpu_llm|cpu_reference   the engine; auto (default): the GPU's where there is one
+      --decoupled                            allow streaming
+      --max-batch-size N                     sequences in one request at most (default 64)
+      --max-queue-size N                     requests that may wait for the engine (default 1024; 0: no limit)
+      --copy | --link                        put the checkpoint's files into the repository, as copies or links;
+                                             without either the repository names DIR
+      --templates DIR                        template files other than the installed ones
+  nereid-repo check REPO
+      names file, line and key of every fault
+      --backend-directory DIR                where backends lie (default: those installed beside this program)
+      --json                                 findings as JSON
+  nereid-repo --help
+)";
+
+// <prefix>/bin/nereid-repo -> <prefix>
+fs::path InstallPrefix() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  return error ? fs::path() : self.parent_path().parent_path();
+}
+
+std::string IfDirectory(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) ? path.string() : std::string();
+}
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "nereid-repo: %s\n", status.message().c_str());
+  return 2;
+}
+
+CheckOptions CheckOptionsFrom(const CommandLine& line) {
+  CheckOptions options;
+  const auto given = line.values.find("--backend-directory");
+  if (given != line.values.end()) options.backend_directories = given->second;
+  const std::string own = IfDirectory(InstallPrefix() / "backends");
+  if (!own.empty()) options.backend_directories.push_back(own);
+  return options;
+}
+
+Result<NewLlmOptions> NewLlmOptionsFrom(const CommandLine& line) {
+  NewLlmOptions options;
+  options.checkpoint = line.ValueOr("--checkpoint", "");
+  options.out = line.ValueOr("--out", "");
+  if (options.checkpoint.empty()) return InvalidArgError("new llm: --checkpoint is missing");
+  if (options.out.empty()) return InvalidArgError("new llm: --out is missing");
+  if (line.words.size() > 2) return InvalidArgError("unexpected argument '", line.words[2], "'");
+  options.backend = line.ValueOr("--backend", options.backend);
+  options.decoupled = line.Has("--decoupled");
+  NEREID_ASSIGN_OR_RETURN(options.max_batch_size,
+                          line.IntOr("--max-batch-size", options.max_batch_size));
+  NEREID_ASSIGN_OR_RETURN(options.max_queue_size,
+                          line.IntOr("--max-queue-size", options.max_queue_size));
+  if (line.Has("--copy") && line.Has("--link")) {
+    return InvalidArgError("new llm: --copy and --link exclude each other");
+  }
+  if (line.Has("--copy")) options.files = NewLlmOptions::Files::kCopy;
+  if (line.Has("--link")) options.files = NewLlmOptions::Files::kLink;
+  options.templates =
+      line.ValueOr("--templates", (InstallPrefix() / "share/repo_templates/llm").string());
+  return options;
+}
+
+int RunNewLlm(const CommandLine& line) {
+  Result<NewLlmOptions> options = NewLlmOptionsFrom(line);
+  if (!options.ok()) return Fail(options.status());
+  if (Status status = NewLlm(*options); !status.ok()) return Fail(status);
+  // What was made must load as it is: the same judge as for strangers' repositories.
+  CheckOptions check;
+  const Findings findings = CheckRepository(options->out, check);
+  std::fputs(ToText(findings).c_str(), stderr);
+  if (HasError(findings)) return 1;
+  std::printf("%s\n", fs::absolute(options->out).c_str());
+  return 0;
+}
+
+int RunCheck(const CommandLine& line) {
+  if (line.words.size() != 2) return Fail(InvalidArgError("check: expected one repository"));
+  if (IfDirectory(line.words[1]).empty()) {
+    return Fail(InvalidArgError("'", line.words[1], "': no such directory"));
+  }
+  const Findings findings = CheckRepository(line.words[1], CheckOptionsFrom(line));
+  const bool json = line.Has("--json");
+  std::fputs((json ? ToJson(findings) : ToText(findings)).c_str(), stdout);
+  return HasError(findings) ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const Result<CommandLine> line =
+      ParseCommandLine(arguments,
+                       {"--checkpoint", "--out", "--backend", "--max-batch-size",
+                        "--max-queue-size", "--templates", "--backend-directory"},
+                       {"--decoupled", "--copy", "--link", "--json", "--help"});
+  if (!line.ok()) return Fail(line.status());
+  if (line->Has("--help")) {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  const std::vector<std::string>& words = line->words;
+  if (words.size() >= 2 && words[0] == "new" && words[1] == "llm") return RunNewLlm(*line);
+  if (!words.empty() && words[0] == "check") return RunCheck(*line);
+  std::fputs(kUsage, stderr);
+  return 2;
+}

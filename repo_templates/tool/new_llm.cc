@@ -1,0 +1,126 @@
+#include "repo_templates/tool/new_llm.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "repo_templates/tool/checkpoint.h"
+#include "repo_templates/tool/template.h"
+
+namespace nereid::repo {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kModels[] = {"ensemble", "preprocessing", "tensorrt_llm", "postprocessing"};
+constexpr const char* kVersion = "1";
+
+std::string Summarize(const CheckpointSummary& checkpoint) {
+  std::string text = checkpoint.architecture;
+  if (checkpoint.context_length > 0) {
+    text += StrCat(", context of ", checkpoint.context_length, " tokens");
+  }
+  if (checkpoint.vocabulary_size > 0) {
+    text += StrCat(", vocabulary of ", checkpoint.vocabulary_size);
+  }
+  return text + ".";
+}
+
+TemplateValues ValuesFor(const NewLlmOptions& options, const CheckpointSummary& checkpoint) {
+  const bool inside = options.files != NewLlmOptions::Files::kReference;
+  return {
+      {"triton_backend", options.backend == "auto" ? "tensorrtllm" : options.backend},
+      {"triton_max_batch_size", StrCat(options.max_batch_size)},
+      {"decoupled_mode", options.decoupled ? "true" : "false"},
+      {"max_queue_delay_microseconds", "0"},
+      {"max_queue_size", StrCat(options.max_queue_size)},
+      {"checkpoint_summary", Summarize(checkpoint)},
+      {"engine_dir", inside ? kVersion : checkpoint.directory},
+      {"tokenizer_dir", inside ? StrCat("../tensorrt_llm/", kVersion) : checkpoint.directory},
+      {"add_special_tokens", "true"},
+      {"skip_special_tokens", "true"},
+      {"exclude_input_in_output", "true"},
+      {"max_tokens_in_paged_kv_cache", ""},
+      {"enable_kv_cache_reuse", ""},
+      {"batch_scheduler_policy", ""},
+      {"preprocessing_instance_count", "1"},
+      {"postprocessing_instance_count", "1"},
+  };
+}
+
+Status WriteModel(const NewLlmOptions& options, const std::string& model,
+                  const TemplateValues& values) {
+  const fs::path source = fs::path(options.templates) / model / "config.pbtxt";
+  std::ifstream file(source, std::ios::binary);
+  if (!file) return NotFoundError("template '", source.string(), "': cannot be opened");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  NEREID_ASSIGN_OR_RETURN(const std::string filled, FillTemplate(text, values, source.string()));
+
+  const fs::path target = fs::path(options.out) / model;
+  std::error_code error;
+  fs::create_directories(target / kVersion, error);
+  if (error) return InternalError("'", target.string(), "': ", error.message());
+  std::ofstream config(target / "config.pbtxt", std::ios::binary);
+  config << filled;
+  config.close();
+  if (!config) {
+    return InternalError("'", (target / "config.pbtxt").string(), "': cannot be written");
+  }
+  return {};
+}
+
+Status PlaceFiles(const NewLlmOptions& options, const CheckpointSummary& checkpoint) {
+  const fs::path folder = fs::path(options.out) / "tensorrt_llm" / kVersion;
+  for (const std::string& name : checkpoint.files) {
+    const fs::path source = fs::path(checkpoint.directory) / name;
+    std::error_code error;
+    if (options.files == NewLlmOptions::Files::kCopy) {
+      fs::copy_file(source, folder / name, error);
+    } else {
+      fs::create_symlink(source, folder / name, error);
+    }
+    if (error) return InternalError("'", (folder / name).string(), "': ", error.message());
+  }
+  return {};
+}
+
+Status WriteRepository(const NewLlmOptions& options, const CheckpointSummary& checkpoint) {
+  const TemplateValues values = ValuesFor(options, checkpoint);
+  for (const char* model : kModels) NEREID_RETURN_IF_ERROR(WriteModel(options, model, values));
+  if (options.files == NewLlmOptions::Files::kReference) return {};
+  return PlaceFiles(options, checkpoint);
+}
+
+Status CheckOptions(const NewLlmOptions& options) {
+  if (options.backend != "auto" && options.backend != "gpu_llm" &&
+      options.backend != "cpu_reference") {
+    return InvalidArgError("--backend: expected auto, gpu_llm or cpu_reference, got '",
+                           options.backend, "'");
+  }
+  if (options.max_batch_size < 1) {
+    return InvalidArgError("--max-batch-size: expected 1 or more, got ", options.max_batch_size);
+  }
+  std::error_code ignored;
+  if (fs::exists(options.out, ignored) &&
+      !(fs::is_directory(options.out, ignored) && fs::is_empty(options.out, ignored))) {
+    return AlreadyExistsError("'", options.out, "': exists already and is not an empty folder");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status NewLlm(const NewLlmOptions& options) {
+  NEREID_RETURN_IF_ERROR(CheckOptions(options));
+  NEREID_ASSIGN_OR_RETURN(const CheckpointSummary checkpoint,
+                          InspectCheckpoint(options.checkpoint));
+  std::error_code ignored;
+  const bool existed = fs::exists(options.out, ignored);
+  Status status = WriteRepository(options, checkpoint);
+  if (status.ok()) return status;
+  for (const char* model : kModels) fs::remove_all(fs::path(options.out) / model, ignored);
+  if (!existed) fs::remove(options.out, ignored);
+  return status;
+}
+
+}  // namespace nereid::repo

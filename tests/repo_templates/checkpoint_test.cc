@@ -1,0 +1,99 @@
+#include "repo_templates/tool/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "temp_folder.h"
+
+namespace nereid::repo {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CheckpointTest : public testing::Test {
+ protected:
+  CheckpointTest() { WriteCheckpoint(path_); }
+
+  // The message of the failure, without the folder's name.
+  std::string Failure() {
+    std::string message = InspectCheckpoint(path_).status().message();
+    const size_t at = message.find(path_);
+    if (at != std::string::npos) message.replace(at, path_.size(), "DIR");
+    return message;
+  }
+
+  TempFolder folder_;
+  const std::string path_ = folder_ / "checkpoint";
+};
+
+TEST_F(CheckpointTest, ReadsArchitectureAndLengthsAndListsTheFiles) {
+  const auto summary = InspectCheckpoint(path_);
+  ASSERT_TRUE(summary.ok()) << summary.status().message();
+  EXPECT_EQ(summary->architecture, "LlamaForCausalLM");
+  EXPECT_EQ(summary->context_length, 128);
+  EXPECT_EQ(summary->vocabulary_size, 32);
+  EXPECT_EQ(summary->tokenizer_file, "tokenizer.json");
+  EXPECT_EQ(summary->files, (std::vector<std::string>{"config.json", "generation_config.json",
+                                                      "tokenizer.json", "model.safetensors"}));
+}
+
+TEST_F(CheckpointTest, NamesAnUnknownArchitecture) {
+  WriteFile(fs::path(path_) / "config.json", R"({"model_type":"lama"})");
+  EXPECT_EQ(Failure().find("'DIR/config.json': model_type 'lama' is not supported (did you mean "
+                           "'llama'?); known: gemma2"),
+            0u)
+      << Failure();
+}
+
+TEST_F(CheckpointTest, RefusesQuantisedWeights) {
+  WriteFile(fs::path(path_) / "config.json",
+            R"({"model_type":"llama","quantization_config":{"quant_method":"awq"}})");
+  EXPECT_NE(Failure().find("'quantization_config'"), std::string::npos);
+}
+
+TEST_F(CheckpointTest, NamesMissingFiles) {
+  fs::remove(fs::path(path_) / "tokenizer.json");
+  EXPECT_EQ(Failure(), "'DIR': has neither tokenizer.json nor tokenizer.model");
+  WriteFile(fs::path(path_) / "pytorch_model.bin", "x");
+  fs::remove(fs::path(path_) / "model.safetensors");
+  EXPECT_EQ(Failure(),
+            "'DIR': has neither model.safetensors nor model.safetensors.index.json "
+            "(pytorch_model.bin is not read: save it as safetensors)");
+  fs::remove(fs::path(path_) / "config.json");
+  EXPECT_EQ(Failure(), "'DIR/config.json': is missing");
+  fs::remove_all(path_);
+  EXPECT_EQ(Failure(), "'DIR': no such checkpoint directory");
+}
+
+TEST_F(CheckpointTest, NamesAShardThatTheIndexListsAndIsNotThere) {
+  WriteFile(fs::path(path_) / "model.safetensors.index.json",
+            R"({"weight_map":{"a":"model.safetensors","b":"model-2.safetensors"}})");
+  EXPECT_EQ(Failure(), "'DIR/model-2.safetensors': cannot be opened");
+}
+
+TEST_F(CheckpointTest, NoticesWeightsThatAreCutOff) {
+  WriteFile(fs::path(path_) / "model.safetensors", SafetensorsBytes(100, 30));
+  EXPECT_NE(Failure().find("'DIR/model.safetensors': is cut off: its header declares"),
+            std::string::npos)
+      << Failure();
+  WriteFile(fs::path(path_) / "model.safetensors", "short");
+  EXPECT_NE(Failure().find("expected a safetensors file, got 5 bytes"), std::string::npos);
+  WriteFile(fs::path(path_) / "model.safetensors", std::string(64, '\x7f'));
+  EXPECT_NE(Failure().find("is cut off: header of"), std::string::npos);
+}
+
+// The tool may not link the engine: this keeps its list of architectures from drifting.
+TEST(SupportedModelTypesTest, AreThoseOfTheEngine) {
+  const std::string table =
+      ReadFile(fs::path(NEREID_SOURCE_DIR) / "backends/llm_core/model/architecture.cc");
+  const std::regex entry("\\{\"([a-z0-9_]+)\", Build");
+  std::vector<std::string> types;
+  for (std::sregex_iterator it(table.begin(), table.end(), entry), end; it != end; ++it) {
+    types.push_back((*it)[1]);
+  }
+  EXPECT_EQ(types, SupportedModelTypes());
+}
+
+}  // namespace
+}  // namespace nereid::repo

@@ -1,0 +1,105 @@
+#include "repo_templates/tool/new_llm.h"
+
+#include <gtest/gtest.h>
+
+#include "config/config_loader.h"
+#include "repo_templates/tool/check.h"
+#include "temp_folder.h"
+
+namespace nereid::repo {
+namespace {
+
+namespace fs = std::filesystem;
+
+class NewLlmTest : public testing::Test {
+ protected:
+  NewLlmTest() {
+    options_.checkpoint = folder_ / "checkpoint";
+    options_.out = folder_ / "repository";
+    options_.templates = std::string(NEREID_SOURCE_DIR) + "/repo_templates/llm";
+    WriteCheckpoint(options_.checkpoint);
+  }
+
+  ModelConfig Config(const std::string& model) {
+    config::ModelFolder folder;
+    folder.name = model;
+    folder.path = (fs::path(options_.out) / model).string();
+    return config::ReadModelConfig(folder).value();
+  }
+
+  TempFolder folder_;
+  NewLlmOptions options_;
+};
+
+TEST_F(NewLlmTest, MakesARepositoryWithoutFaults) {
+  ASSERT_TRUE(NewLlm(options_).ok());
+  EXPECT_EQ(ToText(CheckRepository(options_.out, {})), "");
+  for (const char* model : {"ensemble", "preprocessing", "tensorrt_llm", "postprocessing"}) {
+    EXPECT_TRUE(fs::is_directory(fs::path(options_.out) / model / "1")) << model;
+  }
+  const ModelConfig engine = Config("tensorrt_llm");
+  EXPECT_EQ(engine.backend, "tensorrtllm");
+  EXPECT_FALSE(engine.decoupled);
+  EXPECT_EQ(engine.max_batch_size, 64);
+  EXPECT_EQ(engine.parameters.at("gpt_model_path"), fs::canonical(options_.checkpoint));
+}
+
+TEST_F(NewLlmTest, TakesItsOptions) {
+  options_.backend = "cpu_reference";
+  options_.decoupled = true;
+  options_.max_batch_size = 3;
+  options_.max_queue_size = 5;
+  ASSERT_TRUE(NewLlm(options_).ok());
+  const ModelConfig engine = Config("tensorrt_llm");
+  EXPECT_EQ(engine.backend, "cpu_reference");
+  EXPECT_TRUE(engine.decoupled);
+  EXPECT_EQ(engine.max_batch_size, 3);
+  EXPECT_EQ(engine.dynamic_batching->default_queue_policy.max_queue_size, 5u);
+  EXPECT_EQ(Config("ensemble").max_batch_size, 3);
+}
+
+TEST_F(NewLlmTest, CopiesTheCheckpointIntoARepositoryThatCanBeMoved) {
+  options_.files = NewLlmOptions::Files::kCopy;
+  ASSERT_TRUE(NewLlm(options_).ok());
+  fs::remove_all(options_.checkpoint);
+  const std::string moved = folder_ / "moved";
+  fs::rename(options_.out, moved);
+  EXPECT_EQ(ToText(CheckRepository(moved, {})), "");
+  EXPECT_FALSE(fs::is_symlink(fs::path(moved) / "tensorrt_llm/1/model.safetensors"));
+}
+
+TEST_F(NewLlmTest, LinksTheCheckpoint) {
+  options_.files = NewLlmOptions::Files::kLink;
+  ASSERT_TRUE(NewLlm(options_).ok());
+  EXPECT_EQ(fs::read_symlink(fs::path(options_.out) / "tensorrt_llm/1/model.safetensors"),
+            fs::canonical(options_.checkpoint) / "model.safetensors");
+  EXPECT_EQ(ToText(CheckRepository(options_.out, {})), "");
+}
+
+TEST_F(NewLlmTest, LeavesNothingBehindWhenItFails) {
+  options_.templates = folder_ / "templates";
+  WriteFile(fs::path(options_.templates) / "ensemble/config.pbtxt", "a: 1\nb: ${nobody_knows}\n");
+  const Status status = NewLlm(options_);
+  EXPECT_NE(status.message().find("ensemble/config.pbtxt:2: no value for ${nobody_knows}"),
+            std::string::npos)
+      << status.message();
+  EXPECT_FALSE(fs::exists(options_.out));
+}
+
+TEST_F(NewLlmTest, DoesNotWriteIntoAFolderThatIsInUse) {
+  WriteFile(fs::path(options_.out) / "mine", "x");
+  EXPECT_EQ(NewLlm(options_).code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(ReadFile(fs::path(options_.out) / "mine"), "x");
+}
+
+TEST_F(NewLlmTest, RefusesOptionsThatMeanNothing) {
+  options_.backend = "vllm";
+  EXPECT_EQ(NewLlm(options_).message(),
+            "--backend: expected auto, gpu_llm or cpu_reference, got 'vllm'");
+  options_.backend = "auto";
+  options_.max_batch_size = 0;
+  EXPECT_EQ(NewLlm(options_).message(), "--max-batch-size: expected 1 or more, got 0");
+}
+
+}  // namespace
+}  // namespace nereid::repo
