@@ -1,0 +1,58 @@
+// An input's value is a scalar or a flat array; `id` and the object `parameters` are special unless
+// the model has inputs of that name.
+#include "host/frontend/http/generate_body.h"
+
+#include "host/frontend/http/tensor_json.h"
+
+namespace nereid::http {
+namespace {
+
+Result<InputTensor> ReadInput(JsonReader& reader, const InputSignature& signature) {
+  InputTensor input;
+  input.name = signature.name;
+  input.datatype = signature.datatype;
+  input.parsed = ByteBuffer(64);
+  int64_t num_elements = 0;
+  const auto read_element = [&]() -> Status {
+    ++num_elements;
+    return ReadJsonElement(reader, signature.datatype, input.parsed);
+  };
+  Status status =
+      reader.Peek() == JsonKind::kArray ? reader.ReadArray(read_element) : read_element();
+  if (!status.ok()) return std::move(status).WithContext(StrCat("input '", input.name, "'"));
+  NEREID_ASSIGN_OR_RETURN(input.shape, FillShape(signature, num_elements));
+  return input;
+}
+
+Status ReadId(JsonReader& reader, std::string& id) {
+  Result<std::string_view> text = reader.ReadString();
+  if (!text.ok()) return std::move(text).status().WithContext("'id'");
+  if (text->find('\0') != std::string_view::npos) return InvalidArgError("'id' holds a zero byte");
+  id = *text;
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status ParseGenerateBody(std::string_view json, const ModelSignature& model, size_t max_depth,
+                         GenerateBody& body) {
+  JsonReader reader(json, max_depth);
+  NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view key) -> Status {
+    if (const InputSignature* signature = model.Find(key)) {
+      NEREID_ASSIGN_OR_RETURN(InputTensor input, ReadInput(reader, *signature));
+      body.inputs.push_back(std::move(input));
+      return Status::Ok();
+    }
+    if (key == "id") return ReadId(reader, body.options.id);
+    if (key == "parameters" && reader.Peek() == JsonKind::kObject) {
+      return reader.ReadObject(
+          [&](std::string_view name) { return ReadRequestParameter(reader, name, body.options); });
+    }
+    NEREID_ASSIGN_OR_RETURN(RequestParameter parameter, ReadParameter(reader, key));
+    body.options.parameters.push_back(std::move(parameter));
+    return Status::Ok();
+  }));
+  return reader.ExpectEnd();
+}
+
+}  // namespace nereid::http

@@ -1,0 +1,111 @@
+// Body to request, response to reply.
+#include "host/frontend/http/infer_endpoint.h"
+
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "host/frontend/http/infer_body.h"
+#include "host/frontend/http/infer_reply.h"
+#include "host/frontend/http/model_call.h"
+#include "host/frontend/http/reply.h"
+
+namespace nereid::http {
+namespace {
+
+constexpr std::string_view kHeaderLength = "Inference-Header-Content-Length";
+
+class InferCall final : public ModelCall {
+ public:
+  InferCall(KServeContext& context, Connection& connection, Body body,
+            std::vector<InputTensor> inputs, OutputForms forms)
+      : ModelCall(context, connection, std::move(body), std::move(inputs)),
+        forms_(std::move(forms)) {}
+
+ private:
+  void OnModelResponse(InferResponse response) override {
+    ++num_responses_;
+    if (num_responses_ == 1) response_ = std::move(response);
+  }
+
+  void OnModelEnd() override {
+    Status status =
+        num_responses_ == 1
+            ? response_.Error()
+            : InternalError("expected exactly 1 response of the model, got ", num_responses_);
+    InferReply reply;
+    if (status.ok()) status = BuildInferReply(response_, forms_, reply);
+    if (status.ok()) {
+      Send(reply);
+    } else {
+      ReplyError(*connection(), status);
+    }
+  }
+
+  void Send(const InferReply& reply) {
+    if (reply.blocks.empty()) {
+      connection()->Reply({}, reply.json);
+      return;
+    }
+    std::vector<OutPiece> pieces{{reply.json}};
+    for (const std::string_view block : reply.blocks) pieces.push_back({block, /*is_block=*/true});
+    const std::string header = StrCat(kHeaderLength, ": ", reply.json.size(), "\r\n");
+    connection()->ReplyPieces({.content_type = "application/octet-stream", .extra_headers = header},
+                              pieces, std::make_shared<InferResponse>(std::move(response_)));
+  }
+
+  const OutputForms forms_;
+  InferResponse response_;
+  size_t num_responses_ = 0;
+};
+
+// How long the JSON part of the body is: all of it without the header, nothing in a raw request.
+Result<size_t> JsonLength(const RequestHead& head, size_t body_bytes) {
+  const std::string_view text = head.Header(kHeaderLength);
+  if (text.data() == nullptr) return body_bytes;
+  size_t length = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return InvalidArgError(kHeaderLength, ": expected a number of bytes, got '", text, "'");
+  }
+  if (length > body_bytes) {
+    return InvalidArgError(kHeaderLength, ": expected at most the body's ", body_bytes,
+                           " bytes, got ", length);
+  }
+  return length;
+}
+
+}  // namespace
+
+Status StartInfer(KServeContext& context, Connection& connection, const RequestHead& head,
+                  Body body, const ModelName& model) {
+  NEREID_ASSIGN_OR_RETURN(const bool is_decoupled,
+                          context.server.IsDecoupled(model.name.c_str(), model.version));
+  if (is_decoupled) {
+    return UnsupportedError("model '", model.name,
+                            "' is decoupled: HTTP infer takes models with exactly one response, "
+                            "use generate_stream or gRPC streaming");
+  }
+  const std::string_view bytes = body.bytes();
+  if (bytes.empty()) return InvalidArgError("the request body is empty");
+  NEREID_ASSIGN_OR_RETURN(const size_t json_bytes, JsonLength(head, bytes.size()));
+
+  InferBody parsed;
+  InferRequest request(nullptr);
+  if (json_bytes == 0) {
+    parsed.binary_outputs = true;
+    NEREID_ASSIGN_OR_RETURN(request, BuildRawRequest(context.server, model, bytes));
+  } else {
+    NEREID_RETURN_IF_ERROR(ParseInferBody(bytes.substr(0, json_bytes), bytes.substr(json_bytes),
+                                          connection.limits().max_json_depth, parsed));
+    NEREID_ASSIGN_OR_RETURN(request, BuildRequest(context.server, model, parsed.options,
+                                                  parsed.inputs, parsed.outputs));
+  }
+  return ModelCall::Launch(
+      std::make_unique<InferCall>(context, connection, std::move(body), std::move(parsed.inputs),
+                                  OutputForms{parsed.binary_outputs, std::move(parsed.outputs)}),
+      std::move(request));
+}
+
+}  // namespace nereid::http

@@ -1,0 +1,119 @@
+// The members of the answer, in Triton's order.
+#include "host/frontend/http/infer_reply.h"
+
+#include <cmath>
+
+#include "host/frontend/http/data_type.h"
+#include "host/frontend/http/json/json_writer.h"
+#include "host/frontend/http/tensor_json.h"
+
+namespace nereid::http {
+namespace {
+
+Status AppendParameters(std::string& json, const InferResponse& response) {
+  NEREID_ASSIGN_OR_RETURN(const uint32_t count, response.ParameterCount());
+  if (count == 0) return Status::Ok();
+  std::vector<std::string_view> seen;
+  json += ",\"parameters\":{";
+  for (uint32_t i = 0; i < count; ++i) {
+    NEREID_ASSIGN_OR_RETURN(const ParameterView parameter, response.Parameter(i));
+    bool is_repeated = false;
+    for (const std::string_view name : seen) is_repeated = is_repeated || name == parameter.name;
+    if (is_repeated) continue;  // a model may set one twice, a JSON object may not hold it twice
+    if (!seen.empty()) json += ',';
+    seen.push_back(parameter.name);
+    AppendLossyJsonString(json, parameter.name);
+    json += ':';
+    AppendParameterValue(json, parameter);
+  }
+  json += '}';
+  return Status::Ok();
+}
+
+Status AppendOutput(InferReply& reply, const OutputView& output, bool is_binary) {
+  std::string& json = reply.json;
+  json += "{\"name\":";
+  AppendLossyJsonString(json, output.name);
+  json += ",\"datatype\":\"";
+  json += DataTypeName(output.datatype);
+  json += "\",\"shape\":[";
+  for (size_t i = 0; i < output.shape.size(); ++i) {
+    if (i != 0) json += ',';
+    AppendJsonInt(json, output.shape[i]);
+  }
+  const std::string_view data(static_cast<const char*>(output.base), output.size_bytes);
+  if (is_binary) {
+    json += "],\"parameters\":{\"binary_data_size\":";
+    AppendJsonUint(json, data.size());
+    json += "}}";
+    reply.blocks.push_back(data);
+    return Status::Ok();
+  }
+  json += "],\"data\":[";
+  size_t num_elements = 0;
+  Status status =
+      AppendJsonElements(json, output.datatype, data, TextPolicy::kRefuse, num_elements);
+  json += "]}";
+  return std::move(status).WithContext(StrCat("output '", output.name, "'"));
+}
+
+}  // namespace
+
+bool OutputForms::IsBinary(std::string_view output) const {
+  for (const OutputRequest& request : named) {
+    if (request.name == output) return request.is_binary;
+  }
+  return binary_by_default;
+}
+
+void AppendParameterValue(std::string& json, const ParameterView& parameter) {
+  switch (parameter.type) {
+    case TRITONSERVER_PARAMETER_STRING:
+      AppendLossyJsonString(json, parameter.AsString());
+      break;
+    case TRITONSERVER_PARAMETER_INT:
+      AppendJsonInt(json, parameter.AsInt());
+      break;
+    case TRITONSERVER_PARAMETER_BOOL:
+      json += parameter.AsBool() ? "true" : "false";
+      break;
+    case TRITONSERVER_PARAMETER_DOUBLE:
+      if (std::isfinite(parameter.AsDouble())) {
+        AppendJsonDouble(json, parameter.AsDouble());
+        break;
+      }
+      [[fallthrough]];
+    default:
+      json += "null";
+  }
+}
+
+Status BuildInferReply(const InferResponse& response, const OutputForms& forms, InferReply& reply) {
+  NEREID_ASSIGN_OR_RETURN(const InferResponse::ModelId model, response.Model());
+  NEREID_ASSIGN_OR_RETURN(const std::string_view id, response.RequestId());
+  std::string& json = reply.json;
+  json += '{';
+  if (!id.empty()) {
+    json += "\"id\":";
+    AppendLossyJsonString(json, id);
+    json += ',';
+  }
+  json += "\"model_name\":";
+  AppendLossyJsonString(json, model.name);
+  json += ",\"model_version\":\"";
+  AppendJsonInt(json, model.version);
+  json += '"';
+  NEREID_RETURN_IF_ERROR(AppendParameters(json, response));
+
+  NEREID_ASSIGN_OR_RETURN(const uint32_t count, response.OutputCount());
+  json += ",\"outputs\":[";
+  for (uint32_t i = 0; i < count; ++i) {
+    NEREID_ASSIGN_OR_RETURN(const OutputView output, response.Output(i));
+    if (i != 0) json += ',';
+    NEREID_RETURN_IF_ERROR(AppendOutput(reply, output, forms.IsBinary(output.name)));
+  }
+  json += "]}";
+  return Status::Ok();
+}
+
+}  // namespace nereid::http

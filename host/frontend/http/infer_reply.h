@@ -1,0 +1,34 @@
+// A model's response as the answer to infer: JSON, and behind it the outputs that were asked for as
+// binary data, sent from where the model wrote them. [loop thread]
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "host/frontend/http/infer_body.h"
+#include "host/frontend/http/transport/output_queue.h"
+#include "nereid/infer_response.h"
+
+namespace nereid::http {
+
+// Which outputs go as binary data.
+struct OutputForms {
+  bool binary_by_default = false;
+  std::vector<OutputRequest> named;  // each with its own wish
+
+  bool IsBinary(std::string_view output) const;
+};
+
+struct InferReply {
+  std::string json;
+  std::vector<std::string_view> blocks;  // in the response's memory
+};
+
+// `response` is no error.
+Status BuildInferReply(const InferResponse& response, const OutputForms& forms, InferReply& reply);
+
+// Appends the value of a response's parameter.
+void AppendParameterValue(std::string& json, const ParameterView& parameter);
+
+}  // namespace nereid::http

@@ -1,0 +1,38 @@
+// The inference protocol on HTTP: finds a request's endpoint and hands it on. [loop thread; every
+// loop, concurrently]
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "host/frontend/http/blocking_pool.h"
+#include "host/frontend/http/kserve_context.h"
+#include "host/frontend/http/router.h"
+#include "host/frontend/http/transport/service.h"
+#include "nereid/server.h"
+
+namespace nereid::http {
+
+class KServeService final : public Service {
+ public:
+  // `server` outlives the service.
+  static Result<std::unique_ptr<KServeService>> Create(const Server& server);
+
+  void Handle(Connection& connection, const RequestHead& head, Body body) override;
+
+  // [any thread] From now on the server says that it is not ready.
+  void BeginDrain() { is_draining_.store(true); }
+  // [any thread] Requests that a model, or the repository, still holds.
+  size_t num_calls() const { return context_.num_calls.load(); }
+
+ private:
+  KServeService(const Server& server, ResponseAllocator allocator)
+      : context_{server, std::move(allocator)}, pool_(/*max_threads=*/4) {}
+  void HandleRoute(Connection& connection, const RequestHead& head, Body body, const Route& route);
+
+  KServeContext context_;
+  BlockingPool pool_;
+  std::atomic<bool> is_draining_{false};
+};
+
+}  // namespace nereid::http

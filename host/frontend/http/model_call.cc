@@ -1,0 +1,90 @@
+// The hand-over between the backend's thread and the loop.
+#include "host/frontend/http/model_call.h"
+
+#include <utility>
+
+namespace nereid::http {
+
+ModelCall::ModelCall(KServeContext& context, Connection& connection, Body body,
+                     std::vector<InputTensor> inputs)
+    : context_(context),
+      loop_(connection.loop()),
+      connection_(&connection),
+      body_(std::move(body)),
+      inputs_(std::move(inputs)),
+      request_(nullptr) {
+  context_.num_calls.fetch_add(1, std::memory_order_relaxed);
+}
+
+ModelCall::~ModelCall() {
+  request_ = InferRequest(nullptr);
+  context_.num_calls.fetch_sub(1, std::memory_order_release);
+}
+
+Status ModelCall::Launch(std::unique_ptr<ModelCall> call, InferRequest request) {
+  NEREID_RETURN_IF_ERROR(
+      request.SetCallbacks(call.get(), call->context_.allocator, /*allocator_userp=*/nullptr));
+  call->handle_ = request.get();
+  NEREID_RETURN_IF_ERROR(call->context_.server.InferAsync(std::move(request)));
+  // The model may have answered already, but nothing was dealt with: that happens on this thread.
+  // Not so the release: from here on the call may belong to itself alone.
+  ModelCall* const launched = call.release();
+  launched->connection_->BeginCall(launched);
+  return Status::Ok();
+}
+
+// [backend thread]
+void ModelCall::OnResponse(InferResponse response, bool is_final) noexcept {
+  EventLoop& loop = loop_;
+  bool must_post;
+  {
+    const std::lock_guard lock(events_mutex_);
+    events_.push_back({std::move(response), is_final});
+    must_post = !std::exchange(is_posted_, true);
+  }
+  // If it was posted before, the loop may have dealt with this event already, and the call be gone.
+  if (must_post) loop.Post(this);
+}
+
+// [backend thread]
+void ModelCall::OnRelease(InferRequest request) noexcept {
+  request_ = std::move(request);
+  SetStage(kReleased);
+}
+
+void ModelCall::SetStage(unsigned stage) {
+  const unsigned before = stage_.fetch_or(stage, std::memory_order_acq_rel);
+  if ((before | stage) == (kReleased | kLoopIsDone)) delete this;
+}
+
+void ModelCall::RunOnLoop() {
+  std::vector<Event> events;
+  {
+    const std::lock_guard lock(events_mutex_);
+    events.swap(events_);
+    is_posted_ = false;
+  }
+  bool is_final = false;
+  for (Event& event : events) {
+    if (connection_ != nullptr && !event.response.empty()) {
+      OnModelResponse(std::move(event.response));
+    }
+    is_final = is_final || event.is_final;
+  }
+  if (!is_final) return;
+  if (connection_ != nullptr) OnModelEnd();
+  connection_ = nullptr;
+  events.clear();
+  SetStage(kLoopIsDone);
+}
+
+void ModelCall::OnDisconnect() {
+  connection_ = nullptr;
+  Cancel();
+}
+
+void ModelCall::Cancel() {
+  (void)InferRequest::Cancel(handle_);
+}
+
+}  // namespace nereid::http

@@ -1,0 +1,97 @@
+// The path tree, by hand: a few string comparisons a request.
+#include "host/frontend/http/router.h"
+
+#include <charconv>
+
+namespace nereid::http {
+namespace {
+
+// Cuts the text up to the next '/' off `path`.
+std::string_view TakeSegment(std::string_view& path) {
+  const size_t slash = path.find('/');
+  const std::string_view segment = path.substr(0, slash);
+  path.remove_prefix(slash == std::string_view::npos ? path.size() : slash + 1);
+  return segment;
+}
+
+bool StartsWith(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
+
+// Takes "versions/<number>" off `rest`, when it is there; false when the number is none.
+bool TakeVersion(std::string_view& rest, int64_t& version) {
+  if (!StartsWith(rest, "versions/")) return true;
+  TakeSegment(rest);
+  const std::string_view text = TakeSegment(rest);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
+  return error == std::errc() && end == text.data() + text.size() && version >= 0;
+}
+
+Endpoint ModelAction(std::string_view action) {
+  if (action.empty()) return Endpoint::kModelMetadata;
+  if (action == "infer") return Endpoint::kInfer;
+  if (action == "generate") return Endpoint::kGenerate;
+  if (action == "generate_stream") return Endpoint::kGenerateStream;
+  if (action == "ready") return Endpoint::kModelReady;
+  if (action == "config") return Endpoint::kModelConfig;
+  if (action == "stats") return Endpoint::kModelStatistics;
+  if (action == "trace/setting") return Endpoint::kNotBuilt;
+  return Endpoint::kUnknown;
+}
+
+// `rest` follows "/v2/models/".
+Route FindModelRoute(std::string_view rest) {
+  if (rest == "stats") return {Endpoint::kAllStatistics, {}};
+  if (rest.empty() || rest.back() == '/') return {};
+  Route route;
+  route.model.name = TakeSegment(rest);
+  if (route.model.name.empty() || !TakeVersion(rest, route.model.version)) return {};
+  route.endpoint = ModelAction(rest);
+  return route;
+}
+
+// `rest` follows "/v2/repository/".
+Route FindRepositoryRoute(std::string_view rest) {
+  if (rest == "index") return {Endpoint::kRepositoryIndex, {}};
+  if (!StartsWith(rest, "models/")) return {};
+  TakeSegment(rest);
+  Route route;
+  route.model.name = TakeSegment(rest);
+  if (route.model.name.empty()) return {};
+  if (rest == "load") route.endpoint = Endpoint::kModelLoad;
+  if (rest == "unload") route.endpoint = Endpoint::kModelUnload;
+  return route;
+}
+
+}  // namespace
+
+Route FindRoute(std::string_view path) {
+  constexpr std::string_view kModels = "/v2/models/";
+  constexpr std::string_view kRepository = "/v2/repository/";
+  if (StartsWith(path, kModels)) return FindModelRoute(path.substr(kModels.size()));
+  if (StartsWith(path, kRepository)) return FindRepositoryRoute(path.substr(kRepository.size()));
+  if (path == "/v2/health/live") return {Endpoint::kServerLive, {}};
+  if (path == "/v2/health/ready") return {Endpoint::kServerReady, {}};
+  if (path == "/v2") return {Endpoint::kServerMetadata, {}};
+  if (path == "/v2/logging" || path == "/v2/trace/setting" ||
+      StartsWith(path, "/v2/systemsharedmemory/") || StartsWith(path, "/v2/cudasharedmemory/")) {
+    return {Endpoint::kNotBuilt, {}};
+  }
+  return {};
+}
+
+Method MethodOf(Endpoint endpoint) {
+  switch (endpoint) {
+    case Endpoint::kRepositoryIndex:
+    case Endpoint::kModelLoad:
+    case Endpoint::kModelUnload:
+    case Endpoint::kInfer:
+    case Endpoint::kGenerate:
+    case Endpoint::kGenerateStream:
+      return Method::kPost;
+    default:
+      return Method::kGet;
+  }
+}
+
+}  // namespace nereid::http

@@ -1,0 +1,41 @@
+// Which endpoint a path names. Paths are matched as they are sent, without decoding, as Triton
+// does. Pure. [any thread]
+#pragma once
+
+#include <string_view>
+
+#include "host/frontend/http/request_builder.h"
+#include "host/frontend/http/transport/request.h"
+
+namespace nereid::http {
+
+enum class Endpoint {
+  kUnknown,
+  kServerLive,
+  kServerReady,
+  kServerMetadata,
+  kModelMetadata,
+  kModelReady,
+  kModelConfig,
+  kModelStatistics,
+  kAllStatistics,
+  kRepositoryIndex,
+  kModelLoad,
+  kModelUnload,
+  kInfer,
+  kGenerate,
+  kGenerateStream,
+  kNotBuilt,  // part of Triton's protocol that this server does not have
+};
+
+struct Route {
+  Endpoint endpoint = Endpoint::kUnknown;
+  ModelName model;  // of the endpoints that name one
+};
+
+Route FindRoute(std::string_view path);
+
+// The only method that an endpoint takes.
+Method MethodOf(Endpoint endpoint);
+
+}  // namespace nereid::http

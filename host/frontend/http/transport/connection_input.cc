@@ -1,0 +1,141 @@
+// From bytes to a request: one at a time, the next only when the answer before it is on its way.
+#include <algorithm>
+
+#include "host/frontend/http/transport/connection.h"
+#include "host/frontend/http/transport/head_parser.h"
+#include "host/frontend/http/transport/loop_connections.h"
+#include "host/frontend/http/transport/status_text.h"
+
+namespace nereid::http {
+
+// Not re-entrant: an answer that is given inside Dispatch returns to this loop.
+void Connection::ProcessInput() {
+  if (is_processing_) return;
+  is_processing_ = true;
+  while (true) {
+    if (state_ == State::kHead && output_.empty() && TakeHead()) continue;
+    if (state_ == State::kBody && TakeBody()) {
+      Dispatch();
+      continue;
+    }
+    break;
+  }
+  is_processing_ = false;
+}
+
+// True when the head is whole and the request is worth its body.
+bool Connection::TakeHead() {
+  if (head_scanned_ == 0) {
+    // Empty lines before a request are allowed for.
+    size_t blank = 0;
+    while (input_.view().substr(blank, 2) == "\r\n") blank += 2;
+    input_.Erase(0, blank);
+  }
+  if (input_.empty()) return false;
+  const std::optional<size_t> end = FindHeadEnd(input_.view(), head_scanned_);
+  if (!end && input_.size() < limits_.max_head_bytes) {
+    head_scanned_ = input_.size();
+    return false;
+  }
+  if (!end || *end > limits_.max_head_bytes) {
+    Refuse(431, "request header is too large");
+    return false;
+  }
+  head_bytes_ = *end;
+  head_scanned_ = 0;
+  if (const auto error = ParseHead(input_.view().substr(0, head_bytes_), limits_, head_)) {
+    Refuse(error->status, error->reason);
+    return false;
+  }
+  return PrepareBody();
+}
+
+bool Connection::PrepareBody() {
+  const uint64_t length = head_.content_length.value_or(0);
+  if (length > limits_.max_body_bytes) {
+    Refuse(413, StrCat("request body: expected at most ", limits_.max_body_bytes, " bytes, got ",
+                       length));
+    return false;
+  }
+  state_ = State::kBody;
+  if (head_.is_chunked) {
+    chunks_.emplace(limits_.max_body_bytes);
+    if (input_.free_bytes() < 4096) {
+      // Room to read into while the head stays where it is; then its views are made anew.
+      input_.Grow(input_.capacity() * 2);
+      (void)ParseHead(input_.view().substr(0, head_bytes_), limits_, head_);
+    }
+  } else if (head_bytes_ + length > input_.capacity()) {
+    body_ = ByteBuffer(length);
+    body_.Append(input_.view().substr(head_bytes_));
+    input_.Truncate(head_bytes_);
+  }
+  if (head_.expects_continue && input_.size() == head_bytes_ && body_.empty()) {
+    const OutPiece go_on{"HTTP/1.1 100 Continue\r\n\r\n"};
+    WriteOut({&go_on, 1}, nullptr);
+  }
+  return state_ == State::kBody;
+}
+
+// True when the whole body is here.
+bool Connection::TakeBody() {
+  if (chunks_) return TakeChunks();
+  const uint64_t length = head_.content_length.value_or(0);
+  if (body_.capacity() != 0) return body_.size() == length;
+  return input_.size() >= head_bytes_ + length;
+}
+
+bool Connection::TakeChunks() {
+  const size_t consumed = chunks_->Consume(input_.view().substr(head_bytes_), body_);
+  input_.Erase(head_bytes_, consumed);
+  switch (chunks_->state()) {
+    case ChunkedDecoder::State::kDone:
+      return true;
+    case ChunkedDecoder::State::kMalformed:
+      Refuse(400, "malformed chunked request body");
+      return false;
+    case ChunkedDecoder::State::kTooLarge:
+      Refuse(413,
+             StrCat("request body: expected at most ", limits_.max_body_bytes, " bytes, got more"));
+      return false;
+    default:
+      return false;
+  }
+}
+
+void Connection::Dispatch() {
+  Body body;
+  const uint64_t length = head_.content_length.value_or(0);
+  if (chunks_ || body_.capacity() != 0) {
+    body.memory = std::move(body_);
+    chunks_.reset();
+  } else if (length != 0) {
+    // The body lies behind its head: the service gets the memory, the connection keeps what
+    // follows.
+    ByteBuffer rest;
+    const std::string_view next = input_.view().substr(head_bytes_ + length);
+    if (!next.empty()) {
+      rest = ByteBuffer(std::max(next.size(), input_.capacity()));
+      rest.Append(next);
+    }
+    body.offset = head_bytes_;
+    body.memory = std::move(input_);
+    body.memory.Truncate(head_bytes_ + length);
+    input_ = std::move(rest);
+    head_bytes_ = 0;
+  }
+  state_ = State::kRunning;
+  service_.Handle(*this, head_, std::move(body));
+}
+
+// Answers a request that is not understood or too large, then ends the connection: where the next
+// request would begin is not known.
+void Connection::Refuse(int status, std::string_view reason) {
+  head_.keep_alive = false;
+  chunks_.reset();
+  body_ = ByteBuffer();
+  state_ = State::kRunning;
+  Reply({.status = status}, ErrorBody(reason));
+}
+
+}  // namespace nereid::http

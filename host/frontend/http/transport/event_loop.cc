@@ -1,0 +1,131 @@
+// The mailbox is a stack that the loop empties at once; an eventfd wakes it when the stack was
+// empty.
+#include "host/frontend/http/transport/event_loop.h"
+
+#include <event2/event.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace nereid::http {
+
+Result<std::unique_ptr<EventLoop>> EventLoop::Create() {
+  std::unique_ptr<EventLoop> loop(new EventLoop());
+  NEREID_RETURN_IF_ERROR(loop->Initialize());
+  return loop;
+}
+
+Status EventLoop::Initialize() {
+  event_config* config = event_config_new();
+  if (config == nullptr) return InternalError("event loop: cannot allocate");
+  // No lock: other threads reach the loop through the eventfd alone.
+  event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
+  base_ = event_base_new_with_config(config);
+  event_config_free(config);
+  wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (base_ == nullptr || wake_fd_ < 0) {
+    return InternalError("event loop: ", std::strerror(errno));
+  }
+  wake_event_ = event_new(base_, wake_fd_, EV_READ | EV_PERSIST, &OnWake, this);
+  tick_event_ = event_new(base_, -1, EV_PERSIST, &OnTick, this);
+  retire_event_ = event_new(base_, -1, 0, &OnRetire, this);
+  if (wake_event_ == nullptr || tick_event_ == nullptr || retire_event_ == nullptr) {
+    return InternalError("event loop: cannot allocate its events");
+  }
+  const timeval one_second{1, 0};
+  event_add(wake_event_, nullptr);
+  event_add(tick_event_, &one_second);
+  return Status::Ok();
+}
+
+EventLoop::~EventLoop() {
+  Stop();
+  retired_.clear();
+  for (event* event : {wake_event_, tick_event_, retire_event_}) {
+    if (event != nullptr) event_free(event);
+  }
+  if (base_ != nullptr) event_base_free(base_);
+  if (wake_fd_ >= 0) close(wake_fd_);
+}
+
+void EventLoop::Start() {
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "http-loop");
+    event_base_loop(base_, EVLOOP_NO_EXIT_ON_EMPTY);
+  });
+}
+
+void EventLoop::Stop() {
+  if (!thread_.joinable()) return;
+  PostFunction([this] { event_base_loopbreak(base_); });
+  thread_.join();
+  RunPosted();  // what came after the end: it cleans up after itself
+}
+
+void EventLoop::Post(LoopTask* task) {
+  const int wake_fd = wake_fd_;
+  LoopTask* head = posted_.load(std::memory_order_relaxed);
+  do {
+    task->next_ = head;
+  } while (!posted_.compare_exchange_weak(head, task, std::memory_order_release,
+                                          std::memory_order_relaxed));
+  // From here on `task` may already have run and be gone.
+  if (head == nullptr) {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_fd, &one, sizeof(one));
+  }
+}
+
+void EventLoop::PostFunction(std::function<void()> function) {
+  struct FunctionTask final : LoopTask {
+    std::function<void()> function;
+    void RunOnLoop() override {
+      std::unique_ptr<FunctionTask> self(this);
+      function();
+    }
+  };
+  auto* task = new FunctionTask();
+  task->function = std::move(function);
+  Post(task);
+}
+
+void EventLoop::RunPosted() {
+  LoopTask* newest = posted_.exchange(nullptr, std::memory_order_acquire);
+  LoopTask* oldest = nullptr;
+  while (newest != nullptr) {
+    LoopTask* next = newest->next_;
+    newest->next_ = oldest;
+    oldest = newest;
+    newest = next;
+  }
+  while (oldest != nullptr) {
+    LoopTask* next = oldest->next_;  // read first: the task may end itself or be posted anew
+    oldest->RunOnLoop();
+    oldest = next;
+  }
+}
+
+void EventLoop::OnWake(int fd, short, void* self) {
+  uint64_t count;
+  [[maybe_unused]] const ssize_t size = read(fd, &count, sizeof(count));
+  static_cast<EventLoop*>(self)->RunPosted();
+}
+
+void EventLoop::OnTick(int, short, void* self) {
+  const auto& tick = static_cast<EventLoop*>(self)->tick_;
+  if (tick) tick();
+}
+
+void EventLoop::RetireLater(std::shared_ptr<void> object) {
+  retired_.push_back(std::move(object));
+  event_active(retire_event_, EV_TIMEOUT, 0);
+}
+
+void EventLoop::OnRetire(int, short, void* self) {
+  const auto retired = std::move(static_cast<EventLoop*>(self)->retired_);
+}
+
+}  // namespace nereid::http

@@ -1,0 +1,81 @@
+// One thread around one libevent base: sockets belong to a loop for life, other threads reach it by
+// Post alone. A busy loop is woken once for any number of posts. [loop thread, where not said]
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "nereid/status.h"
+
+struct event;
+struct event_base;
+
+namespace nereid::http {
+
+// Work for a loop. Intrusive, so that posting allocates nothing; may be posted again once RunOnLoop
+// has begun.
+class LoopTask {
+ public:
+  virtual void RunOnLoop() = 0;
+
+ protected:
+  ~LoopTask() = default;
+
+ private:
+  friend class EventLoop;
+  LoopTask* next_ = nullptr;
+};
+
+class EventLoop {
+ public:
+  static Result<std::unique_ptr<EventLoop>> Create();
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // [any thread] `task` runs soon, after those posted before it. What comes while the loop stops
+  // runs inside Stop.
+  void Post(LoopTask* task);
+  // [any thread] For the rare paths: allocates.
+  void PostFunction(std::function<void()> function);
+
+  // [owner thread] Start runs the loop on its own thread; Stop ends and joins it.
+  void Start();
+  void Stop();
+  // `tick` runs on the loop once a second. Before Start.
+  void SetTick(std::function<void()> tick) { tick_ = std::move(tick); }
+
+  // Destroys `object` after the current callback has returned: safe from inside its own methods.
+  template <typename T>
+  void DestroyLater(std::unique_ptr<T> object) {
+    RetireLater(std::shared_ptr<void>(std::move(object)));
+  }
+
+  event_base* base() { return base_; }
+  bool IsThisThread() const { return std::this_thread::get_id() == thread_.get_id(); }
+
+ private:
+  EventLoop() = default;
+  Status Initialize();
+  void RetireLater(std::shared_ptr<void> object);
+  void RunPosted();
+  static void OnWake(int fd, short what, void* self);
+  static void OnTick(int fd, short what, void* self);
+  static void OnRetire(int fd, short what, void* self);
+
+  event_base* base_ = nullptr;
+  event* wake_event_ = nullptr;
+  event* tick_event_ = nullptr;
+  event* retire_event_ = nullptr;
+  int wake_fd_ = -1;
+  std::atomic<LoopTask*> posted_{nullptr};  // newest first; RunPosted turns it round
+  std::vector<std::shared_ptr<void>> retired_;
+  std::function<void()> tick_;
+  std::thread thread_;
+};
+
+}  // namespace nereid::http

@@ -1,0 +1,47 @@
+// The connections of one loop: keeps them, counts them for all loops together, and sweeps them once
+// a second for those that stall. [loop thread, where not said]
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "host/frontend/http/transport/connection.h"
+#include "host/frontend/http/transport/event_loop.h"
+#include "host/frontend/http/transport/limits.h"
+#include "host/frontend/http/transport/service.h"
+
+namespace nereid::http {
+
+class LoopConnections {
+ public:
+  // All outlive this object; `num_open` counts the connections of every loop.
+  LoopConnections(EventLoop& loop, Service& service, const Limits& limits,
+                  std::atomic<size_t>& num_open)
+      : loop_(loop), service_(service), limits_(limits), num_open_(num_open) {}
+
+  // Takes `fd`, an accepted socket already counted in `num_open`.
+  void Adopt(int fd);
+  // The connection closed itself; it dies once its callback has returned.
+  void Remove(Connection* connection);
+
+  // Coarse: advances once a second.
+  int64_t now_s() const { return now_s_; }
+  void OnTick();
+
+  // Closes idle connections; the others end with their request.
+  void BeginDrain();
+  void CloseAll();
+
+ private:
+  EventLoop& loop_;
+  Service& service_;
+  const Limits& limits_;
+  std::atomic<size_t>& num_open_;
+  std::unordered_map<Connection*, std::unique_ptr<Connection>> connections_;
+  int64_t now_s_ = 0;
+  bool is_draining_ = false;
+};
+
+}  // namespace nereid::http

@@ -1,0 +1,260 @@
+// Flags of the frontends, the log and the metrics; and those of Triton that this server refuses.
+#include "host/option_table.h"
+#include "host/option_values.h"
+
+namespace nereid {
+namespace {
+
+using Text = const std::string&;
+
+Status SetBool(bool& target, Text text) {
+  NEREID_ASSIGN_OR_RETURN(target, ParseBoolValue(text));
+  return Status::Ok();
+}
+template <typename Int>
+Status SetInt(Int& target, Text text, int64_t min, int64_t max) {
+  NEREID_ASSIGN_OR_RETURN(const int64_t value, ParseIntValue(text, min, max));
+  target = static_cast<Int>(value);
+  return Status::Ok();
+}
+Status SetText(std::string& target, Text text) {
+  target = text;
+  return Status::Ok();
+}
+
+// `setting` is an lvalue in terms of `o`, the options.
+#define NEREID_BOOL(setting) [](Options& o, Text text) { return SetBool(o.setting, text); }
+#define NEREID_TEXT(setting) [](Options& o, Text text) { return SetText(o.setting, text); }
+#define NEREID_INT(setting, min, max) \
+  [](Options& o, Text text) { return SetInt(o.setting, text, min, max); }
+
+// Accepted because scripts give it; it tunes what this server does in another way.
+template <const char* name>
+Status NoEffect(Options& options, Text text) {
+  NEREID_RETURN_IF_ERROR(ParseIntValue(text, 0).status());
+  options.ineffective_flags.push_back(name);
+  return Status::Ok();
+}
+constexpr char kGrpcInferThreads[] = "--grpc-infer-thread-count";
+constexpr char kGrpcAllocationPool[] = "--grpc-infer-allocation-pool-size";
+constexpr char kGrpcResponsePool[] = "--grpc-max-response-pool-size";
+
+Status Refuse(Options&, Text) {
+  return UnsupportedError("is not supported by this server yet; leave it out");
+}
+// For a flag whose value "false" asks for nothing.
+Status RefuseTrue(Options&, Text text) {
+  NEREID_ASSIGN_OR_RETURN(const bool value, ParseBoolValue(text));
+  if (!value) return Status::Ok();
+  return UnsupportedError("'", text, "' is not supported by this server yet; leave it out");
+}
+
+Status ApplyCompression(Options& options, Text text) {
+  constexpr std::string_view kLevels[] = {"none", "low", "medium", "high"};
+  for (size_t i = 0; i < std::size(kLevels); ++i) {
+    if (text != kLevels[i]) continue;
+    options.grpc.response_compression = static_cast<GrpcCompression>(i);
+    return Status::Ok();
+  }
+  return InvalidArgError("expected none, low, medium or high, got '", text, "'");
+}
+
+// The C API's setter, and a copy for the frontends.
+template <auto setter, bool Options::*copy>
+Status ApplyLogBool(Options& options, Text text) {
+  NEREID_RETURN_IF_ERROR(SetBool(options.*copy, text));
+  const bool value = options.*copy;
+  options.core_settings.push_back([value](ServerOptions& core) { return core.Set(setter, value); });
+  return Status::Ok();
+}
+
+Status ApplyLogVerbose(Options& options, Text text) {
+  NEREID_RETURN_IF_ERROR(SetInt(options.log_verbose, text, 0, INT32_MAX));
+  const int level = static_cast<int>(options.log_verbose);
+  options.core_settings.push_back([level](ServerOptions& core) {
+    return core.Set(TRITONSERVER_ServerOptionsSetLogVerbose, level);
+  });
+  return Status::Ok();
+}
+
+Status ApplyLogFormat(Options& options, Text text) {
+  if (text != "default" && text != "ISO8601") {
+    return InvalidArgError("expected default or ISO8601, got '", text, "'");
+  }
+  options.log_format = text;
+  const auto format = text == "default" ? TRITONSERVER_LOG_DEFAULT : TRITONSERVER_LOG_ISO8601;
+  options.core_settings.push_back([format](ServerOptions& core) {
+    return core.Set(TRITONSERVER_ServerOptionsSetLogFormat, format);
+  });
+  return Status::Ok();
+}
+
+Status ApplyLogFile(Options& options, Text text) {
+  options.log_file = text;
+  options.core_settings.push_back(
+      [text](ServerOptions& core) { return core.Set(TRITONSERVER_ServerOptionsSetLogFile, text); });
+  return Status::Ok();
+}
+
+template <auto setter>
+Status ApplyMetricsBool(Options& options, Text text) {
+  NEREID_ASSIGN_OR_RETURN(const bool value, ParseBoolValue(text));
+  options.core_settings.push_back([value](ServerOptions& core) { return core.Set(setter, value); });
+  return Status::Ok();
+}
+
+Status ApplyMetricsInterval(Options& options, Text text) {
+  NEREID_ASSIGN_OR_RETURN(const int64_t value, ParseIntValue(text, 1));
+  options.core_settings.push_back([value](ServerOptions& core) {
+    return core.Set(TRITONSERVER_ServerOptionsSetMetricsInterval, static_cast<uint64_t>(value));
+  });
+  return Status::Ok();
+}
+
+Status ApplyMetricsConfig(Options& options, Text text) {
+  NEREID_ASSIGN_OR_RETURN(const NamedSetting setting, ParseNamedSetting(text));
+  options.core_settings.push_back([setting](ServerOptions& core) {
+    return core.Set(TRITONSERVER_ServerOptionsSetMetricsConfig, setting.name, setting.key,
+                    setting.value);
+  });
+  return Status::Ok();
+}
+
+Status ApplyMetricsAddress(Options& options, Text text) {
+  options.has_metrics_address = true;
+  return SetText(options.metrics.address, text);
+}
+
+constexpr std::string_view kHttp = "HTTP";
+constexpr std::string_view kGrpc = "gRPC";
+constexpr std::string_view kMetrics = "Metrics";
+constexpr std::string_view kLog = "Log";
+constexpr std::string_view kRefused = "Known, but not supported yet";
+
+const Flag kFlags[] = {
+    {kHttp, "--allow-http", "boolean", "Default: true.", NEREID_BOOL(allow_http)},
+    {kHttp, "--http-address", "address", "Default: 0.0.0.0.", NEREID_TEXT(http.address)},
+    {kHttp, "--http-port", "integer", "Default: 8000.", NEREID_INT(http.port, 0, 65535)},
+    {kHttp, "--reuse-http-port", "boolean", "Share the port with other processes. Default: false.",
+     NEREID_BOOL(http.reuse_port)},
+    {kHttp, "--http-thread-count", "integer", "Event loops. Default: 8.",
+     NEREID_INT(http.num_threads, 1, 1024)},
+    {kHttp, "--http-max-input-size", "integer", "Bytes of a request body. Default: 67108864.",
+     NEREID_INT(http.limits.max_body_bytes, 1, INT64_MAX)},
+    {kHttp, "--http-max-connections", "integer", "Open at a time. Default: 16384.",
+     NEREID_INT(http.limits.max_connections, 1, INT32_MAX)},
+    {kHttp, "--http-max-header-size", "integer", "Bytes of a request's head. Default: 65536.",
+     NEREID_INT(http.limits.max_head_bytes, 1024, INT32_MAX)},
+    {kHttp, "--http-max-headers", "integer", "Header lines of a request. Default: 128.",
+     NEREID_INT(http.limits.max_headers, 1, 65536)},
+    {kHttp, "--http-max-json-depth", "integer", "Nesting of a JSON body. Default: 64.",
+     NEREID_INT(http.limits.max_json_depth, 4, 1000)},
+    {kHttp, "--http-max-unsent-size", "integer",
+     "Bytes of a stream that its client has not read; beyond that it is dropped. "
+     "Default: 16777216.",
+     NEREID_INT(http.limits.max_unsent_bytes, 1, INT64_MAX)},
+    {kHttp, "--http-idle-timeout-secs", "integer",
+     "Until a connection without a request is closed. Default: 600.",
+     NEREID_INT(http.limits.idle_timeout_s, 1, INT32_MAX)},
+    {kHttp, "--http-read-timeout-secs", "integer",
+     "Until a client that stalls within its request is dropped. Default: 60.",
+     NEREID_INT(http.limits.read_timeout_s, 1, INT32_MAX)},
+    {kHttp, "--http-write-timeout-secs", "integer",
+     "Until a client that does not read its answer is dropped. Default: 60.",
+     NEREID_INT(http.limits.write_timeout_s, 1, INT32_MAX)},
+
+    {kGrpc, "--allow-grpc", "boolean", "Default: true.", NEREID_BOOL(allow_grpc)},
+    {kGrpc, "--grpc-address", "address", "Default: 0.0.0.0.", NEREID_TEXT(grpc.address)},
+    {kGrpc, "--grpc-port", "integer", "Default: 8001.", NEREID_INT(grpc.port, 0, 65535)},
+    {kGrpc, "--reuse-grpc-port", "boolean", "Default: false.", NEREID_BOOL(grpc.is_port_reused)},
+    {kGrpc, kGrpcInferThreads, "integer", "Accepted; calls need no threads of their own.",
+     &NoEffect<kGrpcInferThreads>},
+    {kGrpc, kGrpcAllocationPool, "integer", "Accepted; without effect.",
+     &NoEffect<kGrpcAllocationPool>},
+    {kGrpc, kGrpcResponsePool, "integer", "Accepted; without effect.",
+     &NoEffect<kGrpcResponsePool>},
+    {kGrpc, "--grpc-header-forward-pattern", "pattern",
+     "Headers whose names match become parameters of requests.",
+     NEREID_TEXT(grpc.header_forward_pattern)},
+    {kGrpc, "--grpc-use-ssl", "boolean", "Default: false.", NEREID_BOOL(use_grpc_tls)},
+    {kGrpc, "--grpc-use-ssl-mutual", "boolean", "Clients show a certificate too. Default: false.",
+     [](Options& options, Text text) {
+       NEREID_RETURN_IF_ERROR(SetBool(options.grpc_tls.is_mutual, text));
+       options.use_grpc_tls = options.use_grpc_tls || options.grpc_tls.is_mutual;
+       return Status::Ok();
+     }},
+    {kGrpc, "--grpc-server-cert", "path", "PEM.", NEREID_TEXT(grpc_tls.server_cert_path)},
+    {kGrpc, "--grpc-server-key", "path", "PEM.", NEREID_TEXT(grpc_tls.server_key_path)},
+    {kGrpc, "--grpc-root-cert", "path", "PEM.", NEREID_TEXT(grpc_tls.root_cert_path)},
+    {kGrpc, "--grpc-infer-response-compression-level", "none|low|medium|high", "Default: none.",
+     &ApplyCompression},
+    {kGrpc, "--grpc-keepalive-time", "ms", "Default: 7200000.",
+     NEREID_INT(grpc.keepalive.time_ms, 0, INT64_MAX)},
+    {kGrpc, "--grpc-keepalive-timeout", "ms", "Default: 20000.",
+     NEREID_INT(grpc.keepalive.timeout_ms, 0, INT64_MAX)},
+    {kGrpc, "--grpc-keepalive-permit-without-calls", "boolean", "Default: false.",
+     NEREID_BOOL(grpc.keepalive.permit_without_calls)},
+    {kGrpc, "--grpc-http2-max-pings-without-data", "integer", "Default: 2.",
+     NEREID_INT(grpc.keepalive.max_pings_without_data, 0, INT32_MAX)},
+    {kGrpc, "--grpc-http2-min-recv-ping-interval-without-data", "ms", "Default: 300000.",
+     NEREID_INT(grpc.keepalive.min_recv_ping_interval_without_data_ms, 0, INT64_MAX)},
+    {kGrpc, "--grpc-http2-max-ping-strikes", "integer", "Default: 2.",
+     NEREID_INT(grpc.keepalive.max_ping_strikes, 0, INT32_MAX)},
+    {kGrpc, "--grpc-max-connection-age", "ms", "Default: 0, none.",
+     NEREID_INT(grpc.keepalive.max_connection_age_ms, 0, INT64_MAX)},
+    {kGrpc, "--grpc-max-connection-age-grace", "ms", "Default: 0, none.",
+     NEREID_INT(grpc.keepalive.max_connection_age_grace_ms, 0, INT64_MAX)},
+
+    {kMetrics, "--allow-metrics", "boolean", "Default: true.", NEREID_BOOL(allow_metrics)},
+    {kMetrics, "--metrics-address", "address", "Default: that of HTTP.", &ApplyMetricsAddress},
+    {kMetrics, "--metrics-port", "integer", "Default: 8002.", NEREID_INT(metrics.port, 0, 65535)},
+    {kMetrics, "--allow-gpu-metrics", "boolean", "Default: true.",
+     &ApplyMetricsBool<TRITONSERVER_ServerOptionsSetGpuMetrics>},
+    {kMetrics, "--allow-cpu-metrics", "boolean", "Default: true.",
+     &ApplyMetricsBool<TRITONSERVER_ServerOptionsSetCpuMetrics>},
+    {kMetrics, "--metrics-interval-ms", "integer", "Default: 2000.", &ApplyMetricsInterval},
+    {kMetrics, "--metrics-config", "[name,]key=value",
+     "counter_latencies, histogram_latencies, summary_latencies, summary_quantiles.",
+     &ApplyMetricsConfig},
+
+    {kLog, "--log-verbose", "integer", "0 is none. Default: 0.", &ApplyLogVerbose},
+    {kLog, "--log-info", "boolean", "Default: true.",
+     &ApplyLogBool<TRITONSERVER_ServerOptionsSetLogInfo, &Options::log_info>},
+    {kLog, "--log-warning", "boolean", "Default: true.",
+     &ApplyLogBool<TRITONSERVER_ServerOptionsSetLogWarn, &Options::log_warning>},
+    {kLog, "--log-error", "boolean", "Default: true.",
+     &ApplyLogBool<TRITONSERVER_ServerOptionsSetLogError, &Options::log_error>},
+    {kLog, "--log-format", "default|ISO8601", "Default: default.", &ApplyLogFormat},
+    {kLog, "--log-file", "path", "Default: standard error.", &ApplyLogFile},
+
+    {kRefused, "--http-header-forward-pattern", "pattern", "", &Refuse},
+    {kRefused, "--http-restricted-api", "apis:key=value", "", &Refuse},
+    {kRefused, "--grpc-restricted-protocol", "protocols:key=value", "", &Refuse},
+    {kRefused, "--trace-config", "mode,key=value", "", &Refuse},
+    {kRefused, "--trace-file", "path", "", &Refuse},
+    {kRefused, "--trace-level", "level", "", &Refuse},
+    {kRefused, "--trace-rate", "integer", "", &Refuse},
+    {kRefused, "--trace-count", "integer", "", &Refuse},
+    {kRefused, "--trace-log-frequency", "integer", "", &Refuse},
+    {kRefused, "--allow-client-shm", "boolean", "", &RefuseTrue},
+    {kRefused, "--allow-sagemaker", "boolean", "", &RefuseTrue},
+    {kRefused, "--sagemaker-port", "integer", "", &Refuse},
+    {kRefused, "--sagemaker-safe-port-range", "range", "", &Refuse},
+    {kRefused, "--sagemaker-thread-count", "integer", "", &Refuse},
+    {kRefused, "--allow-vertex-ai", "boolean", "", &RefuseTrue},
+    {kRefused, "--vertex-ai-port", "integer", "", &Refuse},
+    {kRefused, "--vertex-ai-thread-count", "integer", "", &Refuse},
+    {kRefused, "--vertex-ai-default-model", "name", "", &Refuse},
+};
+
+#undef NEREID_BOOL
+#undef NEREID_TEXT
+#undef NEREID_INT
+
+}  // namespace
+
+std::span<const Flag> FrontendFlags() {
+  return kFlags;
+}
+
+}  // namespace nereid

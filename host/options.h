@@ -1,0 +1,64 @@
+// The command line, understood: what main.cc wires the server from. Flags are Triton's; each is one
+// row of the table in option_table.cc, which also makes the help text. [main thread]
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host/frontend/grpc/grpc_options.h"
+#include "host/frontend/http/transport/http_server.h"
+#include "nereid/server_options.h"
+#include "nereid/status.h"
+
+namespace nereid {
+
+struct Options {
+  bool show_help = false;
+
+  // ---- the core
+  std::vector<std::string> repositories;
+  std::string backend_directory;  // empty: <executable's folder>/../backends
+  std::string cache_directory;    // likewise ../caches
+  std::string repoagent_directory;
+  TRITONSERVER_ModelControlMode control_mode = TRITONSERVER_MODEL_CONTROL_NONE;
+  int64_t repository_poll_s = 15;
+  std::vector<std::string> startup_models;
+  bool strict_model_config = false;
+  std::map<std::string, std::map<std::string, std::string>> cache_settings;
+  int64_t exit_timeout_s = 30;
+  // Settings that the core alone understands, in the order of the command line.
+  std::vector<std::function<Status(ServerOptions&)>> core_settings;
+
+  // ---- frontends
+  bool allow_http = true;
+  http::ServerConfig http;
+  bool allow_grpc = true;
+  GrpcOptions grpc;
+  GrpcTlsOptions grpc_tls;
+  bool use_grpc_tls = false;
+  bool allow_metrics = true;
+  http::ServerConfig metrics;
+  bool has_metrics_address = false;
+
+  // ---- the log, as the frontends report it
+  std::string log_file;
+  bool log_info = true;
+  bool log_warning = true;
+  bool log_error = true;
+  uint32_t log_verbose = 0;
+  std::string log_format = "default";
+
+  // Flags that were given and change nothing here.
+  std::vector<std::string> ineffective_flags;
+};
+
+// `args` excludes the program's name. Takes "--flag value" and "--flag=value".
+Result<Options> ParseOptions(const std::vector<std::string>& args);
+
+std::string UsageText(std::string_view program);
+
+}  // namespace nereid
