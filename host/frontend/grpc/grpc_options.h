@@ -9,6 +9,8 @@
 
 namespace nereid {
 
+class LogSettings;
+
 // PEM files. With `is_mutual` a client must show a certificate that `root_cert_path` signs.
 struct GrpcTlsOptions {
   std::string server_cert_path;
@@ -39,8 +41,6 @@ struct GrpcOptions {
   GrpcKeepaliveOptions keepalive;
   GrpcCompression response_compression = GrpcCompression::kNone;
 
-  // 0: chosen from the number of cores.
-  int infer_thread_count = 0;
   // Threads for calls that may take long (load and unload of models).
   int control_thread_count = 2;
 
@@ -53,6 +53,9 @@ struct GrpcOptions {
   // A header whose name matches this RE2 pattern in full, letter case aside, becomes a string
   // parameter of the inference request. Empty: none.
   std::string header_forward_pattern;
+
+  // What the LogSettings call reads and changes; outlives the server. Null: it is UNIMPLEMENTED.
+  LogSettings* log_settings = nullptr;
 };
 
 }  // namespace nereid

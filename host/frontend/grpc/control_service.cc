@@ -1,0 +1,232 @@
+// See control_service.h. Splits by what the calls ask: health and descriptions, repository, log,
+// and what is not supported.
+#include "control_service.h"
+
+#include <string>
+#include <vector>
+
+#include "json_to_proto.h"
+#include "log_settings_rpc.h"
+#include "model_version.h"
+#include "status_code.h"
+#include "stream_infer.h"
+#include "unary_infer.h"
+
+namespace nereid {
+namespace {
+
+using Reactor = ControlService::Reactor;
+using Context = ControlService::Context;
+
+Reactor* FinishNow(Context* call, const Status& status) {
+  Reactor* const reactor = call->DefaultReactor();
+  reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
+// `work` returns the call's Status; it must not block.
+template <typename Work>
+Reactor* Answer(Context* call, const Work& work) {
+  return FinishNow(call, work());
+}
+
+Reactor* Refuse(Context* call, const char* rpc, const char* feature) {
+  return FinishNow(call, UnsupportedError(rpc, ": ", feature, " is not supported"));
+}
+
+Status Describe(const Result<Message>& message, google::protobuf::Message& answer) {
+  NEREID_RETURN_IF_ERROR(message.status());
+  NEREID_ASSIGN_OR_RETURN(const std::string_view json, message->Json());
+  return JsonToProto(json, answer);
+}
+
+Status RefuseRepositoryName(const std::string& name) {
+  if (name.empty()) return {};
+  return UnsupportedError("'repository_name' specification is not supported, got '", name, "'");
+}
+
+// Borrows the bytes of `request`.
+Result<std::vector<Parameter>> LoadParameters(
+    const inference::RepositoryModelLoadRequest& request) {
+  std::vector<Parameter> parameters;
+  for (const auto& [key, value] : request.parameters()) {
+    if (key == "config") {
+      if (!value.has_string_param()) {
+        return InvalidArgError(
+            "invalid value type for load parameter 'config', expected string_param.");
+      }
+      parameters.push_back(Parameter::String(key, value.string_param()));
+    } else if (key.starts_with("file:")) {
+      if (!value.has_bytes_param()) {
+        return InvalidArgError("invalid value type for load parameter '", key,
+                               "', expected bytes_param.");
+      }
+      parameters.push_back(Parameter::Bytes(key, value.bytes_param()));
+    } else {
+      return InvalidArgError("unrecognized load parameter '", key, "'.");
+    }
+  }
+  return parameters;
+}
+
+Result<bool> WantsDependentsUnloaded(const inference::RepositoryModelUnloadRequest& request) {
+  bool unload_dependents = false;
+  for (const auto& [key, value] : request.parameters()) {
+    if (key != "unload_dependents") {
+      return InvalidArgError("unrecognized unload parameter '", key, "'.");
+    }
+    if (!value.has_bool_param()) {
+      return InvalidArgError(
+          "invalid value type for 'unload_dependents' parameter, expected bool_param.");
+    }
+    unload_dependents = value.bool_param();
+  }
+  return unload_dependents;
+}
+
+}  // namespace
+
+template <typename Work>
+Reactor* ControlService::AnswerLater(Context* call, Work work) {
+  Reactor* const reactor = call->DefaultReactor();
+  const bool is_posted = control_queue_.Post([reactor, work] { reactor->Finish(ToGrpc(work())); });
+  if (!is_posted) {
+    reactor->Finish(ToGrpc(UnavailableError("too many loads and unloads are waiting, try later")));
+  }
+  return reactor;
+}
+
+// ---- inference
+
+Reactor* ControlService::ModelInfer(Context* call, const grpc::ByteBuffer* request,
+                                    grpc::ByteBuffer* response) {
+  return StartUnaryInfer(context_, *call, *request, *response);
+}
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ControlService::ModelStreamInfer(
+    Context* call) {
+  return StartStreamInfer(context_, *call);
+}
+
+// ---- health and descriptions
+
+Reactor* ControlService::ServerLive(Context* call, const inference::ServerLiveRequest*,
+                                    inference::ServerLiveResponse* response) {
+  return Answer(call, [&]() -> Status {
+    NEREID_ASSIGN_OR_RETURN(const bool is_live, server_.IsLive());
+    response->set_live(is_live);
+    return {};
+  });
+}
+
+Reactor* ControlService::ServerReady(Context* call, const inference::ServerReadyRequest*,
+                                     inference::ServerReadyResponse* response) {
+  return Answer(call, [&]() -> Status {
+    NEREID_ASSIGN_OR_RETURN(const bool is_ready, server_.IsReady());
+    response->set_ready(is_ready);
+    return {};
+  });
+}
+
+Reactor* ControlService::ModelReady(Context* call, const inference::ModelReadyRequest* request,
+                                    inference::ModelReadyResponse* response) {
+  return Answer(call, [&]() -> Status {
+    NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request->version()));
+    NEREID_ASSIGN_OR_RETURN(const bool is_ready,
+                            server_.IsModelReady(request->name().c_str(), version));
+    response->set_ready(is_ready);
+    return {};
+  });
+}
+
+Reactor* ControlService::ServerMetadata(Context* call, const inference::ServerMetadataRequest*,
+                                        inference::ServerMetadataResponse* response) {
+  return Answer(call, [&] { return Describe(server_.Metadata(), *response); });
+}
+
+Reactor* ControlService::ModelMetadata(Context* call,
+                                       const inference::ModelMetadataRequest* request,
+                                       inference::ModelMetadataResponse* response) {
+  return Answer(call, [&]() -> Status {
+    NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request->version()));
+    return Describe(server_.ModelMetadata(request->name().c_str(), version), *response);
+  });
+}
+
+Reactor* ControlService::ModelConfig(Context* call, const inference::ModelConfigRequest* request,
+                                     inference::ModelConfigResponse* response) {
+  return Answer(call, [&]() -> Status {
+    NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request->version()));
+    return Describe(server_.ModelConfig(request->name().c_str(), version),
+                    *response->mutable_config());
+  });
+}
+
+Reactor* ControlService::ModelStatistics(Context* call,
+                                         const inference::ModelStatisticsRequest* request,
+                                         inference::ModelStatisticsResponse* response) {
+  return Answer(call, [&]() -> Status {
+    NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request->version()));
+    return Describe(server_.ModelStatistics(request->name().c_str(), version), *response);
+  });
+}
+
+// ---- repository
+
+Reactor* ControlService::RepositoryIndex(Context* call,
+                                         const inference::RepositoryIndexRequest* request,
+                                         inference::RepositoryIndexResponse* response) {
+  return Answer(call, [&]() -> Status {
+    NEREID_RETURN_IF_ERROR(RefuseRepositoryName(request->repository_name()));
+    NEREID_ASSIGN_OR_RETURN(const Message message, server_.ModelIndex(request->ready()));
+    NEREID_ASSIGN_OR_RETURN(const std::string_view models, message.Json());
+    return JsonToProto(StrCat("{\"models\":", models, "}"), *response);
+  });
+}
+
+Reactor* ControlService::RepositoryModelLoad(Context* call,
+                                             const inference::RepositoryModelLoadRequest* request,
+                                             inference::RepositoryModelLoadResponse*) {
+  return AnswerLater(call, [this, request]() -> Status {
+    NEREID_RETURN_IF_ERROR(RefuseRepositoryName(request->repository_name()));
+    NEREID_ASSIGN_OR_RETURN(const std::vector<Parameter> parameters, LoadParameters(*request));
+    return server_.LoadModel(request->model_name().c_str(), parameters);
+  });
+}
+
+Reactor* ControlService::RepositoryModelUnload(
+    Context* call, const inference::RepositoryModelUnloadRequest* request,
+    inference::RepositoryModelUnloadResponse*) {
+  return AnswerLater(call, [this, request]() -> Status {
+    NEREID_RETURN_IF_ERROR(RefuseRepositoryName(request->repository_name()));
+    NEREID_ASSIGN_OR_RETURN(const bool unload_dependents, WantsDependentsUnloaded(*request));
+    return server_.UnloadModel(request->model_name().c_str(), unload_dependents);
+  });
+}
+
+// ---- log
+
+Reactor* ControlService::LogSettings(Context* call, const inference::LogSettingsRequest* request,
+                                     inference::LogSettingsResponse* response) {
+  nereid::LogSettings* const settings = context_.options().log_settings;
+  if (settings == nullptr) return Refuse(call, "LogSettings", "the log extension");
+  return Answer(call, [&] { return AnswerLogSettings(*settings, *request, *response); });
+}
+
+// ---- not supported
+
+#define NEREID_REFUSE_RPC(rpc, feature)                                       \
+  Reactor* ControlService::rpc(Context* call, const inference::rpc##Request*, \
+                               inference::rpc##Response*) {                   \
+    return Refuse(call, #rpc, feature);                                       \
+  }
+NEREID_REFUSE_RPC(TraceSetting, "the trace extension")
+NEREID_REFUSE_RPC(SystemSharedMemoryStatus, "system shared memory")
+NEREID_REFUSE_RPC(SystemSharedMemoryRegister, "system shared memory")
+NEREID_REFUSE_RPC(SystemSharedMemoryUnregister, "system shared memory")
+NEREID_REFUSE_RPC(CudaSharedMemoryStatus, "CUDA shared memory")
+NEREID_REFUSE_RPC(CudaSharedMemoryRegister, "CUDA shared memory")
+NEREID_REFUSE_RPC(CudaSharedMemoryUnregister, "CUDA shared memory")
+#undef NEREID_REFUSE_RPC
+
+}  // namespace nereid

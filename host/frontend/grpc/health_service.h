@@ -1,0 +1,52 @@
+// grpc.health.v1.Health: whether the server, or one model, takes requests.
+//
+// Names: "" and "inference.GRPCInferenceService" are the server, ready or not; any other name is a
+// model's. What no repository holds is unknown.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "health.grpc.pb.h"
+#include "long_calls.h"
+#include "nereid/server.h"
+
+namespace nereid {
+
+class HealthWatch;
+
+// [gRPC threads; one thread of its own looks for changes while anybody watches]
+class HealthService final : public grpc::health::v1::Health::CallbackService {
+ public:
+  // Both outlive the service.
+  HealthService(const Server& server, LongCalls& long_calls);
+  ~HealthService() override;
+
+  grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* call,
+                                  const grpc::health::v1::HealthCheckRequest* request,
+                                  grpc::health::v1::HealthCheckResponse* response) override;
+  grpc::ServerWriteReactor<grpc::health::v1::HealthCheckResponse>* Watch(
+      grpc::CallbackServerContext* call,
+      const grpc::health::v1::HealthCheckRequest* request) override;
+
+ private:
+  using ServingStatus = grpc::health::v1::HealthCheckResponse::ServingStatus;
+
+  // SERVICE_UNKNOWN for a name that nobody has.
+  ServingStatus StatusOf(const std::string& service) const;
+  void PollForWatches();
+
+  const Server& server_;
+  LongCalls& long_calls_;
+  std::mutex mutex_;  // guards the two below
+  std::vector<std::weak_ptr<HealthWatch>> watches_;
+  bool is_stopping_ = false;
+  std::condition_variable changed_;
+  std::thread poller_;
+};
+
+}  // namespace nereid

@@ -1,0 +1,68 @@
+// See infer_context.h.
+#include "infer_context.h"
+
+#include <re2/re2.h>
+
+#include "model_version.h"
+#include "output_memory.h"
+
+namespace nereid {
+
+InferContext::InferContext(const Server& server, const GrpcOptions& options,
+                           ResponseAllocator allocator)
+    : server_(server), options_(options), allocator_(std::move(allocator)) {}
+
+InferContext::~InferContext() = default;
+
+Result<std::unique_ptr<InferContext>> InferContext::Create(const Server& server,
+                                                           const GrpcOptions& options) {
+  NEREID_ASSIGN_OR_RETURN(auto allocator, ResponseAllocator::Create<OutputMemory>());
+  std::unique_ptr<InferContext> context(new InferContext(server, options, std::move(allocator)));
+  const std::string& pattern = options.header_forward_pattern;
+  if (!pattern.empty()) {
+    re2::RE2::Options pattern_options;
+    pattern_options.set_case_sensitive(false);
+    pattern_options.set_log_errors(false);
+    context->header_pattern_ = std::make_unique<re2::RE2>(pattern, pattern_options);
+    if (!context->header_pattern_->ok()) {
+      return InvalidArgError("header forward pattern '", pattern,
+                             "': ", context->header_pattern_->error());
+    }
+  }
+  return context;
+}
+
+ForwardedHeaders InferContext::HeadersToForward(const grpc::CallbackServerContext& call) const {
+  ForwardedHeaders headers;
+  if (header_pattern_ == nullptr) return headers;
+  for (const auto& [key, value] : call.client_metadata()) {
+    if (re2::RE2::FullMatch(re2::StringPiece(key.data(), key.size()), *header_pattern_)) {
+      headers.emplace_back(std::string(key.data(), key.size()),
+                           std::string(value.data(), value.size()));
+    }
+  }
+  return headers;
+}
+
+Status InferContext::FindModel(InferParts& parts) const {
+  const auto& message = parts.message.message();
+  NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(message.model_version()));
+  NEREID_ASSIGN_OR_RETURN(parts.is_decoupled,
+                          server_.IsDecoupled(message.model_name().c_str(), version));
+  return {};
+}
+
+Result<InferRequest> InferContext::MakeRequest(InferParts& parts,
+                                               const ForwardedHeaders& headers) const {
+  const auto& message = parts.message.message();
+  const char* const name = message.model_name().c_str();
+  NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(message.model_version()));
+  NEREID_ASSIGN_OR_RETURN(InferRequest request, server_.NewRequest(name, version));
+  NEREID_RETURN_IF_ERROR(FillRequest(parts.message, headers, parts.storage, parts.wishes, request));
+  if (!parts.wishes.classifications.empty()) {
+    NEREID_ASSIGN_OR_RETURN(parts.is_batched, server_.IsBatched(name, version));
+  }
+  return request;
+}
+
+}  // namespace nereid

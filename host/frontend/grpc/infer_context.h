@@ -1,0 +1,59 @@
+// What inference calls of one endpoint share, and what they all do first. Outlives every call.
+// [any thread]
+#pragma once
+
+#include <grpcpp/server_context.h>
+
+#include <memory>
+#include <string>
+
+#include "grpc_options.h"
+#include "infer_message.h"
+#include "infer_request_builder.h"
+#include "long_calls.h"
+#include "nereid/server.h"
+
+namespace re2 {
+class RE2;
+}
+
+namespace nereid {
+
+// What must live as long as a request does: its message and the bytes made for it.
+struct InferParts {
+  InferMessage message;
+  InputStorage storage;
+  ResponseWishes wishes;
+  bool is_decoupled = false;
+  bool is_batched = false;  // known only when outputs are to be classified
+};
+
+class InferContext {
+ public:
+  static Result<std::unique_ptr<InferContext>> Create(const Server& server,
+                                                      const GrpcOptions& options);
+  ~InferContext();
+
+  const Server& server() const { return server_; }
+  const ResponseAllocator& allocator() const { return allocator_; }
+  const GrpcOptions& options() const { return options_; }
+  LongCalls& long_calls() const { return long_calls_; }
+
+  ForwardedHeaders HeadersToForward(const grpc::CallbackServerContext& call) const;
+
+  // Looks up the model of the parsed `parts.message`; NOT_FOUND names it.
+  Status FindModel(InferParts& parts) const;
+  // A request for it, ready for callbacks. Requires FindModel.
+  Result<InferRequest> MakeRequest(InferParts& parts, const ForwardedHeaders& headers) const;
+
+ private:
+  InferContext(const Server& server, const GrpcOptions& options, ResponseAllocator allocator);
+
+  const Server& server_;
+  const GrpcOptions options_;
+  const ResponseAllocator allocator_;
+  std::unique_ptr<re2::RE2> header_pattern_;  // null: none is forwarded
+  mutable LongCalls long_calls_;
+};
+
+}  // namespace nereid

@@ -1,0 +1,145 @@
+// See infer_message.h.
+#include "infer_message.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
+#include <algorithm>
+
+namespace nereid {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+
+constexpr uint32_t kRawTag =
+    WireFormatLite::MakeTag(inference::ModelInferRequest::kRawInputContentsFieldNumber,
+                            WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+
+// Reads spans one after another, as protobuf wants its input.
+class SpanStream final : public google::protobuf::io::ZeroCopyInputStream {
+ public:
+  explicit SpanStream(std::span<const std::string_view> spans) : spans_(spans) {}
+
+  bool Next(const void** data, int* size) override {
+    while (index_ < spans_.size() && offset_ == spans_[index_].size()) {
+      ++index_;
+      offset_ = 0;
+    }
+    if (index_ == spans_.size()) return false;
+    *data = spans_[index_].data() + offset_;
+    *size = static_cast<int>(spans_[index_].size() - offset_);
+    offset_ = spans_[index_].size();
+    num_read_ += *size;
+    return true;
+  }
+  void BackUp(int count) override {
+    offset_ -= count;
+    num_read_ -= count;
+  }
+  bool Skip(int count) override {
+    const void* data;
+    int size = 0;
+    for (; count > 0; count -= size) {
+      if (!Next(&data, &size)) return false;
+      if (size > count) {
+        BackUp(size - count);
+        return true;
+      }
+    }
+    return true;
+  }
+  int64_t ByteCount() const override { return num_read_; }
+
+ private:
+  const std::span<const std::string_view> spans_;
+  size_t index_ = 0;
+  size_t offset_ = 0;
+  int64_t num_read_ = 0;
+};
+
+// Cuts ranges of a byte sequence that lies in spans; the ranges come in ascending order.
+class SpanCutter {
+ public:
+  explicit SpanCutter(std::span<const std::string_view> spans) : spans_(spans) {}
+
+  void Cut(size_t begin, size_t size, std::vector<std::string_view>& pieces) {
+    while (size > 0) {
+      while (begin >= span_begin_ + spans_[index_].size()) span_begin_ += spans_[index_++].size();
+      const std::string_view piece = spans_[index_].substr(begin - span_begin_, size);
+      pieces.push_back(piece);
+      begin += piece.size();
+      size -= piece.size();
+    }
+  }
+
+ private:
+  const std::span<const std::string_view> spans_;
+  size_t index_ = 0;
+  size_t span_begin_ = 0;
+};
+
+}  // namespace
+
+InferMessage::InferMessage()
+    : arena_(arena_block_, sizeof(arena_block_)),
+      message_(google::protobuf::Arena::CreateMessage<inference::ModelInferRequest>(&arena_)) {}
+
+Status InferMessage::Parse(const grpc::ByteBuffer& buffer) {
+  grpc::Slice single;
+  if (buffer.TrySingleSlice(&single).ok()) {
+    slices_.push_back(std::move(single));
+  } else {
+    (void)buffer.Dump(&slices_);
+  }
+  for (const grpc::Slice& slice : slices_) {
+    spans_.emplace_back(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  std::vector<std::string_view> other_fields;
+  bool is_parsed = Scan(other_fields);
+  if (is_parsed && other_fields.size() == 1) {
+    is_parsed =
+        message_->ParseFromArray(other_fields[0].data(), static_cast<int>(other_fields[0].size()));
+  } else if (is_parsed) {
+    SpanStream stream(other_fields);
+    is_parsed = message_->ParseFromZeroCopyStream(&stream);
+  }
+  if (!is_parsed) return InternalError("Unable to parse request: not a ModelInferRequest");
+  return {};
+}
+
+// Walks the top-level fields: notes where raw tensors lie and what lies around them.
+bool InferMessage::Scan(std::vector<std::string_view>& other_fields) {
+  SpanStream stream(spans_);
+  google::protobuf::io::CodedInputStream input(&stream);
+  SpanCutter raw_cutter(spans_);
+  SpanCutter other_cutter(spans_);
+  int other_begin = 0;
+  for (;;) {
+    const int field_begin = input.CurrentPosition();
+    const uint32_t tag = input.ReadTag();
+    if (tag == kRawTag || tag == 0) {
+      other_cutter.Cut(other_begin, field_begin - other_begin, other_fields);
+    }
+    if (tag == 0) return input.ConsumedEntireMessage();
+    if (tag != kRawTag) {
+      if (!WireFormatLite::SkipField(&input, tag)) return false;
+      continue;
+    }
+    int size = 0;
+    if (!input.ReadVarintSizeAsInt(&size)) return false;
+    const int begin = input.CurrentPosition();
+    if (!input.Skip(size)) return false;
+    const size_t first_piece = pieces_.size();
+    raw_cutter.Cut(begin, size, pieces_);
+    raw_.push_back({first_piece, pieces_.size() - first_piece, static_cast<size_t>(size)});
+    other_begin = begin + size;
+  }
+}
+
+RawContents InferMessage::raw(size_t index) const {
+  const RawEntry& entry = raw_[index];
+  return {std::span(pieces_).subspan(entry.first_piece, entry.piece_count), entry.size_bytes};
+}
+
+}  // namespace nereid

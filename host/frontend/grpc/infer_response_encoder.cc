@@ -1,0 +1,233 @@
+// See infer_response_encoder.h.
+#include "infer_response_encoder.h"
+
+#include <google/protobuf/io/coded_stream.h>
+
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <vector>
+
+#include "classification.h"
+#include "grpc_service.pb.h"
+#include "nereid/data_type.h"
+#include "output_memory.h"
+
+namespace nereid {
+namespace {
+
+using google::protobuf::io::CodedOutputStream;
+using inference::ModelInferResponse;
+using inference::ModelStreamInferResponse;
+
+constexpr char kFinalKey[] = "triton_final_response";
+constexpr uint8_t kRawTag = ModelInferResponse::kRawOutputContentsFieldNumber << 3 | 2;
+constexpr uint8_t kInferResponseTag = ModelStreamInferResponse::kInferResponseFieldNumber << 3 | 2;
+// Shorter outputs are copied beside the header: that costs less than a slice of their own.
+constexpr size_t kMaxInlineBytes = 8 << 10;
+constexpr size_t kMaxMessageBytes = std::numeric_limits<int32_t>::max();
+
+// One raw_output_contents entry.
+struct RawOutput {
+  const void* base;
+  size_t size_bytes;
+  void* userp;  // of OutputMemory; null when the bytes must be copied
+
+  bool is_inline() const { return userp == nullptr || size_bytes <= kMaxInlineBytes; }
+};
+
+size_t VarintBytes(size_t value) {
+  return CodedOutputStream::VarintSize64(value);
+}
+size_t RawFieldBytes(const RawOutput& raw) {
+  return 1 + VarintBytes(raw.size_bytes) + raw.size_bytes;
+}
+
+// A response while it is put together. The outputs' bytes stay where they are.
+class Draft {
+ public:
+  Draft()
+      : arena_(arena_block_, sizeof(arena_block_)),
+        header_(google::protobuf::Arena::CreateMessage<ModelInferResponse>(&arena_)) {}
+
+  ModelInferResponse& header() { return *header_; }
+  Status Fill(const InferResponse& response, const ResponseWishes& wishes, bool is_batched);
+  Result<grpc::ByteBuffer> Encode(bool is_stream);
+
+ private:
+  Status AddParameters(const InferResponse& response);
+  Status AddOutput(const InferResponse& response, uint32_t index, const ResponseWishes& wishes,
+                   bool is_batched);
+  size_t InlineRunBytes(size_t first) const;
+
+  alignas(8) char arena_block_[1536];
+  google::protobuf::Arena arena_;
+  ModelInferResponse* header_;
+  std::vector<RawOutput> raw_;
+  std::deque<std::string> made_;  // bytes of outputs that the frontend made
+};
+
+Status Draft::Fill(const InferResponse& response, const ResponseWishes& wishes, bool is_batched) {
+  NEREID_RETURN_IF_ERROR(response.Error());
+  NEREID_ASSIGN_OR_RETURN(const InferResponse::ModelId model, response.Model());
+  header_->set_model_name(model.name);
+  header_->set_model_version(std::to_string(model.version));
+  NEREID_ASSIGN_OR_RETURN(const char* id, response.RequestId());
+  header_->set_id(id);
+  NEREID_RETURN_IF_ERROR(AddParameters(response));
+  NEREID_ASSIGN_OR_RETURN(const uint32_t num_outputs, response.OutputCount());
+  for (uint32_t i = 0; i < num_outputs; ++i) {
+    NEREID_RETURN_IF_ERROR(AddOutput(response, i, wishes, is_batched));
+  }
+  return {};
+}
+
+Status Draft::AddParameters(const InferResponse& response) {
+  NEREID_ASSIGN_OR_RETURN(const uint32_t count, response.ParameterCount());
+  for (uint32_t i = 0; i < count; ++i) {
+    NEREID_ASSIGN_OR_RETURN(const ParameterView parameter, response.Parameter(i));
+    inference::InferParameter& value = (*header_->mutable_parameters())[parameter.name];
+    switch (parameter.type) {
+      case TRITONSERVER_PARAMETER_BOOL:
+        value.set_bool_param(parameter.AsBool());
+        break;
+      case TRITONSERVER_PARAMETER_INT:
+        value.set_int64_param(parameter.AsInt());
+        break;
+      case TRITONSERVER_PARAMETER_DOUBLE:
+        value.set_double_param(parameter.AsDouble());
+        break;
+      case TRITONSERVER_PARAMETER_STRING:
+        value.set_string_param(std::string(parameter.AsString()));
+        break;
+      default:
+        return InternalError("response parameter '", parameter.name, "': type ", parameter.type,
+                             " has no form in gRPC");
+    }
+  }
+  return {};
+}
+
+Status Draft::AddOutput(const InferResponse& response, uint32_t index, const ResponseWishes& wishes,
+                        bool is_batched) {
+  NEREID_ASSIGN_OR_RETURN(const OutputView output, response.Output(index));
+  auto* tensor = header_->add_outputs();
+  tensor->set_name(output.name);
+  for (const auto& wish : wishes.classifications) {
+    if (wish.output != output.name) continue;
+    NEREID_ASSIGN_OR_RETURN(Classes classes,
+                            Classify(response, index, output, is_batched, wish.max_classes));
+    tensor->set_datatype(Name(DataType::kBytes));
+    tensor->mutable_shape()->Add(classes.shape.begin(), classes.shape.end());
+    const std::string& data = made_.emplace_back(std::move(classes.data));
+    raw_.push_back({data.data(), data.size(), nullptr});
+    return {};
+  }
+  if (output.memory_type == TRITONSERVER_MEMORY_GPU) {
+    return InternalError("output '", output.name, "': expected host memory, got GPU memory");
+  }
+  tensor->set_datatype(Name(static_cast<DataType>(output.datatype)));
+  tensor->mutable_shape()->Add(output.shape.begin(), output.shape.end());
+  raw_.push_back({output.base, output.size_bytes, output.userp});
+  return {};
+}
+
+// Bytes of the inline outputs from `first` on, and of the field head of the output that ends them.
+size_t Draft::InlineRunBytes(size_t first) const {
+  size_t size_bytes = 0;
+  for (size_t i = first; i < raw_.size(); ++i) {
+    size_bytes += RawFieldBytes(raw_[i]);
+    if (!raw_[i].is_inline()) return size_bytes - raw_[i].size_bytes;
+  }
+  return size_bytes;
+}
+
+Result<grpc::ByteBuffer> Draft::Encode(bool is_stream) {
+  const size_t header_bytes = header_->ByteSizeLong();
+  size_t body_bytes = header_bytes;
+  for (const RawOutput& raw : raw_) body_bytes += RawFieldBytes(raw);
+  if (body_bytes > kMaxMessageBytes) {
+    return InvalidArgError("response of model '", header_->model_name(), "': expected at most ",
+                           kMaxMessageBytes, " bytes, got ", body_bytes);
+  }
+  std::vector<grpc::Slice> slices;
+  size_t slice_bytes = (is_stream ? 1 + VarintBytes(body_bytes) : 0) + header_bytes;
+  bool is_first = true;
+  for (size_t next = 0; is_first || next < raw_.size(); is_first = false) {
+    slice_bytes += InlineRunBytes(next);
+    grpc::Slice slice(slice_bytes);
+    auto* out = const_cast<uint8_t*>(slice.begin());  // nobody shares it yet
+    if (is_first) {
+      if (is_stream) {
+        *out++ = kInferResponseTag;
+        out = CodedOutputStream::WriteVarint64ToArray(body_bytes, out);
+      }
+      out = header_->SerializeWithCachedSizesToArray(out);
+    }
+    const RawOutput* shared = nullptr;
+    for (; next < raw_.size() && shared == nullptr; ++next) {
+      const RawOutput& raw = raw_[next];
+      *out++ = kRawTag;
+      out = CodedOutputStream::WriteVarint64ToArray(raw.size_bytes, out);
+      if (!raw.is_inline()) {
+        shared = &raw;
+      } else if (raw.size_bytes > 0) {
+        std::memcpy(out, raw.base, raw.size_bytes);
+        out += raw.size_bytes;
+      }
+    }
+    slices.push_back(std::move(slice));
+    if (shared != nullptr) {
+      slices.push_back(OutputMemory::Share(shared->base, shared->size_bytes, shared->userp));
+    }
+    slice_bytes = 0;
+  }
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+grpc::ByteBuffer EncodeSmall(const ModelStreamInferResponse& message) {
+  const grpc::Slice slice(message.SerializeAsString());
+  return {&slice, 1};
+}
+
+}  // namespace
+
+Result<grpc::ByteBuffer> EncodeUnaryResponse(const InferResponse& response,
+                                             const ResponseWishes& wishes, bool is_batched) {
+  Draft draft;
+  NEREID_RETURN_IF_ERROR(draft.Fill(response, wishes, is_batched));
+  return draft.Encode(/*is_stream=*/false);
+}
+
+Result<grpc::ByteBuffer> EncodeStreamResponse(const InferResponse& response,
+                                              const ResponseWishes& wishes, bool is_batched,
+                                              bool is_final) {
+  Draft draft;
+  NEREID_RETURN_IF_ERROR(draft.Fill(response, wishes, is_batched));
+  (*draft.header().mutable_parameters())[kFinalKey].set_bool_param(is_final);
+  return draft.Encode(/*is_stream=*/true);
+}
+
+grpc::ByteBuffer EncodeEmptyFinal(std::string_view model, std::string_view id) {
+  ModelStreamInferResponse message;
+  ModelInferResponse& response = *message.mutable_infer_response();
+  response.set_model_name(std::string(model));
+  response.set_id(std::string(id));
+  (*response.mutable_parameters())[kFinalKey].set_bool_param(true);
+  return EncodeSmall(message);
+}
+
+grpc::ByteBuffer EncodeStreamError(const Status& error, std::string_view model, std::string_view id,
+                                   bool is_final) {
+  ModelStreamInferResponse message;
+  message.set_error_message(error.message());
+  ModelInferResponse& response = *message.mutable_infer_response();
+  response.set_id(std::string(id));
+  if (!model.empty()) {
+    response.set_model_name(std::string(model));
+    (*response.mutable_parameters())[kFinalKey].set_bool_param(is_final);
+  }
+  return EncodeSmall(message);
+}
+
+}  // namespace nereid

@@ -1,0 +1,54 @@
+// See output_memory.h.
+#include "output_memory.h"
+
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+namespace nereid {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+// Lies before the output's bytes, in the same allocation.
+struct alignas(kAlignment) Block {
+  std::atomic<uint32_t> num_owners{1};
+};
+
+void Unref(void* userp) {
+  auto* block = static_cast<Block*>(userp);
+  if (block->num_owners.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  block->~Block();
+  std::free(block);
+}
+
+}  // namespace
+
+Result<OutputBuffer> OutputMemory::Allocate(const OutputRequest& output, void* num_allocated) {
+  constexpr size_t kMaxBytes = std::numeric_limits<size_t>::max() / 2;
+  const size_t rounded_bytes =
+      (output.size_bytes + kAlignment - 1) / kAlignment * kAlignment + sizeof(Block);
+  void* const memory =
+      output.size_bytes > kMaxBytes ? nullptr : std::aligned_alloc(kAlignment, rounded_bytes);
+  if (memory == nullptr) {
+    return UnavailableError("output '", output.tensor_name, "': cannot allocate ",
+                            output.size_bytes, " bytes");
+  }
+  if (num_allocated != nullptr) {
+    static_cast<std::atomic<size_t>*>(num_allocated)
+        ->fetch_add(output.size_bytes, std::memory_order_relaxed);
+  }
+  auto* const block = new (memory) Block;
+  return OutputBuffer{.base = block + 1, .userp = block};
+}
+
+void OutputMemory::Release(const OutputBuffer& buffer, size_t) {
+  Unref(buffer.userp);
+}
+
+grpc::Slice OutputMemory::Share(const void* base, size_t size_bytes, void* userp) {
+  static_cast<Block*>(userp)->num_owners.fetch_add(1, std::memory_order_relaxed);
+  return grpc::Slice(const_cast<void*>(base), size_bytes, &Unref, userp);
+}
+
+}  // namespace nereid

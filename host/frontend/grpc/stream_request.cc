@@ -1,0 +1,74 @@
+// See stream_request.h.
+#include "stream_request.h"
+
+#include "infer_response_encoder.h"
+
+namespace nereid {
+namespace {
+
+// What a reply costs beside its outputs.
+constexpr size_t kReplyOverheadBytes = 512;
+
+}  // namespace
+
+Status StreamReply::Error() const {
+  if (!error.ok() || response.empty()) return error;
+  return response.Error();
+}
+
+grpc::ByteBuffer StreamReply::Encode() const {
+  const InferParts& parts = request->parts();
+  const std::string no_model;
+  const std::string& model = request->was_submitted() ? request->model() : no_model;
+  if (!error.ok()) return EncodeStreamError(error, model, request->id(), is_final);
+  if (response.empty()) return EncodeEmptyFinal(model, request->id());
+  Result<grpc::ByteBuffer> bytes =
+      EncodeStreamResponse(response, parts.wishes, parts.is_batched, is_final);
+  if (bytes.ok()) return std::move(bytes).value();
+  return EncodeStreamError(bytes.status(), model, request->id(), is_final);
+}
+
+Status StreamRequest::Prepare(const InferContext& context, const grpc::ByteBuffer& bytes) {
+  NEREID_RETURN_IF_ERROR(parts_.message.Parse(bytes));
+  is_parsed_ = true;
+  return context.FindModel(parts_);
+}
+
+Status StreamRequest::Submit(const InferContext& context, const ForwardedHeaders& headers) {
+  NEREID_ASSIGN_OR_RETURN(InferRequest request, context.MakeRequest(parts_, headers));
+  NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, context.allocator(), &num_allocated_));
+  in_flight_ = request.get();
+  was_submitted_ = true;
+  num_pins_ = 2;
+  self_ = shared_from_this();
+  const Status status = context.server().InferAsync(std::move(request));
+  if (!status.ok()) {
+    was_submitted_ = false;
+    self_.reset();
+  }
+  return status;
+}
+
+void StreamRequest::OnResponse(InferResponse response, bool is_final) noexcept {
+  const bool wants_reply = !response.empty() || parts_.wishes.wants_empty_final;
+  if (wants_reply) {
+    const size_t size_bytes =
+        num_allocated_.exchange(0, std::memory_order_relaxed) + kReplyOverheadBytes;
+    sink_->OnReply({shared_from_this(), Status(), std::move(response), is_final, size_bytes});
+  } else if (is_final) {
+    sink_->OnSilentEnd(shared_from_this());
+  }
+  if (is_final) Unpin();
+}
+
+void StreamRequest::OnRelease(InferRequest request) noexcept {
+  request_.emplace(std::move(request));
+  Unpin();
+}
+
+void StreamRequest::Unpin() {
+  if (num_pins_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const std::shared_ptr<StreamRequest> last = std::move(self_);
+}
+
+}  // namespace nereid

@@ -1,0 +1,42 @@
+// See work_queue.h.
+#include "work_queue.h"
+
+namespace nereid {
+
+WorkQueue::WorkQueue(int num_threads, size_t max_pending) : max_pending_(max_pending) {
+  for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { Run(); });
+}
+
+WorkQueue::~WorkQueue() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+bool WorkQueue::Post(std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (pending_.size() >= max_pending_) return false;
+    pending_.push_back(std::move(task));
+  }
+  changed_.notify_one();
+  return true;
+}
+
+void WorkQueue::Run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return is_stopping_ || !pending_.empty(); });
+    if (pending_.empty()) return;
+    const std::function<void()> task = std::move(pending_.front());
+    pending_.pop_front();
+    lock.unlock();
+    task();
+    lock.lock();
+  }
+}
+
+}  // namespace nereid
