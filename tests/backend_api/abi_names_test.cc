@@ -94,7 +94,7 @@ TEST(AbiNamesTest, NoFunctionIsDeclaredThatTheTablesDoNotHave) {
 TEST(AbiNamesTest, NoEnumeratorIsDeclaredThatTheTablesDoNotHave) {
   std::set<std::string> tables, declared;
   for (const std::vector<std::string>& row : ReadTable("enums.tsv")) tables.insert(row.at(3));
-  const std::regex enumerator(R"((TRITON[A-Z]+_\w+) = \d+,)");
+  const std::regex enumerator(R"((TRITON[A-Z]+_\w+) =\s+\d+,)");
   for (const char* header :
        {"tritonserver.h", "tritonbackend.h", "tritonrepoagent.h", "tritoncache.h"}) {
     const std::string text = ReadFile(kHeaderDir + header);

@@ -51,10 +51,11 @@ typedef enum TRITONBACKEND_artifacttype_enum {
   TRITONBACKEND_ARTIFACT_FILESYSTEM = 0,
 } TRITONBACKEND_ArtifactType;
 
+// How instances share threads: BLOCKING gives each instance its own; with DEVICE_BLOCKING all
+// instances on a device share one, so they must not block on the device.
 typedef enum TRITONBACKEND_execpolicy_enum {
-  TRITONBACKEND_EXECUTION_BLOCKING = 0,  // one thread for each instance
-  TRITONBACKEND_EXECUTION_DEVICE_BLOCKING =
-      1,  // one thread for all instances on a device; they must not block on the device
+  TRITONBACKEND_EXECUTION_BLOCKING = 0,
+  TRITONBACKEND_EXECUTION_DEVICE_BLOCKING = 1,
 } TRITONBACKEND_ExecutionPolicy;
 
 // The host's version: a backend refuses in Initialize another major or an earlier minor than its

@@ -745,13 +745,13 @@ TRITONSERVER_InferenceResponseOutputClassificationLabel(
 // setter's value is checked where it can be, else by ServerNew. Defaults are those of the flag
 // of the same meaning in `nereid --help`.
 
-// Who decides which models are loaded.
+// Who decides which models are loaded. NONE: all at the start, none later; POLL: those in the
+// repository, which is looked at again and again; EXPLICIT: the startup models, then
+// ServerLoadModel and ServerUnloadModel.
 typedef enum tritonserver_modelcontrolmode_enum {
-  TRITONSERVER_MODEL_CONTROL_NONE = 0,  // all at the start, none later
-  TRITONSERVER_MODEL_CONTROL_POLL =
-      1,  // those in the repository, which is looked at again and again
-  TRITONSERVER_MODEL_CONTROL_EXPLICIT =
-      2,  // the startup models, then ServerLoadModel and ServerUnloadModel
+  TRITONSERVER_MODEL_CONTROL_NONE = 0,
+  TRITONSERVER_MODEL_CONTROL_POLL = 1,
+  TRITONSERVER_MODEL_CONTROL_EXPLICIT = 2,
 } TRITONSERVER_ModelControlMode;
 
 typedef enum tritonserver_ratelimitmode_enum {

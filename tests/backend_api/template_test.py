@@ -1,0 +1,137 @@
+"""backend_api/template as a stranger uses it: copied out of the tree, built against the installed package, loaded, called.
+
+NEREID_DIST is the installed tree. NEREID_SERVER_COMMAND may name another server that takes Triton's flags, for comparison.
+"""
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+DIST = os.environ.get("NEREID_DIST")
+pytestmark = pytest.mark.skipif(not DIST, reason="NEREID_DIST names no installed tree")
+
+
+def run(*command, cwd):
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The copied folder with its build: a second copy of the tree proves that the package can be moved."""
+    folder = tmp_path_factory.mktemp("template")
+    prefix = folder / "moved"
+    for part in ("include", "lib/cmake", "lib/stubs"):
+        shutil.copytree(pathlib.Path(DIST) / part, prefix / part)
+    source = folder / "source"
+    shutil.copytree(pathlib.Path(DIST) / "share/nereid/backend_template", source)
+    run("cmake", "-B", "build", f"-DCMAKE_PREFIX_PATH={prefix}", cwd=source)
+    run("cmake", "--build", "build", cwd=source)
+    return source
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def add_model(repository, name, config):
+    (repository / name / "1").mkdir(parents=True)
+    (repository / name / "config.pbtxt").write_text(config)
+
+
+@pytest.fixture(scope="module")
+def url(built, tmp_path_factory):
+    repository = tmp_path_factory.mktemp("repository")
+    config = (built / "config.pbtxt").read_text()
+    add_model(repository, "doubled", config)
+    add_model(repository, "completed", 'backend: "my_backend"')
+    http, grpc, metrics = free_ports(3)
+    command = shlex.split(os.environ.get("NEREID_SERVER_COMMAND", f"{DIST}/bin/nereid"))
+    server = subprocess.Popen(
+        [*command, f"--model-repository={repository}", f"--backend-directory={built}/build/backends", f"--http-port={http}",
+         f"--grpc-port={grpc}", f"--metrics-port={metrics}"])
+    try:
+        wait_until_ready(server, f"http://127.0.0.1:{http}")
+        yield f"http://127.0.0.1:{http}"
+    finally:
+        server.terminate()
+        server.wait(timeout=60)
+
+
+def wait_until_ready(server, url):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert server.poll() is None, "the server ended"
+        try:
+            urllib.request.urlopen(url + "/v2/health/ready", timeout=5)
+            return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.05)
+    pytest.fail("the server is not ready")
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return json.load(answer)
+
+
+def infer(url, model, shape, data, datatype="FP32"):
+    body = {"inputs": [{"name": "INPUT", "datatype": datatype, "shape": shape, "data": data}]}
+    request = urllib.request.Request(f"{url}/v2/models/{model}/infer", json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)["outputs"][0]
+
+
+def test_the_library_exports_entry_points_alone(built):
+    library = built / "build/backends/my_backend/libtriton_my_backend.so"
+    symbols = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    names = [line.split()[-1] for line in symbols.splitlines()]
+    assert "TRITONBACKEND_ModelInstanceExecute" in names
+    assert all(name.startswith("TRITONBACKEND_") for name in names), names
+    needed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
+    assert "[libtritonserver.so]" in needed
+
+
+def test_it_serves_a_batch(url):
+    output = infer(url, "doubled", [2, 3], [1, 2, 3, 4, 5, 6])
+    assert output == {"name": "OUTPUT", "datatype": "FP32", "shape": [2, 3], "data": [2, 4, 6, 8, 10, 12]}
+
+
+def test_it_completes_the_configuration(url):
+    metadata = get(f"{url}/v2/models/completed")
+    assert [tensor["name"] for tensor in metadata["inputs"] + metadata["outputs"]] == ["INPUT", "OUTPUT"]
+    assert infer(url, "completed", [3], [1, 2, 3])["data"] == [1, 2, 3]
+
+
+def test_it_reports_statistics_by_itself(url):
+    def stats():
+        return get(f"{url}/v2/models/doubled/stats")["model_stats"][0]
+
+    before = stats()
+    infer(url, "doubled", [4, 1], [1, 2, 3, 4])
+    after = stats()
+    assert after["inference_count"] - before["inference_count"] == 4
+    assert after["execution_count"] - before["execution_count"] == 1
+    assert after["inference_stats"]["success"]["count"] - before["inference_stats"]["success"]["count"] == 1
+
+
+def test_a_wrong_type_is_refused_and_the_next_request_served(url):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        infer(url, "doubled", [1, 1], [1], datatype="INT32")
+    assert refused.value.code == 400
+    assert "INPUT" in refused.value.read().decode()
+    assert infer(url, "doubled", [1, 1], [1])["data"] == [2]
