@@ -31,6 +31,15 @@ Json FloatToJson(Float value) {
   return shortest;
 }
 
+// Triton prints 64-bit integers as numbers, but for these fields, which stay strings as protobuf's
+// JSON has them.
+bool IsPrintedAsString(const FieldDescriptor* field) {
+  const std::string& name = field->full_name();
+  return name == "inference.ModelOptimizationPolicy.Cuda.GraphSpec.Shape.dim" ||
+         name == "inference.ModelSequenceBatching.InitialState.dims" ||
+         name == "inference.ModelInstanceGroup.SecondaryDevice.device_id";
+}
+
 Json ScalarToJson(const Message& message, const FieldDescriptor* field, int index) {
   const Reflection& r = *message.GetReflection();
   const bool repeated = index >= 0;
@@ -39,8 +48,10 @@ Json ScalarToJson(const Message& message, const FieldDescriptor* field, int inde
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
       return NEREID_GET(Int32);
-    case FieldDescriptor::CPPTYPE_INT64:
-      return NEREID_GET(Int64);
+    case FieldDescriptor::CPPTYPE_INT64: {
+      const int64_t value = NEREID_GET(Int64);
+      return IsPrintedAsString(field) ? Json(std::to_string(value)) : Json(value);
+    }
     case FieldDescriptor::CPPTYPE_UINT32:
       return NEREID_GET(UInt32);
     case FieldDescriptor::CPPTYPE_UINT64:

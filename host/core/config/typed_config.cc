@@ -86,7 +86,8 @@ SequenceState ToState(const Json& json) {
     SequenceInitialState& out = state.initial_states.emplace_back();
     Take(initial, "name", &out.name);
     out.data_type = Type(initial);
-    Take(initial, "dims", &out.dims);
+    for (const Json& dim : initial.at("dims"))
+      out.dims.push_back(std::stoll(dim.get<std::string>()));
     Take(initial, "zero_data", &out.zero_data);
     Take(initial, "data_file", &out.data_file);
   }
@@ -146,7 +147,8 @@ InstanceGroup ToInstanceGroup(const Json& json) {
   Take(json, "count", &group.count);
   Take(json, "gpus", &group.gpus);
   for (const Json& device : json.at("secondary_devices")) {
-    group.secondary_devices.push_back({Text(device, "kind"), device.at("device_id")});
+    group.secondary_devices.push_back(
+        {Text(device, "kind"), std::stoll(Text(device, "device_id"))});
   }
   Take(json, "profile", &group.profiles);
   Take(json, "passive", &group.passive);

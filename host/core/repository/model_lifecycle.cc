@@ -78,9 +78,12 @@ ModelLifecycle::ModelLifecycle(ModelTable* table, ModelLoader* loader, unsigned 
       loader_(loader),
       num_retries_(num_retries),
       state_(std::make_shared<State>()),
-      pool_(num_threads) {}
+      pool_(std::make_unique<LoadPool>(num_threads)) {}
 
-ModelLifecycle::~ModelLifecycle() = default;
+ModelLifecycle::~ModelLifecycle() {
+  pool_.reset();
+  for (const auto& [name, versions] : Statuses()) Unload(name);
+}
 
 void ModelLifecycle::Load(Plan plan, std::function<void(Status)> done) {
   auto loading = std::make_shared<Loading>();
@@ -103,7 +106,7 @@ void ModelLifecycle::Load(Plan plan, std::function<void(Status)> done) {
     }
   }
   for (size_t i = 0; i < versions.size(); ++i) {
-    pool_.Run([this, loading, i] { LoadVersion(loading, i); });
+    pool_->Run([this, loading, i] { LoadVersion(loading, i); });
   }
 }
 

@@ -48,7 +48,8 @@ class ModelLifecycle {
   // `table` and `loader` outlive this object.
   ModelLifecycle(ModelTable* table, ModelLoader* loader, unsigned num_threads,
                  unsigned num_retries);
-  // Waits for loads under way.
+  // Waits for loads under way and drops what serves; models in use live on until their users are
+  // done.
   ~ModelLifecycle();
 
   // Starts the load; waits only while another load or unload of the same model is under way. `done`
@@ -82,7 +83,7 @@ class ModelLifecycle {
   ModelLoader* const loader_;
   const unsigned num_retries_;
   const std::shared_ptr<State> state_;
-  LoadPool pool_;
+  std::unique_ptr<LoadPool> pool_;
 };
 
 }  // namespace nereid

@@ -58,13 +58,15 @@ void ModelRepository::RecordFailure(const std::string& name, const Status& statu
 }
 
 void ModelRepository::Carry(Plans plans, Failures* failures) {
-  BoundedQueue<std::pair<std::string, Status>> finished(plans.size() + 1);
+  // Shared with the load threads, which may still be inside TryPush when the last result was taken.
+  using Finished = BoundedQueue<std::pair<std::string, Status>>;
+  const auto finished = std::make_shared<Finished>(plans.size() + 1);
   std::map<std::string, ModelPlan> running;
   const auto start = [&](const std::string& name) {
     auto node = plans.extract(name);
     const ModelPlan& plan = running.emplace(name, std::move(node.mapped())).first->second;
-    lifecycle_->Load(plan.load, [&finished, name](Status status) {
-      finished.TryPush({name, std::move(status)});
+    lifecycle_->Load(plan.load, [finished, name](Status status) {
+      finished->TryPush({name, std::move(status)});
     });
   };
   // Fails or starts every plan whose steps are settled.
@@ -97,7 +99,7 @@ void ModelRepository::Carry(Plans plans, Failures* failures) {
       start_ready();
     }
     if (running.empty()) break;
-    auto [name, status] = std::move(finished.Pop()).value();
+    auto [name, status] = std::move(finished->Pop()).value();
     if (status.ok()) {
       Remember(running.at(name));
     } else {

@@ -182,7 +182,7 @@ model_metrics { metric_control { metric_identifier { family: "f" } histogram_opt
   ASSERT_TRUE(config.ok()) << config.status().message();
   const auto json = nlohmann::json::parse(config->json);
   EXPECT_EQ(json["optimization"]["cuda"]["graph_spec"][0]["input"]["I"]["dim"][0],
-            9223372036854775807);
+            "9223372036854775807");
   EXPECT_EQ(json["optimization"]["priority"], "PRIORITY_MAX");
   EXPECT_EQ(json["optimization"]["execution_accelerators"]["gpu_execution_accelerator"][0]
                 ["parameters"]["a"],

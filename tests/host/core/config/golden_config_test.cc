@@ -38,7 +38,7 @@ TEST_P(GoldenConfigTest, EqualsTheRecordedAnswer) {
 INSTANTIATE_TEST_SUITE_P(Models, GoldenConfigTest,
                          testing::Values("dtypes", "dynbatch", "ens", "identity_batch",
                                          "identity_fp32", "params", "repeat", "slow", "textgen",
-                                         "versions"),
+                                         "versions", "everything"),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
