@@ -59,6 +59,8 @@ constexpr LlmTensor kEngineInputs[] = {
     {"temperature", "FP32", "[1]", "", false},
     {"runtime_top_k", "INT32", "[1]", "", false},
     {"runtime_top_p", "FP32", "[1]", "", false},
+    {"min_p", "FP32", "[1]", "", false},
+    {"runtime_top_k_min", "FP32", "[1]", "", false},  // a published misspelling
     {"len_penalty", "FP32", "[1]", "", false},
     {"repetition_penalty", "FP32", "[1]", "", false},
     {"min_length", "INT32", "[1]", "", false},

@@ -41,7 +41,7 @@ TemplateValues ValuesFor(const NewLlmOptions& options, const CheckpointSummary& 
       {"skip_special_tokens", "true"},
       {"exclude_input_in_output", "true"},
       {"max_tokens_in_paged_kv_cache", ""},
-      {"enable_kv_cache_reuse", ""},
+      {"max_num_sequences", ""},
       {"batch_scheduler_policy", ""},
       {"preprocessing_instance_count", "1"},
       {"postprocessing_instance_count", "1"},
