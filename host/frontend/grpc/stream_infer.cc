@@ -83,6 +83,7 @@ class StreamInfer final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   bool has_reads_ended_ = false;
   bool is_draining_ = false;
   bool is_writing_ = false;
+  bool has_written_ = false;
   bool is_finished_ = false;
   std::optional<grpc::Status> end_status_;  // set: the call is to end with it
 };
@@ -230,11 +231,14 @@ void StreamInfer::Advance(Lock& lock) {
     outbox_.pop_front();
     unsent_bytes_ -= reply.size_bytes;
     is_writing_ = true;  // keeps the call from its end while the lock is free
-    const bool has_more = !outbox_.empty();
+    // Held back until the next one. Never the first: it would wait for the headers, which wait for
+    // it.
+    const bool is_buffered = has_written_ && !outbox_.empty();
+    has_written_ = true;
     lock.unlock();
     write_bytes_ = reply.Encode();
     grpc::WriteOptions options;
-    if (has_more) options.set_buffer_hint();
+    if (is_buffered) options.set_buffer_hint();
     StartWrite(&write_bytes_, options);
   } else if (end_status_.has_value() || (has_reads_ended_ && in_flight_.empty())) {
     is_finished_ = true;
