@@ -33,8 +33,7 @@ Result<llm::ExecutorLimits> MakeLimits(const llm::DecoderSpec& spec,
   const auto blocks_for = [](int64_t tokens) { return (tokens + kBlockSize - 1) / kBlockSize; };
   int64_t blocks = blocks_for(options.max_cache_tokens);
   if (options.max_cache_tokens == 0) {
-    blocks = std::min(memory_blocks,
-                      limits.max_num_sequences * blocks_for(limits.max_positions));
+    blocks = std::min(memory_blocks, limits.max_num_sequences * blocks_for(limits.max_positions));
   } else if (blocks > 4 * memory_blocks) {
     return InvalidArgError("max_tokens_in_paged_kv_cache ", options.max_cache_tokens, " needs ",
                            blocks, " blocks x ", KvCache::BlockBytes(spec),
@@ -54,9 +53,8 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Create(
   NEREID_ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(model.spec, limits.num_blocks));
   const int32_t num_threads = options.num_threads > 0 ? options.num_threads : UsableProcessors();
   return std::unique_ptr<CpuExecutor>(
-      new CpuExecutor(std::move(checkpoint), std::move(model), std::move(weights),
-                      std::move(cache), limits, num_threads,
-                      options.ops != nullptr ? *options.ops : BestOps()));
+      new CpuExecutor(std::move(checkpoint), std::move(model), std::move(weights), std::move(cache),
+                      limits, num_threads, options.ops != nullptr ? *options.ops : BestOps()));
 }
 
 CpuExecutor::CpuExecutor(std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
@@ -79,7 +77,9 @@ Status CpuExecutor::Submit(const llm::Batch& batch) {
   return Status::Ok();
 }
 
-Result<llm::StepResult> CpuExecutor::Collect() { return std::move(result_); }
+Result<llm::StepResult> CpuExecutor::Collect() {
+  return std::move(result_);
+}
 
 void CpuExecutor::Sample(const llm::Batch& batch) {
   result_.tokens.assign(batch.sequences.size(), {});
@@ -93,8 +93,8 @@ void CpuExecutor::Sample(const llm::Batch& batch) {
   pool_.ParallelFor(num_sequences, [&](int64_t i, int thread) {
     if (!batch.sequences[i].samples) return;
     const int64_t vocab_size = model_.spec.vocab_size;
-    result_.tokens[i] = samplers_[thread].Sample(logits_.subspan(last_row[i] * vocab_size, vocab_size),
-                                                 batch.sequences[i].sampling);
+    result_.tokens[i] = samplers_[thread].Sample(
+        logits_.subspan(last_row[i] * vocab_size, vocab_size), batch.sequences[i].sampling);
   });
 }
 

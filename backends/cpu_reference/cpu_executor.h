@@ -18,12 +18,12 @@
 namespace nereid::cpu {
 
 struct CpuExecutorOptions {
-  int32_t num_threads = 0;        // 0: as many as this process may run on
+  int32_t num_threads = 0;  // 0: as many as this process may run on
   int32_t max_num_sequences = 64;
-  int32_t max_num_tokens = 256;   // raised to max_num_sequences when less
-  int32_t max_positions = 0;      // 0: the model's own limit
-  int64_t max_cache_tokens = 0;   // 0: all sequences at full length, within a quarter of the memory
-  const OpTable* ops = nullptr;   // null: the best
+  int32_t max_num_tokens = 256;  // raised to max_num_sequences when less
+  int32_t max_positions = 0;     // 0: the model's own limit
+  int64_t max_cache_tokens = 0;  // 0: all sequences at full length, within a quarter of the memory
+  const OpTable* ops = nullptr;  // null: the best
 };
 
 class CpuExecutor : public llm::Executor {

@@ -10,15 +10,23 @@ namespace {
 
 constexpr int kIndexBits = 20;
 constexpr uint64_t kIndexMask = (uint64_t{1} << kIndexBits) - 1;
-constexpr int64_t kMaxChunks = 1 << 16;        // leaves room for the takes that find nothing
-constexpr int kSpinsBeforeYield = 1000;        // some ten microseconds
+constexpr int64_t kMaxChunks = 1 << 16;  // leaves room for the takes that find nothing
+constexpr int kSpinsBeforeYield = 1000;  // some ten microseconds
 constexpr int kYieldsBeforeSleep = 20;
 
-uint64_t NextChunk(uint64_t state) { return state & kIndexMask; }
-uint64_t NumChunks(uint64_t state) { return state >> kIndexBits & kIndexMask; }
-uint64_t Epoch(uint64_t state) { return state >> (2 * kIndexBits); }
+uint64_t NextChunk(uint64_t state) {
+  return state & kIndexMask;
+}
+uint64_t NumChunks(uint64_t state) {
+  return state >> kIndexBits & kIndexMask;
+}
+uint64_t Epoch(uint64_t state) {
+  return state >> (2 * kIndexBits);
+}
 
-void Pause() { __builtin_ia32_pause(); }
+void Pause() {
+  __builtin_ia32_pause();
+}
 
 }  // namespace
 

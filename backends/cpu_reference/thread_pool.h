@@ -1,6 +1,6 @@
 // A few threads that share the loops of one engine. Between steps they sleep; within a step they
-// spin, for loops follow each other within a microsecond. Chunks of a loop are taken in turn, so that
-// a thread that comes late (or not at all) delays nobody.
+// spin, for loops follow each other within a microsecond. Chunks of a loop are taken in turn, so
+// that a thread that comes late (or not at all) delays nobody.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ class ThreadPool {
   void BeginStep();
   void EndStep();
 
-  // body(chunk, thread) for every chunk in [0, num_chunks), each once, on any thread; `thread` is in
-  // [0, num_threads). Returns when all are done. Not reentrant. [owner's thread]
+  // body(chunk, thread) for every chunk in [0, num_chunks), each once, on any thread; `thread` is
+  // in [0, num_threads). Returns when all are done. Not reentrant. [owner's thread]
   template <typename Body>
   void ParallelFor(int64_t num_chunks, const Body& body) {
     if (num_chunks == 1 || workers_.empty()) {
@@ -70,8 +70,8 @@ class ThreadPool {
   void Work(int thread);
   void WorkerMain(int thread);
 
-  // epoch (24 bits) | number of chunks (20) | next chunk (20): one fetch_add takes a chunk and tells
-  // of which loop it is.
+  // epoch (24 bits) | number of chunks (20) | next chunk (20): one fetch_add takes a chunk and
+  // tells of which loop it is.
   alignas(64) std::atomic<uint64_t> state_{0};
   alignas(64) std::atomic<uint32_t> awake_{0};  // odd within a step; -> sleepers wait on it
   std::atomic<bool> stop_{false};

@@ -14,9 +14,12 @@ using llm::WeightKind;
 
 WeightType TypeOf(DataType type) {
   switch (type) {
-    case DataType::kBF16: return WeightType::kBf16;
-    case DataType::kF16: return WeightType::kF16;
-    default: return WeightType::kF32;
+    case DataType::kBF16:
+      return WeightType::kBf16;
+    case DataType::kF16:
+      return WeightType::kF16;
+    default:
+      return WeightType::kF32;
   }
 }
 

@@ -1,5 +1,5 @@
-// The weights of a decoder on the CPU: matrices point into the checkpoint's mapping where their rows
-// lie together there, and are copied (transposed, gathered) where not; vectors become float.
+// The weights of a decoder on the CPU: matrices point into the checkpoint's mapping where their
+// rows lie together there, and are copied (transposed, gathered) where not; vectors become float.
 // Immutable after load. [any thread]
 #pragma once
 

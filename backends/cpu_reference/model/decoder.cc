@@ -13,10 +13,14 @@ constexpr int64_t kOutputGrain = 8;
 
 ActivationKind KindOf(llm::Activation activation) {
   switch (activation) {
-    case llm::Activation::kSilu: return ActivationKind::kSilu;
-    case llm::Activation::kGelu: return ActivationKind::kGelu;
-    case llm::Activation::kGeluTanh: return ActivationKind::kGeluTanh;
-    case llm::Activation::kRelu: return ActivationKind::kRelu;
+    case llm::Activation::kSilu:
+      return ActivationKind::kSilu;
+    case llm::Activation::kGelu:
+      return ActivationKind::kGelu;
+    case llm::Activation::kGeluTanh:
+      return ActivationKind::kGeluTanh;
+    case llm::Activation::kRelu:
+      return ActivationKind::kRelu;
   }
   return ActivationKind::kSilu;
 }
@@ -247,7 +251,8 @@ void Decoder::RunMoe(const LayerWeights& layer, const float* in, float* out) {
   for (int64_t token = 0; token < num_tokens_; ++token) {
     const float* score = scores.data() + token * moe.num_experts;
     for (int32_t expert = 0; expert < moe.num_experts; ++expert) order[expert] = expert;
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return score[a] > score[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int32_t a, int32_t b) { return score[a] > score[b]; });
     const int32_t counted = moe.normalize_top_k ? moe.experts_per_token : moe.num_experts;
     float sum = 0.0f;
     for (int32_t i = 0; i < counted; ++i) sum += std::exp(score[order[i]] - score[order[0]]);
@@ -306,17 +311,17 @@ void Decoder::ApplyNorm(const Norm& norm, const float* in, int64_t num_rows, flo
       ops_.rms_norm({from, size, norm.weight.data(), spec_.norm.epsilon, last - first, size, to,
                      size, accumulate});
     } else {
-      ops_.layer_norm({from, norm.weight.data(), norm.bias.data(), spec_.norm.epsilon,
-                       last - first, size, to});
+      ops_.layer_norm(
+          {from, norm.weight.data(), norm.bias.data(), spec_.norm.epsilon, last - first, size, to});
     }
   };
-  num_rows * size < kMinSharedWork ? run(0, num_rows, 0) : pool_.ParallelRanges(num_rows, 1, run);
+  num_rows* size < kMinSharedWork ? run(0, num_rows, 0) : pool_.ParallelRanges(num_rows, 1, run);
 }
 
 void Decoder::NormHeads(const Norm& norm, float* heads, int64_t num_heads) {
   const int64_t size = spec_.head_dim;
-  ops_.rms_norm({heads, size, norm.weight.data(), spec_.norm.epsilon, num_tokens_ * num_heads,
-                 size, heads, size, false});
+  ops_.rms_norm({heads, size, norm.weight.data(), spec_.norm.epsilon, num_tokens_ * num_heads, size,
+                 heads, size, false});
 }
 
 void Decoder::ApplyRope(int32_t layer, float* heads, int64_t num_heads) {
@@ -327,7 +332,7 @@ void Decoder::ApplyRope(int32_t layer, float* heads, int64_t num_heads) {
                sin_[index].data() + first * half, last - first, num_heads, spec_.head_dim,
                2 * half});
   };
-  num_tokens_ * num_heads * spec_.head_dim < kMinSharedWork
+  num_tokens_* num_heads* spec_.head_dim < kMinSharedWork
       ? run(0, num_tokens_, 0)
       : pool_.ParallelRanges(num_tokens_, 1, run);
 }
@@ -342,7 +347,7 @@ void Decoder::Multiply(const Linear& linear, const float* in, int64_t num_rows, 
     ops_.matmul(params);
   };
   const int64_t outputs = linear.weights.rows;
-  num_rows * outputs * linear.weights.columns < kMinSharedWork
+  num_rows* outputs* linear.weights.columns < kMinSharedWork
       ? run(0, outputs, 0)
       : pool_.ParallelRanges(outputs, kOutputGrain, run);
 }

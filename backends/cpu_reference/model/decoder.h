@@ -58,12 +58,12 @@ class Decoder {
   std::vector<int32_t> sequence_of_;     // [num_tokens], index into Batch::sequences
   std::vector<std::vector<float>> cos_;  // per rope [num_tokens, dim / 2]
   std::vector<std::vector<float>> sin_;
-  std::vector<float> residual_;          // [num_tokens, hidden_size]
-  std::vector<float> normed_;            // [num_tokens, hidden_size]
-  std::vector<float> hidden_;            // [num_tokens, hidden_size]
-  std::vector<float> q_, k_, v_;         // [num_tokens, heads * head_dim]
-  std::vector<float> attention_;         // [num_tokens, num_heads * head_dim]
-  std::vector<float> gate_, up_;         // [num_tokens, intermediate_size]
+  std::vector<float> residual_;             // [num_tokens, hidden_size]
+  std::vector<float> normed_;               // [num_tokens, hidden_size]
+  std::vector<float> hidden_;               // [num_tokens, hidden_size]
+  std::vector<float> q_, k_, v_;            // [num_tokens, heads * head_dim]
+  std::vector<float> attention_;            // [num_tokens, num_heads * head_dim]
+  std::vector<float> gate_, up_;            // [num_tokens, intermediate_size]
   std::vector<std::vector<float>> scores_;  // per thread
   std::vector<float> logits_;
 };

@@ -6,7 +6,9 @@
 namespace nereid::cpu::NEREID_ISA {
 namespace {
 
-NEREID_INLINE VecF Sigmoid(VecF x) { return 1.0f / (Exp(-x) + 1.0f); }
+NEREID_INLINE VecF Sigmoid(VecF x) {
+  return 1.0f / (Exp(-x) + 1.0f);
+}
 
 template <ActivationKind kKind>
 NEREID_INLINE VecF Apply(VecF x) {
@@ -44,10 +46,14 @@ void Run(const ActivationParams& p) {
 
 void Activation(const ActivationParams& params) {
   switch (params.kind) {
-    case ActivationKind::kSilu: return Run<ActivationKind::kSilu>(params);
-    case ActivationKind::kGelu: return Run<ActivationKind::kGelu>(params);
-    case ActivationKind::kGeluTanh: return Run<ActivationKind::kGeluTanh>(params);
-    case ActivationKind::kRelu: return Run<ActivationKind::kRelu>(params);
+    case ActivationKind::kSilu:
+      return Run<ActivationKind::kSilu>(params);
+    case ActivationKind::kGelu:
+      return Run<ActivationKind::kGelu>(params);
+    case ActivationKind::kGeluTanh:
+      return Run<ActivationKind::kGeluTanh>(params);
+    case ActivationKind::kRelu:
+      return Run<ActivationKind::kRelu>(params);
   }
 }
 

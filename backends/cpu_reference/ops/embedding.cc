@@ -39,7 +39,8 @@ void Embedding(const EmbeddingParams& p) {
   for (int64_t i = 0; i < p.num_tokens; ++i) {
     float* out = p.out + i * p.table.columns;
     AddRowOf(p.table, p.ids[i], p.scale, false, out);
-    if (p.positions_table.data != nullptr) AddRowOf(p.positions_table, p.positions[i], 1.0f, true, out);
+    if (p.positions_table.data != nullptr)
+      AddRowOf(p.positions_table, p.positions[i], 1.0f, true, out);
   }
 }
 

@@ -27,7 +27,8 @@ void NormRow(const LayerNormParams& p, const float* in, float* out) {
   for (int64_t i = 0; i < whole; i += kLanes) {
     Store(out + i, (Load(in + i) - mean) * scale * Load(p.weight + i) + Load(p.bias + i));
   }
-  StorePart(out + whole, tail * scale * LoadPart(p.weight + whole, rest) + LoadPart(p.bias + whole, rest), rest);
+  StorePart(out + whole,
+            tail * scale * LoadPart(p.weight + whole, rest) + LoadPart(p.bias + whole, rest), rest);
 }
 
 }  // namespace

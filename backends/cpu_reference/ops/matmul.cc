@@ -17,10 +17,10 @@ constexpr int64_t kOutputsPerPanel = 32;
 
 template <typename W>
 struct Tile {
-  const float* in;        // first row
-  const W* weights;       // first output
+  const float* in;   // first row
+  const W* weights;  // first output
   int64_t columns;
-  const float* bias;      // of the first output, or null
+  const float* bias;  // of the first output, or null
   float* out;
   int64_t out_stride;
   bool accumulate;
@@ -99,13 +99,25 @@ void RunPanel(Tile<W> tile, int64_t num_rows, int64_t num_outputs) {
   while (num_rows > 0) {
     const int64_t rows = num_rows < kMaxRows ? num_rows : kMaxRows;
     switch (rows) {
-      case 1: RunRows<1>(tile, num_outputs); break;
-      case 2: RunRows<2>(tile, num_outputs); break;
+      case 1:
+        RunRows<1>(tile, num_outputs);
+        break;
+      case 2:
+        RunRows<2>(tile, num_outputs);
+        break;
 #if defined(__AVX512F__)
-      case 3: RunRows<3>(tile, num_outputs); break;
-      case 4: RunRows<4>(tile, num_outputs); break;
-      case 5: RunRows<5>(tile, num_outputs); break;
-      case 6: RunRows<6>(tile, num_outputs); break;
+      case 3:
+        RunRows<3>(tile, num_outputs);
+        break;
+      case 4:
+        RunRows<4>(tile, num_outputs);
+        break;
+      case 5:
+        RunRows<5>(tile, num_outputs);
+        break;
+      case 6:
+        RunRows<6>(tile, num_outputs);
+        break;
 #endif
     }
     tile.in += rows * tile.columns;
@@ -119,12 +131,9 @@ void Run(const MatmulParams& p) {
   const int64_t columns = p.weights.columns;
   for (int64_t first = p.first_output; first < p.last_output; first += kOutputsPerPanel) {
     const int64_t left = p.last_output - first;
-    const Tile<W> tile = {p.in,
-                          static_cast<const W*>(p.weights.data) + first * columns,
-                          columns,
-                          p.bias != nullptr ? p.bias + first : nullptr,
-                          p.out + first,
-                          p.out_stride,
+    const Tile<W> tile = {p.in,          static_cast<const W*>(p.weights.data) + first * columns,
+                          columns,       p.bias != nullptr ? p.bias + first : nullptr,
+                          p.out + first, p.out_stride,
                           p.accumulate};
     RunPanel(tile, p.num_rows, left < kOutputsPerPanel ? left : kOutputsPerPanel);
   }
@@ -134,9 +143,12 @@ void Run(const MatmulParams& p) {
 
 void Matmul(const MatmulParams& params) {
   switch (params.weights.type) {
-    case WeightType::kF32: return Run<float>(params);
-    case WeightType::kBf16: return Run<Bf16>(params);
-    case WeightType::kF16: return Run<Fp16>(params);
+    case WeightType::kF32:
+      return Run<float>(params);
+    case WeightType::kBf16:
+      return Run<Bf16>(params);
+    case WeightType::kF16:
+      return Run<Fp16>(params);
   }
 }
 

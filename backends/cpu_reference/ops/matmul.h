@@ -1,12 +1,13 @@
-// out = in x weights^T (+ bias) (+ out): the one matrix product of the model, for decode and prefill.
+// out = in x weights^T (+ bias) (+ out): the one matrix product of the model, for decode and
+// prefill.
 //   in      [num_rows, columns]        float
 //   weights [outputs, columns]         float, bf16 or fp16, never converted in memory
 //   bias    [outputs] or null          float
 //   out     [num_rows, out_stride]     float
 // Computes outputs [first_output, last_output) for all rows; threads share a product by outputs.
-// Each out element is a dot product by one fixed order of additions: it does not depend on num_rows,
-// on the range of outputs or on the number of threads. That is what makes a request's result
-// independent of the batch, bit by bit.
+// Each out element is a dot product by one fixed order of additions: it does not depend on
+// num_rows, on the range of outputs or on the number of threads. That is what makes a request's
+// result independent of the batch, bit by bit.
 #pragma once
 
 #include "cpu_reference/ops/weight_type.h"

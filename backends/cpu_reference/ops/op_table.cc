@@ -3,18 +3,18 @@
 
 namespace nereid::cpu {
 
-#define NEREID_DECLARE_OPS(isa_name)               \
-  namespace isa_name {                             \
-  void Activation(const ActivationParams&);        \
-  void Embedding(const EmbeddingParams&);          \
-  void LayerNorm(const LayerNormParams&);          \
-  void Matmul(const MatmulParams&);                \
-  void PagedAttention(const PagedAttentionParams&);\
-  void PagedKvWrite(const PagedKvWriteParams&);    \
-  void RmsNorm(const RmsNormParams&);              \
-  void Rope(const RopeParams&);                    \
-  constexpr OpTable kOps = {#isa_name,  Activation,     Embedding,    LayerNorm, Matmul, \
-                            PagedAttention, PagedKvWrite, RmsNorm, Rope};  \
+#define NEREID_DECLARE_OPS(isa_name)                                                    \
+  namespace isa_name {                                                                  \
+  void Activation(const ActivationParams&);                                             \
+  void Embedding(const EmbeddingParams&);                                               \
+  void LayerNorm(const LayerNormParams&);                                               \
+  void Matmul(const MatmulParams&);                                                     \
+  void PagedAttention(const PagedAttentionParams&);                                     \
+  void PagedKvWrite(const PagedKvWriteParams&);                                         \
+  void RmsNorm(const RmsNormParams&);                                                   \
+  void Rope(const RopeParams&);                                                         \
+  constexpr OpTable kOps = {#isa_name,      Activation,   Embedding, LayerNorm, Matmul, \
+                            PagedAttention, PagedKvWrite, RmsNorm,   Rope};             \
   }
 
 NEREID_DECLARE_OPS(baseline)

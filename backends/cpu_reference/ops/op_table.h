@@ -29,6 +29,8 @@ struct OpTable {
 
 // Best first; each runs on this processor. Never empty: the baseline is x86-64-v2.
 const std::vector<const OpTable*>& AvailableOps();
-inline const OpTable& BestOps() { return *AvailableOps().front(); }
+inline const OpTable& BestOps() {
+  return *AvailableOps().front();
+}
 
 }  // namespace nereid::cpu

@@ -1,5 +1,5 @@
-// Scores by blocks of 16 keys, softmax, weighted sum of values. Queries go in groups of four, so that
-// a key or value once loaded serves all of them.
+// Scores by blocks of 16 keys, softmax, weighted sum of values. Queries go in groups of four, so
+// that a key or value once loaded serves all of them.
 #include "cpu_reference/ops/paged_attention.h"
 
 #include "cpu_reference/ops/simd.h"
@@ -77,7 +77,8 @@ void MixValues(const PagedAttentionParams& p, int32_t query, const Range& range,
     for (int32_t t = from; t < to; ++t) {
       VecF value[ND];
 #pragma GCC unroll 4
-      for (int v = 0; v < ND; ++v) value[v] = Load(values + int64_t{t} * p.cache.value_size + v * kLanes);
+      for (int v = 0; v < ND; ++v)
+        value[v] = Load(values + int64_t{t} * p.cache.value_size + v * kLanes);
 #pragma GCC unroll 4
       for (int g = 0; g < G; ++g) {
 #pragma GCC unroll 4

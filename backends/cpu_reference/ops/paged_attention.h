@@ -14,8 +14,8 @@ struct PagedAttentionParams {
   const float* queries = nullptr;
   int32_t num_queries = 0;
   int32_t kv_head = 0;
-  int32_t context = 0;   // tokens in the cache, the query's own included
-  int32_t window = 0;    // 0: all of them
+  int32_t context = 0;  // tokens in the cache, the query's own included
+  int32_t window = 0;   // 0: all of them
   const int32_t* block_table = nullptr;
   KvCacheView cache;
   float scale = 1.0f;

@@ -31,9 +31,15 @@ typedef Vec4 Vec4Unaligned __attribute__((aligned(1), may_alias));
 
 #define NEREID_INLINE static inline __attribute__((always_inline))
 
-NEREID_INLINE VecF Broadcast(float value) { return VecF{} + value; }
-NEREID_INLINE VecF Load(const float* from) { return *reinterpret_cast<const VecFUnaligned*>(from); }
-NEREID_INLINE void Store(float* to, VecF value) { *reinterpret_cast<VecFUnaligned*>(to) = value; }
+NEREID_INLINE VecF Broadcast(float value) {
+  return VecF{} + value;
+}
+NEREID_INLINE VecF Load(const float* from) {
+  return *reinterpret_cast<const VecFUnaligned*>(from);
+}
+NEREID_INLINE void Store(float* to, VecF value) {
+  *reinterpret_cast<VecFUnaligned*>(to) = value;
+}
 
 // The first `count` < kLanes elements; zeros behind.
 NEREID_INLINE VecF LoadPart(const float* from, int count) {
@@ -45,8 +51,12 @@ NEREID_INLINE void StorePart(float* to, VecF value, int count) {
   for (int i = 0; i < count; ++i) to[i] = value[i];
 }
 
-NEREID_INLINE VecF Max(VecF a, VecF b) { return a > b ? a : b; }
-NEREID_INLINE VecF Min(VecF a, VecF b) { return a < b ? a : b; }
+NEREID_INLINE VecF Max(VecF a, VecF b) {
+  return a > b ? a : b;
+}
+NEREID_INLINE VecF Min(VecF a, VecF b) {
+  return a < b ? a : b;
+}
 
 // Sum of the lanes, always by the tree i + i + kLanes / 2, then quarters and so on: Reduce and
 // Reduce4 give the same bits.
@@ -94,8 +104,10 @@ NEREID_INLINE Vec4 Reduce4(VecF a, VecF b, VecF c, VecF d) {
   const VecF w = v + __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6);
   return Vec4{w[0], w[4], w[2], w[6]};
 #else
-  const Vec4 ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  const Vec4 cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  const Vec4 ab =
+      __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Vec4 cd =
+      __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
   return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
 #endif
 }
@@ -130,7 +142,9 @@ struct Fp16 {
 NEREID_INLINE VecU Widen(const uint16_t* from) {
   return __builtin_convertvector(*reinterpret_cast<const VecU16Unaligned*>(from), VecU);
 }
-NEREID_INLINE VecF LoadWeights(const float* from) { return Load(from); }
+NEREID_INLINE VecF LoadWeights(const float* from) {
+  return Load(from);
+}
 NEREID_INLINE VecF LoadWeights(const Bf16* from) {
   return reinterpret_cast<VecF>(Widen(&from->bits) << 16);
 }

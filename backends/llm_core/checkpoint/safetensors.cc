@@ -97,8 +97,8 @@ Result<ByteRange> ParseTensor(const Json& entry, std::span<const uint8_t> data,
   const std::optional<uint64_t> expected = ExpectedBytes(tensor);
   if (!expected || *expected != range.end - range.begin) {
     return InvalidArgError(Info(tensor.type).name, " ", ShapeText(tensor.shape), " needs ",
-                           expected ? StrCat(*expected) : "more than 2^64", " bytes, data_offsets give ",
-                           range.end - range.begin);
+                           expected ? StrCat(*expected) : "more than 2^64",
+                           " bytes, data_offsets give ", range.end - range.begin);
   }
   tensor.bytes = data.subspan(range.begin, range.end - range.begin);
   return range;
@@ -137,7 +137,8 @@ std::string ShapeText(std::span<const int64_t> shape) {
 
 Result<TensorMap> ParseSafetensors(std::span<const uint8_t> file, std::string_view name) {
   if (file.size() < 8) {
-    return InvalidArgError("'", name, "': ", file.size(), " bytes are too few for a safetensors file");
+    return InvalidArgError("'", name, "': ", file.size(),
+                           " bytes are too few for a safetensors file");
   }
   uint64_t header_bytes = 0;
   for (int i = 7; i >= 0; --i) header_bytes = header_bytes << 8 | file[i];
@@ -156,7 +157,8 @@ Result<TensorMap> ParseSafetensors(std::span<const uint8_t> file, std::string_vi
     TensorView tensor;
     Result<ByteRange> range = ParseTensor(entry, data, tensor);
     if (!range.ok()) {
-      return std::move(range).status().WithContext(StrCat("'", name, "': tensor '", tensor_name, "'"));
+      return std::move(range).status().WithContext(
+          StrCat("'", name, "': tensor '", tensor_name, "'"));
     }
     const auto slot = tensors.emplace(tensor_name, std::move(tensor)).first;
     range->tensor = slot->first;

@@ -15,13 +15,13 @@ struct BatchSequence {
   int32_t slot = 0;         // in [0, max_num_sequences); a running sequence keeps its slot
   int32_t first_token = 0;  // index into Batch::token_ids
   int32_t num_tokens = 0;
-  int32_t num_cached = 0;   // tokens before them, whose keys and values the cache holds
+  int32_t num_cached = 0;  // tokens before them, whose keys and values the cache holds
   std::span<const int32_t> block_table;  // covers num_cached + num_tokens tokens
   // Logits are computed for the last num_logits tokens of the run. 0: a prompt chunk that is not
   // the last; 1 with `samples`: the usual case.
   int32_t num_logits = 0;
-  bool samples = false;     // draw the next token from the logits of the last one
-  SamplingInput sampling;   // when `samples`
+  bool samples = false;    // draw the next token from the logits of the last one
+  SamplingInput sampling;  // when `samples`
 };
 
 struct Batch {

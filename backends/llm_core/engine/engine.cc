@@ -12,8 +12,8 @@ namespace {
 Status CheckIds(const char* name, const TokenIds& ids, int32_t vocab_size) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= vocab_size) {
-      return InvalidArgError("'", name, "': token id ", ids[i], " at index ", i,
-                             ", expected 0 to ", vocab_size - 1);
+      return InvalidArgError("'", name, "': token id ", ids[i], " at index ", i, ", expected 0 to ",
+                             vocab_size - 1);
     }
   }
   return Status::Ok();
@@ -57,8 +57,8 @@ Engine::~Engine() {
 
 Status Engine::Enqueue(std::unique_ptr<GenerationRequest>& request) {
   NEREID_RETURN_IF_ERROR(CheckRequest(*request, limits_));
-  NEREID_RETURN_IF_ERROR(scheduler_.CheckFits(static_cast<int64_t>(request->prompt.size()),
-                                              request->stop.max_tokens));
+  NEREID_RETURN_IF_ERROR(
+      scheduler_.CheckFits(static_cast<int64_t>(request->prompt.size()), request->stop.max_tokens));
   const std::lock_guard lock(inbox_mutex_);
   NEREID_RETURN_IF_ERROR(health_);
   if (stop_) return UnavailableError("the engine is shutting down");
@@ -166,8 +166,7 @@ void Engine::EmitTo(Sequence& sequence, int32_t num_visible) {
   output.finish = sequence.finish;
   if (sequence.request->sampling.want_log_probs) {
     output.log_probs = std::span<const float>(sequence.log_probs).first(num_visible);
-    output.cum_log_prob =
-        std::accumulate(output.log_probs.begin(), output.log_probs.end(), 0.0f);
+    output.cum_log_prob = std::accumulate(output.log_probs.begin(), output.log_probs.end(), 0.0f);
   }
   sequence.num_released = num_visible;
   sequence.request->sink->OnOutput(output);

@@ -42,8 +42,8 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Checks the request and queues it. On an error, `request` and its sink are untouched: INVALID_ARG
-  // names the fault, UNAVAILABLE a full queue or a failed engine. [any thread]
+  // Checks the request and queues it. On an error, `request` and its sink are untouched:
+  // INVALID_ARG names the fault, UNAVAILABLE a full queue or a failed engine. [any thread]
   Status Enqueue(std::unique_ptr<GenerationRequest>& request);
 
   const ExecutorLimits& limits() const { return limits_; }  // [any thread]

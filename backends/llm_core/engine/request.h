@@ -19,18 +19,18 @@ std::string_view FinishReasonText(FinishReason reason);
 
 // When a sequence ends.
 struct StopRules {
-  int32_t max_tokens = 0;           // of output, at least 1
-  int32_t min_tokens = 0;           // end ids and stop words do not count before so many
-  TokenIds end_ids;                 // any of them ends the sequence and is not put out
-  std::vector<TokenIds> stop_words; // completing one ends the sequence; its tokens are not put out
+  int32_t max_tokens = 0;            // of output, at least 1
+  int32_t min_tokens = 0;            // end ids and stop words do not count before so many
+  TokenIds end_ids;                  // any of them ends the sequence and is not put out
+  std::vector<TokenIds> stop_words;  // completing one ends the sequence; its tokens are not put out
 };
 
 // The state of a request's output at the end of a step. Borrowed for the call.
 struct Output {
-  std::span<const int32_t> ids;        // all that is put out so far
-  std::span<const float> log_probs;    // parallel to ids; empty when not wanted
-  size_t first_new = 0;                // ids before it were in an earlier call
-  float cum_log_prob = 0.0f;           // of ids
+  std::span<const int32_t> ids;      // all that is put out so far
+  std::span<const float> log_probs;  // parallel to ids; empty when not wanted
+  size_t first_new = 0;              // ids before it were in an earlier call
+  float cum_log_prob = 0.0f;         // of ids
   FinishReason finish = FinishReason::kNone;
 };
 

@@ -36,7 +36,9 @@ Status Scheduler::CheckFits(int64_t num_prompt, int64_t max_tokens) const {
   return Status::Ok();
 }
 
-void Scheduler::Add(std::unique_ptr<Sequence> sequence) { waiting_.push_back(std::move(sequence)); }
+void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
+  waiting_.push_back(std::move(sequence));
+}
 
 void Scheduler::Schedule(Batch& batch) {
   batch.Clear();
@@ -56,14 +58,13 @@ void Scheduler::ScheduleRunning(Batch& batch) {
   for (const bool decode_pass : {true, false}) {
     for (size_t i = 0; i < running_.size();) {
       Sequence& sequence = *running_[i];
-      const int32_t chunk =
-          decodes(sequence) == decode_pass ? ChunkSize(sequence, batch) : 0;
+      const int32_t chunk = decodes(sequence) == decode_pass ? ChunkSize(sequence, batch) : 0;
       if (chunk == 0) {
         ++i;
       } else if (EnsureBlocks(sequence, chunk)) {
         AppendToBatch(sequence, chunk, batch);
         ++i;  // whoever gave way stood behind
-      }  // else: the sequence itself gave way, and another one stands at i
+      }       // else: the sequence itself gave way, and another one stands at i
     }
   }
 }
@@ -174,8 +175,9 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
     const std::function<bool(const Sequence&)>& finished) {
   std::vector<std::unique_ptr<Sequence>> removed;
   const auto take = [&](auto& sequences) {
-    const auto kept = std::stable_partition(
-        sequences.begin(), sequences.end(), [&](const auto& sequence) { return !finished(*sequence); });
+    const auto kept =
+        std::stable_partition(sequences.begin(), sequences.end(),
+                              [&](const auto& sequence) { return !finished(*sequence); });
     for (auto it = kept; it != sequences.end(); ++it) {
       if ((*it)->slot >= 0) ReleaseSlot(**it);
       removed.push_back(std::move(*it));
@@ -206,15 +208,16 @@ Status Scheduler::CheckInvariants() const {
   for (const auto& sequence : running_) {
     tables.emplace_back(sequence->block_table);
     reserved += sequence->num_reserved_blocks;
-    if (sequence->num_cached > static_cast<int32_t>(sequence->block_table.size()) * limits_.block_size) {
+    if (sequence->num_cached >
+        static_cast<int32_t>(sequence->block_table.size()) * limits_.block_size) {
       return InternalError("sequence in slot ", sequence->slot, ": ", sequence->num_cached,
                            " cached tokens in ", sequence->block_table.size(), " blocks");
     }
   }
   for (const auto& sequence : waiting_) tables.emplace_back(sequence->block_table);
   if (reserved != num_reserved_blocks_ || reserved > limits_.num_blocks) {
-    return InternalError("reserved KV blocks: ", num_reserved_blocks_, " counted, ", reserved, " held, ",
-                         limits_.num_blocks, " in all");
+    return InternalError("reserved KV blocks: ", num_reserved_blocks_, " counted, ", reserved,
+                         " held, ", limits_.num_blocks, " in all");
   }
   if (free_slots_.size() + running_.size() != static_cast<size_t>(limits_.max_num_sequences)) {
     return InternalError("slots: ", free_slots_.size(), " free, ", running_.size(), " in use, ",

@@ -52,7 +52,8 @@ class Scheduler {
   // The step is done: its tokens are in the cache.
   void MarkComputed();
   // Takes out every sequence of which `finished` is true, waiting ones too; blocks are freed.
-  std::vector<std::unique_ptr<Sequence>> Remove(const std::function<bool(const Sequence&)>& finished);
+  std::vector<std::unique_ptr<Sequence>> Remove(
+      const std::function<bool(const Sequence&)>& finished);
 
   bool is_empty() const { return waiting_.empty() && running_.empty(); }
   SchedulerCounts counts() const;

@@ -12,10 +12,18 @@ struct Entry {
 };
 
 constexpr Entry kArchitectures[] = {
-    {"gemma2", BuildGemma2},         {"gemma3_text", BuildGemma3}, {"gpt2", BuildGpt2},
-    {"gpt_bigcode", BuildGptBigCode}, {"gpt_neox", BuildGptNeoX},  {"llama", BuildLlama},
-    {"mistral", BuildMistral},       {"mixtral", BuildMixtral},    {"phi3", BuildPhi3},
-    {"qwen2", BuildQwen2},           {"qwen3", BuildQwen3},        {"qwen3_moe", BuildQwen3Moe},
+    {"gemma2", BuildGemma2},
+    {"gemma3_text", BuildGemma3},
+    {"gpt2", BuildGpt2},
+    {"gpt_bigcode", BuildGptBigCode},
+    {"gpt_neox", BuildGptNeoX},
+    {"llama", BuildLlama},
+    {"mistral", BuildMistral},
+    {"mixtral", BuildMixtral},
+    {"phi3", BuildPhi3},
+    {"qwen2", BuildQwen2},
+    {"qwen3", BuildQwen3},
+    {"qwen3_moe", BuildQwen3Moe},
     {"starcoder2", BuildStarCoder2},
 };
 

@@ -18,7 +18,9 @@ const Json* ConfigReader::Find(std::string_view key) const {
   return found == json_.end() || found->is_null() ? nullptr : &*found;
 }
 
-bool ConfigReader::Has(std::string_view key) const { return Find(key) != nullptr; }
+bool ConfigReader::Has(std::string_view key) const {
+  return Find(key) != nullptr;
+}
 
 void ConfigReader::Fail(Status status) {
   if (status_.ok()) status_ = std::move(status);
@@ -36,7 +38,8 @@ int32_t ConfigReader::SizeOr(std::string_view key, int32_t fallback) {
   const Json* value = Find(key);
   if (value == nullptr) return fallback;
   if (!value->is_number_unsigned() || *value > kMaxSize || *value == 0) {
-    Fail(InvalidArgError("config.json: '", key, "' is ", value->dump(), ", expected 1 to ", kMaxSize));
+    Fail(InvalidArgError("config.json: '", key, "' is ", value->dump(), ", expected 1 to ",
+                         kMaxSize));
     return 1;
   }
   return value->get<int32_t>();

@@ -1,5 +1,5 @@
-// Typed access to config.json for the architecture files: a missing or mistyped key becomes an error
-// that names it, collected so that an architecture reads in straight lines. [load thread]
+// Typed access to config.json for the architecture files: a missing or mistyped key becomes an
+// error that names it, collected so that an architecture reads in straight lines. [load thread]
 #pragma once
 
 #include <cstdint>

@@ -59,10 +59,10 @@ struct DecoderSpec {
 
   bool qkv_bias = false;
   bool attention_out_bias = false;
-  bool qk_norm = false;            // RMS over each head of q and k, before rope
-  float attention_scale = 0.0f;    // scores = q.k * attention_scale
-  float attention_soft_cap = 0.0f; // 0: none
-  float logit_soft_cap = 0.0f;     // 0: none
+  bool qk_norm = false;             // RMS over each head of q and k, before rope
+  float attention_scale = 0.0f;     // scores = q.k * attention_scale
+  float attention_soft_cap = 0.0f;  // 0: none
+  float logit_soft_cap = 0.0f;      // 0: none
   float embedding_scale = 1.0f;
 
   MlpKind mlp = MlpKind::kGated;
@@ -74,7 +74,7 @@ struct DecoderSpec {
   bool post_norms = false;         // a norm after attention and after the MLP too (Gemma 2, 3)
   bool tied_embeddings = false;
 
-  std::vector<int32_t> end_ids;    // eos_token_id of generation_config.json, else of config.json
+  std::vector<int32_t> end_ids;  // eos_token_id of generation_config.json, else of config.json
 
   int32_t num_layers() const { return static_cast<int32_t>(layers.size()); }
   int64_t q_size() const { return int64_t{num_heads} * head_dim; }

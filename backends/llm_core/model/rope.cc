@@ -1,5 +1,6 @@
 // Rope scalings. Arithmetic in the order of the reference implementation (transformers,
-// modeling_rope_utils), in float32 as there, so that angles agree to the last bits at large positions.
+// modeling_rope_utils), in float32 as there, so that angles agree to the last bits at large
+// positions.
 #include "llm_core/model/rope.h"
 
 #include <cmath>
@@ -74,7 +75,8 @@ RopeSpec PlainRope(int32_t dim, double theta) {
 
 RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, double default_theta) {
   // Newer configs keep everything in rope_parameters, older ones in rope_scaling + rope_theta.
-  ConfigReader scaling = config.Object(config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+  ConfigReader scaling =
+      config.Object(config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling");
   const double theta = scaling.NumberOr("rope_theta", config.NumberOr("rope_theta", default_theta));
   const double partial = scaling.NumberOr(
       "partial_rotary_factor",
@@ -97,8 +99,9 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, double default_theta) 
   } else if (kind == "yarn") {
     ApplyYarn(scaling, theta, config.SizeOr("max_position_embeddings", 2048), rope);
   } else if (kind != "default" && kind != "dynamic") {
-    config.Fail(UnsupportedError("config.json: rope type '", kind,
-                                 "' is not supported (known: default, dynamic, linear, llama3, yarn)"));
+    config.Fail(
+        UnsupportedError("config.json: rope type '", kind,
+                         "' is not supported (known: default, dynamic, linear, llama3, yarn)"));
   }
   config.Fail(scaling.status());
   return rope;

@@ -44,8 +44,7 @@ bool IsFloat(DataType type) {
 bool LacksPrefix(const WeightMap& map, const Checkpoint& checkpoint) {
   if (map.optional_prefix.empty()) return false;
   const auto embedding = map.sources.find({kNoLayer, WeightKind::kTokenEmbedding, kNoExpert});
-  return embedding != map.sources.end() &&
-         checkpoint.Find(embedding->second.tensor) == nullptr &&
+  return embedding != map.sources.end() && checkpoint.Find(embedding->second.tensor) == nullptr &&
          embedding->second.tensor.starts_with(map.optional_prefix) &&
          checkpoint.Find(embedding->second.tensor.substr(map.optional_prefix.size())) != nullptr;
 }
@@ -107,8 +106,8 @@ Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& c
   const std::string faults =
       StrCat(missing.Text(), misshapen.Text(), mistyped.Text(), extra.Text());
   if (!faults.empty()) {
-    return InvalidArgError("checkpoint '", checkpoint.directory(),
-                           "' does not fit its config.json", faults);
+    return InvalidArgError("checkpoint '", checkpoint.directory(), "' does not fit its config.json",
+                           faults);
   }
   return resolved;
 }

@@ -15,11 +15,36 @@
 namespace nereid::llm {
 
 enum class WeightKind : uint8_t {
-  kTokenEmbedding, kPositionEmbedding, kFinalNorm, kFinalNormBias, kLmHead, kLmHeadBias,
-  kInputNorm, kInputNormBias, kPostAttentionNorm, kPostAttentionNormBias,
-  kPreMlpNorm, kPreMlpNormBias, kPostMlpNorm,
-  kQ, kQBias, kK, kKBias, kV, kVBias, kQNorm, kKNorm, kAttentionOut, kAttentionOutBias,
-  kRouter, kGate, kGateBias, kUp, kUpBias, kDown, kDownBias,
+  kTokenEmbedding,
+  kPositionEmbedding,
+  kFinalNorm,
+  kFinalNormBias,
+  kLmHead,
+  kLmHeadBias,
+  kInputNorm,
+  kInputNormBias,
+  kPostAttentionNorm,
+  kPostAttentionNormBias,
+  kPreMlpNorm,
+  kPreMlpNormBias,
+  kPostMlpNorm,
+  kQ,
+  kQBias,
+  kK,
+  kKBias,
+  kV,
+  kVBias,
+  kQNorm,
+  kKNorm,
+  kAttentionOut,
+  kAttentionOutBias,
+  kRouter,
+  kGate,
+  kGateBias,
+  kUp,
+  kUpBias,
+  kDown,
+  kDownBias,
 };
 
 inline constexpr int32_t kNoLayer = -1;
@@ -32,9 +57,9 @@ struct WeightKey {
   auto operator<=>(const WeightKey&) const = default;
 };
 
-// Rows of a checkpoint tensor. The weight is [num_groups * group_rows, columns]: group g is the rows
-// [first_row + g * group_stride, + group_rows) of the tensor, which is stored [columns, rows] when
-// `transposed`. A vector (norm, bias) has columns 0.
+// Rows of a checkpoint tensor. The weight is [num_groups * group_rows, columns]: group g is the
+// rows [first_row + g * group_stride, + group_rows) of the tensor, which is stored [columns, rows]
+// when `transposed`. A vector (norm, bias) has columns 0.
 struct WeightSource {
   std::string tensor;
   std::vector<int64_t> tensor_shape;  // expected, as stored
@@ -51,11 +76,13 @@ struct WeightSource {
 WeightSource Matrix(std::string tensor, int64_t rows, int64_t columns);
 WeightSource Vector(std::string tensor, int64_t rows);
 // Rows [first, first + rows) of a fused matrix of `total` rows (columns 0: of a fused vector).
-WeightSource RowsOf(std::string tensor, int64_t total, int64_t columns, int64_t first, int64_t rows);
+WeightSource RowsOf(std::string tensor, int64_t total, int64_t columns, int64_t first,
+                    int64_t rows);
 
 struct WeightMap {
   std::map<WeightKey, WeightSource> sources;
-  // Checkpoint tensors whose names end so are of no use to the decoder (saved buffers): not "extra".
+  // Checkpoint tensors whose names end so are of no use to the decoder (saved buffers): not
+  // "extra".
   std::vector<std::string> ignored_suffixes;
   // Tried without this prefix when the checkpoint has no tensor with it (GPT-2 of the hub).
   std::string optional_prefix;

@@ -1,6 +1,7 @@
-// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): random bits as
-// a pure function of key and counter. The one source of randomness of the engine, compiled for CPU
-// and GPU alike: a draw depends on (seed, position, token) alone, never on the batch. [any thread]
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): random bits
+// as a pure function of key and counter. The one source of randomness of the engine, compiled for
+// CPU and GPU alike: a draw depends on (seed, position, token) alone, never on the batch. [any
+// thread]
 #pragma once
 
 #include <cstdint>
@@ -31,12 +32,11 @@ NEREID_HOST_DEVICE constexpr PhiloxBlock Philox4x32(PhiloxBlock counter, uint32_
   return counter;
 }
 
-// Uniform in (0, 1), 23 bits so that neither end rounds to 0 or 1, for one vocabulary entry at one position of a sequence. Four
-// neighbouring tokens share a block.
+// Uniform in (0, 1), 23 bits so that neither end rounds to 0 or 1, for one vocabulary entry at one
+// position of a sequence. Four neighbouring tokens share a block.
 NEREID_HOST_DEVICE constexpr float TokenUniform(uint64_t seed, uint32_t position, uint32_t token) {
-  const PhiloxBlock block =
-      Philox4x32({{position, token / 4, 0, 0}}, static_cast<uint32_t>(seed),
-                 static_cast<uint32_t>(seed >> 32));
+  const PhiloxBlock block = Philox4x32({{position, token / 4, 0, 0}}, static_cast<uint32_t>(seed),
+                                       static_cast<uint32_t>(seed >> 32));
   return (static_cast<float>(block.words[token % 4] >> 9) + 0.5f) * 0x1p-23f;
 }
 

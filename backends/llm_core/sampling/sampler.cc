@@ -1,6 +1,6 @@
 // Sampling rules. The draw is argmax(logit + Gumbel noise) over the candidates, with the noise a
-// function of (seed, position, token): it needs no sum over probabilities, so that rounding does not
-// move it between batches or devices.
+// function of (seed, position, token): it needs no sum over probabilities, so that rounding does
+// not move it between batches or devices.
 #include "llm_core/sampling/sampler.h"
 
 #include <algorithm>
@@ -96,8 +96,8 @@ void Sampler::ApplyPenalties(std::span<float> logits, const SamplingInput& input
     if (count == 0) continue;  // done at its first occurrence
     float logit = logits[id];
     logit = logit < 0.0f ? logit * params.repetition_penalty : logit / params.repetition_penalty;
-    logits[id] = logit - params.presence_penalty -
-                 params.frequency_penalty * static_cast<float>(count);
+    logits[id] =
+        logit - params.presence_penalty - params.frequency_penalty * static_cast<float>(count);
   }
 }
 

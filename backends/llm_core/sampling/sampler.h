@@ -13,7 +13,7 @@ namespace nereid::llm {
 // The sequence whose next token is drawn; all borrowed for the call.
 struct SamplingInput {
   const SamplingParams* params = nullptr;
-  std::span<const int32_t> token_ids;   // prompt and output so far
+  std::span<const int32_t> token_ids;  // prompt and output so far
   int32_t num_prompt = 0;
   std::span<const int32_t> banned_ids;  // may not come at this step (end ids before min_tokens)
 };

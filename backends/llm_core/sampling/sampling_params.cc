@@ -32,8 +32,7 @@ Status CheckSamplingParams(const SamplingParams& params, int32_t vocab_size) {
   NEREID_RETURN_IF_ERROR(CheckRange("min_p", params.min_p, 0.0f, 1.0f));
   NEREID_RETURN_IF_ERROR(CheckRange("runtime_top_p_decay", params.top_p_decay, 1e-6f, 1.0f));
   NEREID_RETURN_IF_ERROR(CheckRange("runtime_top_p_min", params.top_p_min, 1e-6f, 1.0f));
-  NEREID_RETURN_IF_ERROR(
-      CheckRange("repetition_penalty", params.repetition_penalty, 1e-6f, 1e6f));
+  NEREID_RETURN_IF_ERROR(CheckRange("repetition_penalty", params.repetition_penalty, 1e-6f, 1e6f));
   NEREID_RETURN_IF_ERROR(CheckRange("presence_penalty", params.presence_penalty, -1e6f, 1e6f));
   NEREID_RETURN_IF_ERROR(CheckRange("frequency_penalty", params.frequency_penalty, -1e6f, 1e6f));
   if (!params.embedding_bias.empty() &&

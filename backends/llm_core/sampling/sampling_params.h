@@ -10,9 +10,9 @@ namespace nereid::llm {
 
 using TokenIds = std::vector<int32_t>;
 
-// The order of the rules: bias, repetition, presence and frequency penalties, bad words and ids that
-// may not come yet, temperature, top-k, top-p (over what top-k left), min-p, draw.
-// The penalties count every token of the sequence, prompt included.
+// The order of the rules: bias, repetition, presence and frequency penalties, bad words and ids
+// that may not come yet, temperature, top-k, top-p (over what top-k left), min-p, draw. The
+// penalties count every token of the sequence, prompt included.
 struct SamplingParams {
   float temperature = 1.0f;         // 0: greedy
   int32_t top_k = 0;                // 0: all; 1: greedy

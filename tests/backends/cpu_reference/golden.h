@@ -1,4 +1,5 @@
-// Reads the tiny checkpoints with recorded answers of Hugging Face transformers, from the data folder
+// Reads the tiny checkpoints with recorded answers of Hugging Face transformers, from the data
+// folder
 // ($NEREID_TEST_DATA/tiny) or from the one kept in the tree.
 #pragma once
 
@@ -29,7 +30,8 @@ inline std::filesystem::path TreeDataFolder() {
 inline std::string FindTiny(const std::string& name) {
   const char* data = std::getenv("NEREID_TEST_DATA");
   for (const std::filesystem::path& folder :
-       {std::filesystem::path(data != nullptr ? data : NEREID_SOURCE_DIR "/../shared/data") / "tiny",
+       {std::filesystem::path(data != nullptr ? data : NEREID_SOURCE_DIR "/../shared/data") /
+            "tiny",
         TreeDataFolder()}) {
     if (std::filesystem::exists(folder / name / "golden.json")) return (folder / name).string();
   }

@@ -79,24 +79,26 @@ TEST_P(GoldenTest, LogitsAndGreedyTokensEqualThoseOfTransformers) {
       int32_t token = llm::ArgMax(last);
       for (size_t step = 0; step < prompt.greedy.size(); ++step) {
         ASSERT_EQ(token, prompt.greedy[step]) << "prompt of " << length << ", step " << step;
-        token = llm::ArgMax(Run(*executor, std::span(&token, 1),
-                                length + static_cast<int32_t>(step), 1));
+        token = llm::ArgMax(
+            Run(*executor, std::span(&token, 1), length + static_cast<int32_t>(step), 1));
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Tiny, GoldenTest,
-    ::testing::Values("gemma2", "gemma3", "gpt2", "gpt_bigcode", "gpt_neox", "llama",
-                      "llama-linear-rope", "llama-mha", "llama-mqa-bias", "llama-tied",
-                      "llama-yarn", "llama3.1-rope", "mistral", "mistral-swa", "mixtral", "phi3",
-                      "phi3-swa", "qwen2", "qwen3", "qwen3_moe", "starcoder2"),
-    [](const auto& info) {
-      std::string name = info.param;
-      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Tiny, GoldenTest,
+                         ::testing::Values("gemma2", "gemma3", "gpt2", "gpt_bigcode", "gpt_neox",
+                                           "llama", "llama-linear-rope", "llama-mha",
+                                           "llama-mqa-bias", "llama-tied", "llama-yarn",
+                                           "llama3.1-rope", "mistral", "mistral-swa", "mixtral",
+                                           "phi3", "phi3-swa", "qwen2", "qwen3", "qwen3_moe",
+                                           "starcoder2"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name)
+                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace nereid::cpu

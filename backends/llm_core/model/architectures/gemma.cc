@@ -62,7 +62,8 @@ void BuildGemma3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ConfigReader ropes = config.Object("rope_parameters");
   if (ropes.Has("full_attention")) {
     ConfigReader global(nlohmann::json{{"rope_parameters", ropes.json()["full_attention"]}});
-    ConfigReader local(nlohmann::json{{"rope_parameters", ropes.Object("sliding_attention").json()}});
+    ConfigReader local(
+        nlohmann::json{{"rope_parameters", ropes.Object("sliding_attention").json()}});
     spec.ropes = {ReadRope(global, spec.head_dim, 1e6), ReadRope(local, spec.head_dim, 1e4)};
     config.Fail(global.status());
     config.Fail(local.status());

@@ -10,8 +10,7 @@ namespace nereid::llm {
 void ReadGptConfig(ConfigReader& config, DecoderSpec& spec) {
   spec.vocab_size = config.Size("vocab_size");
   spec.hidden_size = config.Size("n_embd");
-  spec.intermediate_size =
-      config.Has("n_inner") ? config.Size("n_inner") : 4 * spec.hidden_size;
+  spec.intermediate_size = config.Has("n_inner") ? config.Size("n_inner") : 4 * spec.hidden_size;
   spec.num_heads = config.Size("n_head");
   spec.num_kv_heads = spec.num_heads;
   spec.head_dim = std::max(1, spec.hidden_size / spec.num_heads);
@@ -25,13 +24,15 @@ void ReadGptConfig(ConfigReader& config, DecoderSpec& spec) {
   spec.mlp = MlpKind::kPlain;
   spec.activation = ReadActivation(config, "activation_function", "gelu_new");
   spec.tied_embeddings = config.BoolOr("tie_word_embeddings", true);
-  spec.attention_scale =
-      config.BoolOr("scale_attn_weights", true) ? 1.0f / std::sqrt(static_cast<float>(spec.head_dim)) : 1.0f;
+  spec.attention_scale = config.BoolOr("scale_attn_weights", true)
+                             ? 1.0f / std::sqrt(static_cast<float>(spec.head_dim))
+                             : 1.0f;
   if (config.BoolOr("scale_attn_by_inverse_layer_idx", false)) {
     config.Fail(UnsupportedError("config.json: scale_attn_by_inverse_layer_idx is not supported"));
   }
   const int32_t num_layers = config.Size("n_layer");
-  if (num_layers > 1024) config.Fail(InvalidArgError("config.json: 'n_layer' is ", num_layers, ", limit 1024"));
+  if (num_layers > 1024)
+    config.Fail(InvalidArgError("config.json: 'n_layer' is ", num_layers, ", limit 1024"));
   if (config.status().ok()) spec.layers.resize(num_layers);
 }
 
@@ -49,22 +50,27 @@ void MapGpt(const DecoderSpec& spec, bool transposed, WeightMap& map) {
   const auto add = [&](int32_t layer, WeightKind kind, WeightSource source) {
     map.sources[{layer, kind, kNoExpert}] = std::move(source);
   };
-  add(kNoLayer, WeightKind::kTokenEmbedding, Matrix("transformer.wte.weight", spec.vocab_size, hidden));
-  add(kNoLayer, WeightKind::kPositionEmbedding, Matrix("transformer.wpe.weight", spec.max_positions, hidden));
+  add(kNoLayer, WeightKind::kTokenEmbedding,
+      Matrix("transformer.wte.weight", spec.vocab_size, hidden));
+  add(kNoLayer, WeightKind::kPositionEmbedding,
+      Matrix("transformer.wpe.weight", spec.max_positions, hidden));
   add(kNoLayer, WeightKind::kFinalNorm, Vector("transformer.ln_f.weight", hidden));
   add(kNoLayer, WeightKind::kFinalNormBias, Vector("transformer.ln_f.bias", hidden));
-  if (!spec.tied_embeddings) add(kNoLayer, WeightKind::kLmHead, Matrix("lm_head.weight", spec.vocab_size, hidden));
+  if (!spec.tied_embeddings)
+    add(kNoLayer, WeightKind::kLmHead, Matrix("lm_head.weight", spec.vocab_size, hidden));
   for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
     const std::string h = StrCat("transformer.h.", layer, ".");
     add(layer, WeightKind::kInputNorm, Vector(h + "ln_1.weight", hidden));
     add(layer, WeightKind::kInputNormBias, Vector(h + "ln_1.bias", hidden));
     add(layer, WeightKind::kPreMlpNorm, Vector(h + "ln_2.weight", hidden));
     add(layer, WeightKind::kPreMlpNormBias, Vector(h + "ln_2.bias", hidden));
-    add(layer, WeightKind::kAttentionOut, Stored(Matrix(h + "attn.c_proj.weight", hidden, hidden), transposed));
+    add(layer, WeightKind::kAttentionOut,
+        Stored(Matrix(h + "attn.c_proj.weight", hidden, hidden), transposed));
     add(layer, WeightKind::kAttentionOutBias, Vector(h + "attn.c_proj.bias", hidden));
     add(layer, WeightKind::kUp, Stored(Matrix(h + "mlp.c_fc.weight", inner, hidden), transposed));
     add(layer, WeightKind::kUpBias, Vector(h + "mlp.c_fc.bias", inner));
-    add(layer, WeightKind::kDown, Stored(Matrix(h + "mlp.c_proj.weight", hidden, inner), transposed));
+    add(layer, WeightKind::kDown,
+        Stored(Matrix(h + "mlp.c_proj.weight", hidden, inner), transposed));
     add(layer, WeightKind::kDownBias, Vector(h + "mlp.c_proj.bias", hidden));
   }
 }

@@ -35,7 +35,8 @@ void MapNeoXLayer(const DecoderSpec& spec, int32_t layer, WeightMap& map) {
   };
   // query_key_value holds (q, k, v) of each head in turn.
   const auto add_part = [&](WeightKind kind, const char* name, int64_t columns, int part) {
-    WeightSource source = RowsOf(prefix + name, 3 * hidden, columns, part * spec.head_dim, spec.head_dim);
+    WeightSource source =
+        RowsOf(prefix + name, 3 * hidden, columns, part * spec.head_dim, spec.head_dim);
     source.group_stride = 3 * spec.head_dim;
     source.num_groups = spec.num_heads;
     add(kind, source);

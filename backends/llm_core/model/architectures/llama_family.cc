@@ -44,7 +44,9 @@ void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec) {
   spec.layers.resize(num_layers);
 }
 
-std::string LlamaLayerPrefix(int32_t layer) { return StrCat("model.layers.", layer, "."); }
+std::string LlamaLayerPrefix(int32_t layer) {
+  return StrCat("model.layers.", layer, ".");
+}
 
 namespace {
 
@@ -129,8 +131,9 @@ void ReadSlidingWindows(ConfigReader& config, int32_t window, DecoderSpec& spec)
   for (size_t layer = 0; layer < spec.layers.size(); ++layer) {
     const bool slides = types.empty() || types[layer] == "sliding_attention";
     if (!slides && types[layer] != "full_attention") {
-      config.Fail(UnsupportedError("config.json: layer type '", types[layer],
-                                   "' is not supported (known: full_attention, sliding_attention)"));
+      config.Fail(
+          UnsupportedError("config.json: layer type '", types[layer],
+                           "' is not supported (known: full_attention, sliding_attention)"));
     }
     spec.layers[layer].sliding_window = slides ? window : 0;
   }

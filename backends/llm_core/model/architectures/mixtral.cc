@@ -6,7 +6,8 @@ namespace nereid::llm {
 
 void BuildMixtral(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadLlamaConfig(config, spec);
-  ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0, spec);
+  ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0,
+                     spec);
   spec.moe = {.num_experts = config.Size("num_local_experts"),
               .experts_per_token = config.Size("num_experts_per_tok"),
               .intermediate_size = spec.intermediate_size,

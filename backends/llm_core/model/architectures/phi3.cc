@@ -6,7 +6,8 @@ namespace nereid::llm {
 
 void BuildPhi3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadLlamaConfig(config, spec);
-  ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0, spec);
+  ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0,
+                     spec);
   MapLlamaDecoder(spec, map);
   MapLlamaMlp(spec, map);
   const int64_t hidden = spec.hidden_size;

@@ -24,9 +24,11 @@ void BuildQwen3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
 
 void BuildQwen3Moe(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadQwen3Config(config, spec);
-  if (config.SizeOr("decoder_sparse_step", 1) != 1 || !config.json().value("mlp_only_layers", nlohmann::json::array()).empty()) {
-    config.Fail(UnsupportedError("config.json: Qwen3-MoE with dense layers in between "
-                                 "(decoder_sparse_step, mlp_only_layers) is not supported"));
+  if (config.SizeOr("decoder_sparse_step", 1) != 1 ||
+      !config.json().value("mlp_only_layers", nlohmann::json::array()).empty()) {
+    config.Fail(
+        UnsupportedError("config.json: Qwen3-MoE with dense layers in between "
+                         "(decoder_sparse_step, mlp_only_layers) is not supported"));
   }
   const char* experts_key = config.Has("num_experts") ? "num_experts" : "num_local_experts";
   spec.moe = {.num_experts = config.Size(experts_key),
@@ -43,9 +45,12 @@ void BuildQwen3Moe(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
         Matrix(mlp + "gate.weight", spec.moe.num_experts, hidden);
     for (int32_t expert = 0; expert < spec.moe.num_experts; ++expert) {
       const std::string prefix = StrCat(mlp, "experts.", expert, ".");
-      map.sources[{layer, WeightKind::kGate, expert}] = Matrix(prefix + "gate_proj.weight", inner, hidden);
-      map.sources[{layer, WeightKind::kUp, expert}] = Matrix(prefix + "up_proj.weight", inner, hidden);
-      map.sources[{layer, WeightKind::kDown, expert}] = Matrix(prefix + "down_proj.weight", hidden, inner);
+      map.sources[{layer, WeightKind::kGate, expert}] =
+          Matrix(prefix + "gate_proj.weight", inner, hidden);
+      map.sources[{layer, WeightKind::kUp, expert}] =
+          Matrix(prefix + "up_proj.weight", inner, hidden);
+      map.sources[{layer, WeightKind::kDown, expert}] =
+          Matrix(prefix + "down_proj.weight", hidden, inner);
     }
   }
 }

@@ -6,7 +6,8 @@ namespace nereid::llm {
 
 void BuildStarCoder2(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadLlamaConfig(config, spec);
-  ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0, spec);
+  ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0,
+                     spec);
   spec.norm = {.kind = NormKind::kLayer,
                .epsilon = static_cast<float>(config.NumberOr("norm_epsilon", 1e-5)),
                .weight_offset = 0.0f,
@@ -21,7 +22,8 @@ void BuildStarCoder2(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
     const std::string mlp = LlamaLayerPrefix(layer) + "mlp.";
     map.sources[{layer, WeightKind::kUp, kNoExpert}] = Matrix(mlp + "c_fc.weight", inner, hidden);
-    map.sources[{layer, WeightKind::kDown, kNoExpert}] = Matrix(mlp + "c_proj.weight", hidden, inner);
+    map.sources[{layer, WeightKind::kDown, kNoExpert}] =
+        Matrix(mlp + "c_proj.weight", hidden, inner);
     if (spec.mlp_bias) {
       map.sources[{layer, WeightKind::kUpBias, kNoExpert}] = Vector(mlp + "c_fc.bias", inner);
       map.sources[{layer, WeightKind::kDownBias, kNoExpert}] = Vector(mlp + "c_proj.bias", hidden);

@@ -1,0 +1,35 @@
+// libtriton_cpu_reference.so: an LLM served by the engine on the CPU.
+#include "cpu_reference/cpu_executor.h"
+#include "llm_core/adapter/llm_model.h"
+
+namespace nereid {
+namespace {
+
+class CpuModel : public llm_adapter::LlmModel {
+ public:
+  static Status DescribeBackend(BackendAttributes& attributes) {
+    return attributes.AddPreferredInstanceGroup(TRITONSERVER_INSTANCEGROUPKIND_CPU, 1);
+  }
+
+ protected:
+  Result<std::unique_ptr<llm::Executor>> MakeExecutor(
+      std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
+      const llm_adapter::LlmParameters& parameters) override {
+    cpu::CpuExecutorOptions options;
+    options.num_threads = parameters.num_threads;
+    options.max_num_sequences = parameters.max_num_sequences;
+    options.max_num_tokens = parameters.max_num_tokens;
+    options.max_positions = parameters.max_positions;
+    options.max_cache_tokens = parameters.max_cache_tokens;
+    NEREID_ASSIGN_OR_RETURN(
+        std::unique_ptr<llm::Executor> executor,
+        cpu::CpuExecutor::Create(std::move(checkpoint), std::move(model), options));
+    return executor;
+  }
+};
+
+}  // namespace
+
+NEREID_BACKEND(CpuModel);
+
+}  // namespace nereid

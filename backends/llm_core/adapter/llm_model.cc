@@ -1,0 +1,141 @@
+// Load, queue, stop.
+#include "llm_core/adapter/llm_model.h"
+
+#include <algorithm>
+
+#include "llm_core/adapter/tensors.h"
+
+namespace nereid::llm_adapter {
+
+Status LlmModel::AutoComplete(ConfigDraft& draft) {
+  return CompleteTensors(draft);
+}
+
+Status LlmModel::Initialize() {
+  std::vector<std::string> notes;
+  NEREID_ASSIGN_OR_RETURN(const LlmParameters parameters, ReadLlmParameters(context(), notes));
+  for (const std::string& note : notes) LogWarning(StrCat("model '", name(), "': ", note));
+  Result<llm::Checkpoint> opened = llm::Checkpoint::Open(parameters.checkpoint_directory);
+  if (!opened.ok()) return std::move(opened).status().WithContext("parameter 'gpt_model_path'");
+  const auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(*opened));
+  NEREID_ASSIGN_OR_RETURN(llm::DecoderModel decoder, llm::ReadDecoder(*checkpoint));
+  defaults_.end_ids = decoder.spec.end_ids;
+  defaults_.exclude_input_in_output = parameters.exclude_input_in_output;
+  const std::string architecture = decoder.spec.architecture;
+  NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
+                          MakeExecutor(checkpoint, std::move(decoder), parameters));
+  const llm::ExecutorLimits limits = executor->limits();
+  defaults_.max_positions = limits.max_positions;
+  outputs_.emplace(config());
+  responses_ = std::make_unique<ResponseThread>();
+  llm::EngineOptions options;
+  options.scheduler = parameters.scheduler;
+  options.max_queue_size = parameters.max_queue_size;
+  engine_ = std::make_unique<llm::Engine>(std::move(options), std::move(executor));
+  LogInfo(StrCat("model '", name(), "': ", architecture, " from '", parameters.checkpoint_directory,
+                 "', up to ", limits.max_positions, " tokens a sequence, ",
+                 limits.max_num_sequences, " sequences at a time, KV cache of ",
+                 int64_t{limits.num_blocks} * limits.block_size, " tokens"));
+  return {};
+}
+
+Status LlmModel::Ready() {
+  return engine_->health();
+}
+
+void LlmModel::Finalize() {
+  engine_.reset();
+  responses_.reset();
+}
+
+Status LlmModel::Execute(nereid::Batch& batch) {
+  for (Request& request : batch.Take()) Accept(std::move(request));
+  return {};
+}
+
+// An error of one request is answered to it and leaves the others alone.
+void LlmModel::Accept(Request request) {
+  Result<ClientRequest> client = ReadRequest(request, defaults_);
+  const Status error = client.ok() ? CheckServable(*client) : std::move(client).status();
+  if (!error.ok()) {
+    (void)request.Fail(error);
+  } else if (client->is_stop) {
+    Stop(std::move(request), client->id);
+  } else {
+    Generate(std::move(request), std::move(*client));
+  }
+}
+
+Status LlmModel::CheckServable(const ClientRequest& client) const {
+  if (client.is_stop && client.id.empty()) {
+    return InvalidArgError("input 'stop' is true, but the request ID is not provided: it names ",
+                           "the requests to stop");
+  }
+  if (config().is_decoupled()) return {};
+  if (client.is_streaming) {
+    return InvalidArgError("input 'streaming' is true: streaming is only supported if the model ",
+                           "is deployed using decoupled mode (model_transaction_policy)");
+  }
+  if (client.rows.size() > 1) {
+    return InvalidArgError("batch of ", client.rows.size(), " rows: a batch size over 1 requires ",
+                           "that the model is deployed using decoupled mode");
+  }
+  return {};
+}
+
+void LlmModel::Generate(Request request, ClientRequest client) {
+  Result<std::shared_ptr<Generation>> created =
+      Generation::Create(std::move(request), client, *outputs_, *responses_);
+  if (!created.ok()) return;  // answered
+  const std::shared_ptr<Generation> generation = std::move(*created);
+  Remember(generation);
+  for (size_t row = 0; row < client.rows.size(); ++row) {
+    auto work = std::make_unique<llm::GenerationRequest>();
+    work->prompt = std::move(client.rows[row].prompt);
+    work->sampling = std::move(client.rows[row].sampling);
+    work->stop = std::move(client.rows[row].stop);
+    work->sink = generation->MakeSink(row);
+    if (const Status queued = engine_->Enqueue(work); !queued.ok()) {
+      generation->PostError(row, queued);
+    }
+  }
+}
+
+void LlmModel::Stop(Request request, const std::string& id) {
+  {
+    const std::lock_guard lock(live_mutex_);
+    const auto [first, last] = live_.equal_range(id);
+    for (auto it = first; it != last; ++it) {
+      if (const std::shared_ptr<Generation> generation = it->second.lock()) generation->Cancel();
+    }
+  }
+  // An empty answer, whether or not there was anything to stop.
+  const std::vector<int64_t> none =
+      outputs_->is_batching ? std::vector<int64_t>{1, 1, 0} : std::vector<int64_t>{1, 0};
+  const auto answer = [&]() -> Status {
+    if (outputs_->Has("output_ids")) {
+      NEREID_RETURN_IF_ERROR(request.SetOutput<int32_t>("output_ids", none, {}));
+    }
+    if (outputs_->Has("sequence_length")) {
+      const std::vector<int64_t> one(outputs_->is_batching ? 2 : 1, 1);
+      NEREID_ASSIGN_OR_RETURN(const std::span<int32_t> length,
+                              request.Output<int32_t>("sequence_length", one));
+      length[0] = 0;
+    }
+    return request.Finish();
+  };
+  if (const Status answered = answer(); !answered.ok()) (void)request.Fail(answered);
+}
+
+void LlmModel::Remember(const std::shared_ptr<Generation>& generation) {
+  if (generation->id().empty()) return;
+  const std::lock_guard lock(live_mutex_);
+  // Those that ended are swept out when as many have gathered again.
+  if (live_.size() >= sweep_at_) {
+    std::erase_if(live_, [](const auto& entry) { return entry.second.expired(); });
+    sweep_at_ = std::max<size_t>(64, 2 * live_.size());
+  }
+  live_.emplace(generation->id(), generation);
+}
+
+}  // namespace nereid::llm_adapter

@@ -1,0 +1,59 @@
+// The `tensorrt_llm` model of a host: reads parameters and checkpoint at load, hands requests to
+// the engine, which answers through the response thread. An LLM backend derives from it and brings
+// its executor.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "llm_core/adapter/generation.h"
+#include "llm_core/adapter/llm_parameters.h"
+#include "llm_core/adapter/request_reader.h"
+#include "llm_core/adapter/response_thread.h"
+#include "llm_core/checkpoint/checkpoint.h"
+#include "llm_core/engine/engine.h"
+#include "llm_core/model/architecture.h"
+#include "nereid/backend.h"
+
+namespace nereid::llm_adapter {
+
+class LlmModel : public Model {
+ public:
+  Status AutoComplete(ConfigDraft& draft) override;
+  Status Initialize() override;
+  // Returns at once: requests are queued with the engine.
+  Status Execute(nereid::Batch& batch) override;
+  Status Ready() override;
+  void Finalize() override;
+
+ protected:
+  // The backend's part. The executor keeps the checkpoint as long as it needs it. [load thread]
+  virtual Result<std::unique_ptr<llm::Executor>> MakeExecutor(
+      std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
+      const LlmParameters& parameters) = 0;
+
+ private:
+  void Accept(Request request);
+  Status CheckServable(const ClientRequest& client) const;
+  void Generate(Request request, ClientRequest client);
+  void Stop(Request request, const std::string& id);
+  void Remember(const std::shared_ptr<Generation>& generation);
+
+  RequestDefaults defaults_;
+  std::optional<ConfiguredOutputs> outputs_;
+
+  std::mutex live_mutex_;  // guards live_, sweep_at_
+  // Of the requests that have an id: who is to be cancelled by a stop request.
+  std::unordered_multimap<std::string, std::weak_ptr<Generation>> live_;
+  size_t sweep_at_ = 64;
+
+  // In the order of creation: the engine stops first and answers through the response thread.
+  std::unique_ptr<ResponseThread> responses_;
+  std::unique_ptr<llm::Engine> engine_;
+};
+
+}  // namespace nereid::llm_adapter

@@ -1,0 +1,107 @@
+// Reads and checks the parameters.
+#include "llm_core/adapter/llm_parameters.h"
+
+#include <limits>
+
+namespace nereid::llm_adapter {
+namespace {
+
+Result<int32_t> SizeOr(const ConfigParameters& parameters, const char* key, int32_t otherwise) {
+  NEREID_ASSIGN_OR_RETURN(const int64_t value, parameters.Int(key, otherwise));
+  if (value >= 0 && value <= std::numeric_limits<int32_t>::max())
+    return static_cast<int32_t>(value);
+  return InvalidArgError("parameter '", key, "' is ", value, ", expected 0 to ",
+                         std::numeric_limits<int32_t>::max());
+}
+
+// What a value other than the default would ask for is not there.
+Status RefuseUnsupported(const ConfigParameters& parameters) {
+  constexpr const char* kMustBeUnset[] = {"encoder_model_path", "medusa_choices", "eagle_choices",
+                                          "lora_prefetch_dir"};
+  for (const char* key : kMustBeUnset) {
+    if (const std::string* value = parameters.Find(key)) {
+      return UnsupportedError("parameter '", key, "' is '", *value, "': not supported");
+    }
+  }
+  NEREID_ASSIGN_OR_RETURN(const int64_t beams, parameters.Int("max_beam_width", 1));
+  if (beams > 1) {
+    return UnsupportedError("parameter 'max_beam_width' is ", beams,
+                            ": beam search is not supported, expected 1");
+  }
+  NEREID_ASSIGN_OR_RETURN(const int64_t sinks, parameters.Int("sink_token_length", 0));
+  if (sinks > 0) {
+    return UnsupportedError("parameter 'sink_token_length' is ", sinks,
+                            ": attention sinks are not supported, expected 0");
+  }
+  const std::string mode = parameters.String("decoding_mode", "top_k_top_p");
+  if (mode != "top_k" && mode != "top_p" && mode != "top_k_top_p" && mode != "auto") {
+    return UnsupportedError("parameter 'decoding_mode' is '", mode,
+                            "': not supported (known: top_k, top_p, top_k_top_p)");
+  }
+  const std::string type = parameters.String("gpt_model_type", "inflight_fused_batching");
+  if (type != "inflight_fused_batching" && type != "inflight_batching" && type != "V1" &&
+      type != "v1") {
+    return InvalidArgError("parameter 'gpt_model_type' is '", type,
+                           "', expected inflight_fused_batching, inflight_batching or V1");
+  }
+  return {};
+}
+
+void NoteIgnored(const ConfigParameters& parameters, std::vector<std::string>& notes) {
+  for (const char* key :
+       {"enable_kv_cache_reuse", "kv_cache_host_memory_bytes", "enable_trt_overlap",
+        "gpu_weights_percent", "cuda_graph_mode", "cross_kv_cache_fraction"}) {
+    const std::string* value = parameters.Find(key);
+    if (value == nullptr || *value == "0" || *value == "false" || *value == "False") continue;
+    notes.push_back(StrCat("parameter '", key, "' (", *value, ") has no effect in this backend"));
+  }
+}
+
+Status ReadScheduler(const ConfigParameters& parameters, llm::SchedulerOptions& options,
+                     std::vector<std::string>& notes) {
+  const std::string policy = parameters.String("batch_scheduler_policy", "guaranteed_no_evict");
+  if (policy == "max_utilization") {
+    options.policy = llm::CapacityPolicy::kMaxUtilization;
+  } else if (policy != "guaranteed_no_evict") {
+    notes.push_back(StrCat("parameter 'batch_scheduler_policy' is '", policy,
+                           "', expected guaranteed_no_evict or max_utilization; using "
+                           "guaranteed_no_evict"));
+  }
+  NEREID_ASSIGN_OR_RETURN(options.chunked_prefill,
+                          parameters.Bool("enable_chunked_context", options.chunked_prefill));
+  return {};
+}
+
+// A relative path is relative to the folder of config.pbtxt.
+std::string CheckpointDirectory(const ModelContext& context) {
+  const std::string path = context.parameters().String("gpt_model_path");
+  if (path.empty()) return context.version_directory().string();
+  return (context.directory() / path).lexically_normal().string();
+}
+
+}  // namespace
+
+Result<LlmParameters> ReadLlmParameters(const ModelContext& context,
+                                        std::vector<std::string>& notes) {
+  const ConfigParameters& parameters = context.parameters();
+  NEREID_RETURN_IF_ERROR(RefuseUnsupported(parameters));
+  NoteIgnored(parameters, notes);
+  LlmParameters result;
+  result.checkpoint_directory = CheckpointDirectory(context);
+  NEREID_ASSIGN_OR_RETURN(result.exclude_input_in_output,
+                          parameters.Bool("exclude_input_in_output", false));
+  NEREID_RETURN_IF_ERROR(ReadScheduler(parameters, result.scheduler, notes));
+  NEREID_ASSIGN_OR_RETURN(result.max_cache_tokens,
+                          SizeOr(parameters, "max_tokens_in_paged_kv_cache", 0));
+  NEREID_ASSIGN_OR_RETURN(result.max_num_sequences,
+                          SizeOr(parameters, "max_num_sequences", result.max_num_sequences));
+  NEREID_ASSIGN_OR_RETURN(result.max_num_tokens,
+                          SizeOr(parameters, "max_num_tokens", result.max_num_tokens));
+  NEREID_ASSIGN_OR_RETURN(result.max_positions, SizeOr(parameters, "max_seq_len", 0));
+  NEREID_ASSIGN_OR_RETURN(result.num_threads, SizeOr(parameters, "cpu_threads", 0));
+  const Json& queue_policy = context.config().json()["dynamic_batching"]["default_queue_policy"];
+  result.max_queue_size = static_cast<int32_t>(queue_policy["max_queue_size"].AsInt());
+  return result;
+}
+
+}  // namespace nereid::llm_adapter

@@ -1,0 +1,32 @@
+// The parameters of config.pbtxt that an LLM backend reads: those of the `tensorrt_llm` model and a
+// few of our own. Read once at load. [load thread]
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "llm_core/engine/scheduler.h"
+#include "nereid/backend.h"
+
+namespace nereid::llm_adapter {
+
+struct LlmParameters {
+  std::string checkpoint_directory;  // gpt_model_path; default: the version directory
+  bool exclude_input_in_output = false;
+  llm::SchedulerOptions scheduler;  // batch_scheduler_policy, enable_chunked_context
+  int64_t max_cache_tokens = 0;     // max_tokens_in_paged_kv_cache; 0: the executor decides
+  int32_t max_queue_size = 0;       // of dynamic_batching's default queue policy; 0: no limit
+  // Our own.
+  int32_t max_num_sequences = 64;  // that run at the same time
+  int32_t max_num_tokens = 256;    // of one step
+  int32_t max_positions = 0;       // max_seq_len; 0: the model's
+  int32_t num_threads = 0;         // cpu_threads; 0: all processors
+};
+
+// Unknown keys are left alone. A value that asks for what is not supported is refused by its key;
+// one that only tunes what this backend does not have is named in `notes`, for the log.
+Result<LlmParameters> ReadLlmParameters(const ModelContext& context,
+                                        std::vector<std::string>& notes);
+
+}  // namespace nereid::llm_adapter

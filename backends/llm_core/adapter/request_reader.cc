@@ -1,0 +1,215 @@
+// Reads the tensors of section "tensorrt_llm", row by row.
+#include "llm_core/adapter/request_reader.h"
+
+#include <algorithm>
+#include <map>
+
+#include "llm_core/adapter/tensors.h"
+
+namespace nereid::llm_adapter {
+namespace {
+
+// The inputs of one request by name, with rows cut out of them.
+class InputRows {
+ public:
+  static Result<InputRows> Of(Request& request) {
+    InputRows rows;
+    rows.num_rows_ = std::max<int64_t>(1, request.num_rows());
+    NEREID_ASSIGN_OR_RETURN(std::vector<TensorView> views, request.Inputs());
+    for (TensorView& view : views) {
+      std::string name = view.name();
+      rows.views_.emplace(std::move(name), std::move(view));
+    }
+    return rows;
+  }
+
+  int64_t num_rows() const { return num_rows_; }
+  TensorView* Find(std::string_view name) {
+    const auto found = views_.find(name);
+    return found == views_.end() ? nullptr : &found->second;
+  }
+
+  // The elements of one row; empty when the input is absent.
+  template <typename T>
+  Result<std::span<const T>> Row(std::string_view name, int64_t row) {
+    TensorView* view = Find(name);
+    if (view == nullptr) return std::span<const T>();
+    NEREID_ASSIGN_OR_RETURN(const std::span<const T> elements, view->As<T>());
+    if (elements.size() % num_rows_ != 0) {
+      return InvalidArgError("input '", name, "': shape ", ToString(view->shape()),
+                             " does not divide into ", num_rows_, " rows");
+    }
+    const size_t size = elements.size() / num_rows_;
+    return elements.subspan(row * size, size);
+  }
+
+  // Sets `value` when the input is there.
+  template <typename T, typename To>
+  Status Scalar(std::string_view name, int64_t row, To& value) {
+    NEREID_ASSIGN_OR_RETURN(const std::span<const T> elements, Row<T>(name, row));
+    TensorView* view = Find(name);
+    if (view == nullptr) return {};
+    if (elements.size() != 1) {
+      return InvalidArgError("input '", name, "': expected one value a row, got shape ",
+                             ToString(view->shape()), " for ", num_rows_, " rows");
+    }
+    value = elements[0];
+    return {};
+  }
+
+ private:
+  std::map<std::string, TensorView, std::less<>> views_;
+  int64_t num_rows_ = 1;
+};
+
+Result<bool> AsksForUnsupported(TensorView& view, InputRule rule) {
+  if (rule == InputRule::kRefuseTrue) {
+    NEREID_ASSIGN_OR_RETURN(const std::span<const Bool> values, view.As<Bool>());
+    return std::any_of(values.begin(), values.end(), [](Bool value) { return bool{value}; });
+  }
+  if (rule == InputRule::kRefuseAboveOne) {
+    NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> values, view.As<int32_t>());
+    return std::any_of(values.begin(), values.end(), [](int32_t value) { return value > 1; });
+  }
+  if (rule != InputRule::kRefuseNonEmpty) return false;
+  if (view.datatype() != DataType::kBytes) return view.size_bytes() > 0;
+  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, view.Strings());
+  return std::any_of(texts.begin(), texts.end(),
+                     [](std::string_view text) { return !text.empty(); });
+}
+
+Status RefuseUnsupported(InputRows& inputs) {
+  for (const InputTensor& input : InputTensors()) {
+    if (input.rule == InputRule::kUsed || input.rule == InputRule::kIgnored) continue;
+    TensorView* view = inputs.Find(input.name);
+    if (view == nullptr) continue;
+    NEREID_ASSIGN_OR_RETURN(const bool refuse, AsksForUnsupported(*view, input.rule));
+    if (refuse) {
+      return UnsupportedError("input '", input.name, "': this feature is not supported");
+    }
+  }
+  return {};
+}
+
+Status ReadPrompt(InputRows& inputs, int64_t row, llm::TokenIds& prompt) {
+  if (inputs.Find("input_ids") == nullptr) {
+    return InvalidArgError("input 'input_ids' is missing: this model is a decoder");
+  }
+  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> ids,
+                          inputs.Row<int32_t>("input_ids", row));
+  int64_t length = static_cast<int64_t>(ids.size());
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("input_lengths", row, length));
+  if (length < 0 || length > static_cast<int64_t>(ids.size())) {
+    return InvalidArgError("input 'input_lengths' is ", length, ", expected 0 to ", ids.size(),
+                           ", the number of input_ids");
+  }
+  prompt.assign(ids.begin(), ids.begin() + length);
+  return {};
+}
+
+Status ReadSampling(InputRows& inputs, int64_t row, llm::SamplingParams& sampling) {
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("temperature", row, sampling.temperature));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("runtime_top_k", row, sampling.top_k));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("runtime_top_p", row, sampling.top_p));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("min_p", row, sampling.min_p));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("runtime_top_k_min", row, sampling.top_p_min));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("runtime_top_p_min", row, sampling.top_p_min));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("runtime_top_p_decay", row, sampling.top_p_decay));
+  NEREID_RETURN_IF_ERROR(
+      inputs.Scalar<int32_t>("runtime_top_p_reset_ids", row, sampling.top_p_reset_id));
+  NEREID_RETURN_IF_ERROR(
+      inputs.Scalar<float>("repetition_penalty", row, sampling.repetition_penalty));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("presence_penalty", row, sampling.presence_penalty));
+  NEREID_RETURN_IF_ERROR(
+      inputs.Scalar<float>("frequency_penalty", row, sampling.frequency_penalty));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<uint64_t>("random_seed", row, sampling.seed));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<uint64_t>("seed", row, sampling.seed));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("return_log_probs", row, sampling.want_log_probs));
+  NEREID_ASSIGN_OR_RETURN(const std::span<const float> bias,
+                          inputs.Row<float>("embedding_bias", row));
+  sampling.embedding_bias.assign(bias.begin(), bias.end());
+  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> words,
+                          inputs.Row<int32_t>("bad_words_list", row));
+  NEREID_ASSIGN_OR_RETURN(sampling.bad_words, ReadWords("bad_words_list", words));
+  return {};
+}
+
+// end_id -1: none. One of the checkpoint's own end ids (what a tokenizer knows as eos) stands for
+// all of them: chat models end a turn with another id than a document.
+llm::TokenIds EndIds(int32_t end_id, const llm::TokenIds& defaults) {
+  if (end_id < 0) return {};
+  const bool is_default = std::find(defaults.begin(), defaults.end(), end_id) != defaults.end();
+  return is_default ? defaults : llm::TokenIds{end_id};
+}
+
+Status ReadStop(InputRows& inputs, int64_t row, const RequestDefaults& defaults,
+                GenerationRow& out) {
+  llm::StopRules& stop = out.stop;
+  if (inputs.Find("request_output_len") == nullptr) {
+    return InvalidArgError("input 'request_output_len' is missing");
+  }
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("request_output_len", row, stop.max_tokens));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("min_length", row, stop.min_tokens));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("min_tokens", row, stop.min_tokens));
+  stop.end_ids = defaults.end_ids;
+  if (inputs.Find("end_id") != nullptr) {
+    int32_t end_id = -1;
+    NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("end_id", row, end_id));
+    stop.end_ids = EndIds(end_id, defaults.end_ids);
+  }
+  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> words,
+                          inputs.Row<int32_t>("stop_words_list", row));
+  NEREID_ASSIGN_OR_RETURN(stop.stop_words, ReadWords("stop_words_list", words));
+  // As many tokens as the model has room for: finish_reason "length" tells when it was less.
+  const int64_t room = defaults.max_positions - static_cast<int64_t>(out.prompt.size());
+  if (room > 0 && stop.max_tokens > room) stop.max_tokens = static_cast<int32_t>(room);
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<llm::TokenIds>> ReadWords(const char* name, std::span<const int32_t> elements) {
+  std::vector<llm::TokenIds> words;
+  if (elements.size() % 2 != 0) {
+    return InvalidArgError("input '", name, "': expected shape [2, n] (ids, then offsets), got ",
+                           elements.size(), " values");
+  }
+  const std::span<const int32_t> ids = elements.first(elements.size() / 2);
+  const std::span<const int32_t> ends = elements.last(elements.size() / 2);
+  int32_t begin = 0;
+  for (const int32_t end : ends) {
+    if (end < 0) break;
+    if (end == 0 && begin == 0) continue;  // padding with zeros means no words, too
+    if (end <= begin || end > static_cast<int32_t>(ids.size())) {
+      return InvalidArgError("input '", name, "': offset ", end, " after ", begin,
+                             ", expected rising offsets up to ", ids.size());
+    }
+    words.emplace_back(ids.begin() + begin, ids.begin() + end);
+    begin = end;
+  }
+  return words;
+}
+
+Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defaults) {
+  NEREID_ASSIGN_OR_RETURN(InputRows inputs, InputRows::Of(request));
+  ClientRequest result;
+  NEREID_ASSIGN_OR_RETURN(const std::string_view id, request.Id());
+  result.id = id;
+  Bool stop = false;
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("stop", 0, stop));
+  result.is_stop = stop;
+  if (result.is_stop) return result;
+  NEREID_RETURN_IF_ERROR(RefuseUnsupported(inputs));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("streaming", 0, result.is_streaming));
+  result.exclude_input = defaults.exclude_input_in_output;
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("exclude_input_in_output", 0, result.exclude_input));
+  for (int64_t row = 0; row < inputs.num_rows(); ++row) {
+    GenerationRow& out = result.rows.emplace_back();
+    NEREID_RETURN_IF_ERROR(ReadPrompt(inputs, row, out.prompt));
+    NEREID_RETURN_IF_ERROR(ReadSampling(inputs, row, out.sampling));
+    NEREID_RETURN_IF_ERROR(ReadStop(inputs, row, defaults, out));
+  }
+  return result;
+}
+
+}  // namespace nereid::llm_adapter

@@ -1,0 +1,40 @@
+// From the tensors of a client's request to generation requests for the engine: one for each row of
+// the batch. [instance thread]
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "llm_core/engine/request.h"
+#include "nereid/backend.h"
+
+namespace nereid::llm_adapter {
+
+// What requests fall back to; constant while the model lives.
+struct RequestDefaults {
+  llm::TokenIds end_ids;  // of the checkpoint
+  int32_t max_positions = 0;
+  bool exclude_input_in_output = false;
+};
+
+struct GenerationRow {
+  llm::TokenIds prompt;
+  llm::SamplingParams sampling;
+  llm::StopRules stop;
+};
+
+struct ClientRequest {
+  std::string id;
+  bool is_stop = false;  // asks to cancel the requests of this id; has no rows
+  bool is_streaming = false;
+  bool exclude_input = false;
+  std::vector<GenerationRow> rows;
+};
+
+// INVALID_ARG or UNSUPPORTED names the tensor and both values.
+Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defaults);
+
+// Words from [2, n]: flat ids, then the cumulative end of each word, padded with -1.
+Result<std::vector<llm::TokenIds>> ReadWords(const char* name, std::span<const int32_t> elements);
+
+}  // namespace nereid::llm_adapter
