@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/error.h"
+#include "backend/guarded_call.h"
 #include "observe/log.h"
 
 namespace nereid {
@@ -58,7 +58,8 @@ Result<std::unique_ptr<Backend>> Backend::FromEntryPoints(const BackendLocation&
 
 Status Backend::Initialize() {
   if (entry_points_.initialize != nullptr) {
-    Status status = TakeError(entry_points_.initialize(ToHandle(this)));
+    Status status =
+        GuardedCall(name(), "Initialize", [&] { return entry_points_.initialize(ToHandle(this)); });
     if (!status.ok()) {
       return std::move(status).WithContext(
           StrCat("backend '", name(), "' failed to initialise ('", library(), "')"));
@@ -66,8 +67,9 @@ Status Backend::Initialize() {
   }
   if (entry_points_.get_attribute != nullptr) {
     BackendAttributes attributes;
-    const Status status =
-        TakeError(entry_points_.get_attribute(ToHandle(this), ToHandle(&attributes)));
+    const Status status = GuardedCall(name(), "GetBackendAttribute", [&] {
+      return entry_points_.get_attribute(ToHandle(this), ToHandle(&attributes));
+    });
     if (status.ok()) {
       attributes_ = std::move(attributes);
     } else {
@@ -79,7 +81,8 @@ Status Backend::Initialize() {
 
 Backend::~Backend() {
   if (entry_points_.finalize == nullptr) return;
-  const Status status = TakeError(entry_points_.finalize(ToHandle(this)));
+  const Status status =
+      GuardedCall(name(), "Finalize", [&] { return entry_points_.finalize(ToHandle(this)); });
   if (!status.ok()) {
     NEREID_LOG_ERROR("backend '", name(), "' failed to finalise: ", status.message());
   }

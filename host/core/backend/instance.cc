@@ -1,28 +1,11 @@
 #include "backend/instance.h"
 
-#include <exception>
 #include <utility>
 
-#include "base/error.h"
+#include "backend/guarded_call.h"
 #include "observe/log.h"
 
 namespace nereid {
-namespace {
-
-// Runs an entry point; a C++ exception that a backend lets out becomes an INTERNAL error.
-template <typename Call>
-Status Guarded(const std::string& instance, const char* what, Call&& call) {
-  try {
-    return TakeError(call());
-  } catch (const std::exception& e) {
-    return InternalError("instance '", instance, "': ", what, " threw: ", e.what());
-  } catch (...) {
-    return InternalError("instance '", instance, "': ", what, " threw an unknown exception");
-  }
-}
-
-}  // namespace
-
 Instance::Instance(InstanceSpec spec, Backend* backend, TRITONBACKEND_Model* model,
                    StatisticsShard* statistics)
     : spec_(std::move(spec)),
@@ -35,14 +18,14 @@ Status Instance::Initialize() {
   const auto entry = backend_->entry_points().instance_initialize;
   initialize_called_ = true;
   if (entry == nullptr) return Status::Ok();
-  return Guarded(spec_.name, "ModelInstanceInitialize", [&] { return entry(ToHandle(this)); });
+  return GuardedCall(spec_.name, "ModelInstanceInitialize", [&] { return entry(ToHandle(this)); });
 }
 
 Instance::~Instance() {
   const auto entry = backend_->entry_points().instance_finalize;
   if (!initialize_called_ || entry == nullptr) return;
   const Status status =
-      Guarded(spec_.name, "ModelInstanceFinalize", [&] { return entry(ToHandle(this)); });
+      GuardedCall(spec_.name, "ModelInstanceFinalize", [&] { return entry(ToHandle(this)); });
   if (!status.ok()) {
     NEREID_LOG_ERROR("failed to finalise instance '", spec_.name, "': ", status.message());
   }
@@ -51,7 +34,7 @@ Instance::~Instance() {
 void Instance::Execute(std::span<InferRequest*> requests) {
   const auto entry = backend_->entry_points().instance_execute;
   auto** handles = reinterpret_cast<TRITONBACKEND_Request**>(requests.data());
-  const Status status = Guarded(spec_.name, "ModelInstanceExecute", [&] {
+  const Status status = GuardedCall(spec_.name, "ModelInstanceExecute", [&] {
     return entry(ToHandle(this), handles, static_cast<uint32_t>(requests.size()));
   });
   if (status.ok()) return;
@@ -61,7 +44,7 @@ void Instance::Execute(std::span<InferRequest*> requests) {
 Status Instance::CheckReady() {
   const auto entry = backend_->entry_points().instance_ready;
   if (entry == nullptr) return Status::Ok();
-  return Guarded(spec_.name, "ModelInstanceReady", [&] { return entry(ToHandle(this)); });
+  return GuardedCall(spec_.name, "ModelInstanceReady", [&] { return entry(ToHandle(this)); });
 }
 
 }  // namespace nereid

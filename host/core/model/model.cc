@@ -5,8 +5,8 @@
 #include <future>
 #include <utility>
 
+#include "backend/guarded_call.h"
 #include "base/clock.h"
-#include "base/error.h"
 #include "config/config_loader.h"
 #include "memory/gpu_devices.h"
 #include "model/instance_specs.h"
@@ -69,7 +69,7 @@ Status Model::InitializeBackendModel() {
   model_initialize_called_ = true;
   if (entry == nullptr) return Status::Ok();
   initializing_ = true;
-  Status status = TakeError(entry(ToHandle(this)));
+  Status status = GuardedCall(name(), "ModelInitialize", [&] { return entry(ToHandle(this)); });
   initializing_ = false;
   return status;
 }
@@ -131,7 +131,9 @@ Model::~Model() {
   runners_.clear();
   instances_.clear();
   if (!model_initialize_called_ || backend_->entry_points().model_finalize == nullptr) return;
-  const Status status = TakeError(backend_->entry_points().model_finalize(ToHandle(this)));
+  const Status status = GuardedCall(name(), "ModelFinalize", [&] {
+    return backend_->entry_points().model_finalize(ToHandle(this));
+  });
   if (!status.ok()) {
     NEREID_LOG_ERROR("failed to finalise model '", name(), "': ", status.message());
   }
@@ -143,7 +145,7 @@ Status Model::CheckReady() {
 }
 
 std::string Model::StatisticsJson() const {
-  return nereid::StatisticsJson(name(), version_, statistics_.Sum());
+  return nereid::StatisticsJson(name(), version_, statistics_.Sum(), memory_usage_.Sum());
 }
 
 Status Model::Enqueue(InferRequest* request) {

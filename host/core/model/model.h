@@ -18,6 +18,7 @@
 #include "model/core_services.h"
 #include "model/instance_runner.h"
 #include "nereid/status.h"
+#include "observe/memory_usage.h"
 #include "observe/metrics.h"
 #include "observe/statistics.h"
 #include "request/request_plan.h"
@@ -77,6 +78,7 @@ class Model final : public RequestTarget, private MetricsSource {
   bool auto_complete_config() const;
   // TRITONBACKEND_ModelSetConfig. UNSUPPORTED after ModelInitialize has returned.
   Status SetConfig(std::string_view json);
+  MemoryUsage& memory_usage() { return memory_usage_; }
   void* state() const { return state_; }
   void set_state(void* state) { state_ = state; }
 
@@ -97,6 +99,7 @@ class Model final : public RequestTarget, private MetricsSource {
   ModelConfig config_;
   RequestPlan plan_;
   ModelStatistics statistics_;
+  MemoryUsage memory_usage_;
   Backend* backend_ = nullptr;
   void* state_ = nullptr;
   bool initializing_ = false;  // inside ModelInitialize

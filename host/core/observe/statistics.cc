@@ -1,5 +1,6 @@
 #include "observe/statistics.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -167,7 +168,12 @@ StatisticsSnapshot ModelStatistics::Sum() const {
 }
 
 std::string StatisticsJson(const std::string& model, int64_t version,
-                           const StatisticsSnapshot& snapshot) {
+                           const StatisticsSnapshot& snapshot,
+                           const std::vector<MemoryUsage::Entry>& memory_usage) {
+  Json memory = Json::array();
+  for (const auto& entry : memory_usage) {
+    memory.push_back({{"type", entry.type}, {"id", entry.id}, {"byte_size", entry.byte_size}});
+  }
   Json responses = Json::object();
   for (const auto& [index, counts] : snapshot.responses) {
     responses[std::to_string(index)] = {{"compute_infer", ToJson(counts.compute_infer)},
@@ -200,7 +206,7 @@ std::string StatisticsJson(const std::string& model, int64_t version,
                        {"cache_miss", ToJson(snapshot.cache_miss)}}},
                      {"response_stats", std::move(responses)},
                      {"batch_stats", std::move(batches)},
-                     {"memory_usage", Json::array()}};
+                     {"memory_usage", std::move(memory)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "observe/memory_usage.h"
+
 namespace nereid {
 
 // Label values of nv_inference_request_failure.
@@ -115,6 +117,7 @@ class ModelStatistics {
 
 // One element of the array "model_stats".
 std::string StatisticsJson(const std::string& model, int64_t version,
-                           const StatisticsSnapshot& snapshot);
+                           const StatisticsSnapshot& snapshot,
+                           const std::vector<MemoryUsage::Entry>& memory_usage);
 
 }  // namespace nereid

@@ -18,6 +18,22 @@ void InferRequest::set_priority(uint64_t priority) {
   priority_ = unknown ? plan().default_priority_level : priority;
 }
 
+Status InferRequest::GetCorrelationId(uint64_t* id) const {
+  const auto* number = std::get_if<uint64_t>(&correlation_id_);
+  if (number == nullptr) {
+    return InvalidArgError("given request's correlation id is not an unsigned int");
+  }
+  *id = *number;
+  return Status::Ok();
+}
+
+Status InferRequest::GetCorrelationId(const char** id) const {
+  const auto* text = std::get_if<std::string>(&correlation_id_);
+  if (text == nullptr) return InvalidArgError("given request's correlation id is not a string");
+  *id = text->c_str();
+  return Status::Ok();
+}
+
 Status InferRequest::AddInput(std::string_view name, DataType data_type,
                               std::span<const int64_t> shape) {
   if (FindInput(name) != nullptr) {

@@ -39,6 +39,9 @@ class InferRequest {
   uint32_t flags() const { return flags_; }
   void set_flags(uint32_t flags) { flags_ = flags; }
   const CorrelationId& correlation_id() const { return correlation_id_; }
+  // INVALID_ARG when the id is of the other kind.
+  Status GetCorrelationId(uint64_t* id) const;
+  Status GetCorrelationId(const char** id) const;
   void set_correlation_id(CorrelationId id) { correlation_id_ = std::move(id); }
   uint64_t priority() const { return priority_; }
   // Levels that the model does not have become its default level.

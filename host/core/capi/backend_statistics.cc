@@ -1,0 +1,164 @@
+// What a backend reports about its work: per request, per execution, per response. [any thread]
+#include "backend/instance.h"
+#include "base/clock.h"
+#include "capi/handles.h"
+#include "request/infer_request.h"
+
+using nereid::AtCEdge;
+using nereid::FailureReason;
+using nereid::FromHandle;
+using nereid::InferRequest;
+using nereid::Instance;
+using nereid::RequestTimes;
+using nereid::ResponseSink;
+using nereid::ResponseTimes;
+using nereid::Status;
+
+namespace {
+
+// What a TRITONBACKEND_ModelInstanceResponseStatistics* points to: filled in by setters, then
+// reported. Its pointers are the backend's to keep alive.
+struct ResponseReport {
+  Instance* instance = nullptr;
+  ResponseSink* sink = nullptr;
+  uint64_t response_start_ns = 0;
+  uint64_t compute_output_start_ns = 0;
+  uint64_t response_end_ns = 0;
+  TRITONSERVER_Error* error = nullptr;
+};
+
+Status CheckComplete(const ResponseReport& report) {
+  const char* missing = nullptr;
+  if (report.instance == nullptr) missing = "model instance";
+  if (report.sink == nullptr) missing = "response factory";
+  if (report.response_start_ns == 0) missing = "response start";
+  if (report.response_end_ns == 0) missing = "response end";
+  if (missing == nullptr) return Status::Ok();
+  return nereid::InvalidArgError("response statistics: the ", missing, " was not set");
+}
+
+ResponseTimes::Outcome OutcomeOf(const ResponseReport& report) {
+  if (report.error != nullptr) {
+    const bool cancelled = TRITONSERVER_ErrorCode(report.error) == TRITONSERVER_ERROR_CANCELLED;
+    return cancelled ? ResponseTimes::Outcome::kCancel : ResponseTimes::Outcome::kFail;
+  }
+  return report.compute_output_start_ns == 0 ? ResponseTimes::Outcome::kEmpty
+                                             : ResponseTimes::Outcome::kSuccess;
+}
+
+}  // namespace
+
+NEREID_HANDLE(TRITONBACKEND_ModelInstanceResponseStatistics, ResponseReport);
+
+extern "C" {
+
+TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportStatistics(
+    TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request* request, const bool success,
+    const uint64_t exec_start_ns, const uint64_t compute_start_ns, const uint64_t compute_end_ns,
+    const uint64_t exec_end_ns) {
+  NEREID_RETURN_IF_NULL(instance);
+  NEREID_RETURN_IF_NULL(request);
+  const InferRequest& object = *FromHandle(request);
+  nereid::StatisticsShard& statistics = FromHandle(instance)->statistics();
+  const uint64_t now_ns = nereid::SteadyNowNs();
+  if (success) {
+    statistics.RecordSuccess({object.request_start_ns, object.queue_start_ns, exec_start_ns,
+                              compute_start_ns, compute_end_ns, exec_end_ns, now_ns},
+                             static_cast<uint64_t>(object.batch_size()));
+  } else {
+    const auto reason = object.IsCancelled() ? FailureReason::kCanceled : FailureReason::kBackend;
+    statistics.RecordFailure(reason, now_ns - object.request_start_ns);
+  }
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportBatchStatistics(
+    TRITONBACKEND_ModelInstance* instance, const uint64_t batch_size, const uint64_t exec_start_ns,
+    const uint64_t compute_start_ns, const uint64_t compute_end_ns, const uint64_t exec_end_ns) {
+  NEREID_RETURN_IF_NULL(instance);
+  RequestTimes times;
+  times.exec_start_ns = exec_start_ns;
+  times.compute_start_ns = compute_start_ns;
+  times.compute_end_ns = compute_end_ns;
+  times.exec_end_ns = exec_end_ns;
+  return AtCEdge([&] {
+    FromHandle(instance)->statistics().RecordExecution(batch_size, times);
+    return Status::Ok();
+  });
+}
+
+TRITONSERVER_Error* TRITONBACKEND_ModelInstanceResponseStatisticsNew(
+    TRITONBACKEND_ModelInstanceResponseStatistics** response_statistics) {
+  NEREID_RETURN_IF_NULL(response_statistics);
+  return AtCEdge([&] {
+    *response_statistics = nereid::ToHandle(new ResponseReport);
+    return Status::Ok();
+  });
+}
+
+TRITONSERVER_Error* TRITONBACKEND_ModelInstanceResponseStatisticsDelete(
+    TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics) {
+  delete FromHandle(response_statistics);
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(
+    TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics,
+    TRITONBACKEND_ModelInstance* model_instance) {
+  NEREID_RETURN_IF_NULL(response_statistics);
+  FromHandle(response_statistics)->instance = FromHandle(model_instance);
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(
+    TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics,
+    TRITONBACKEND_ResponseFactory* response_factory) {
+  NEREID_RETURN_IF_NULL(response_statistics);
+  FromHandle(response_statistics)->sink = FromHandle(response_factory);
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart(
+    TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics, uint64_t response_start) {
+  NEREID_RETURN_IF_NULL(response_statistics);
+  FromHandle(response_statistics)->response_start_ns = response_start;
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(
+    TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics,
+    uint64_t compute_output_start) {
+  NEREID_RETURN_IF_NULL(response_statistics);
+  FromHandle(response_statistics)->compute_output_start_ns = compute_output_start;
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(
+    TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics, uint64_t response_end) {
+  NEREID_RETURN_IF_NULL(response_statistics);
+  FromHandle(response_statistics)->response_end_ns = response_end;
+  return nullptr;
+}
+
+// The error stays the caller's; it must live until the report.
+TRITONSERVER_Error* TRITONBACKEND_ModelInstanceResponseStatisticsSetError(
+    TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics, TRITONSERVER_Error* error) {
+  NEREID_RETURN_IF_NULL(response_statistics);
+  FromHandle(response_statistics)->error = error;
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportResponseStatistics(
+    TRITONBACKEND_ModelInstanceResponseStatistics* response_statistics) {
+  NEREID_RETURN_IF_NULL(response_statistics);
+  return AtCEdge([&]() -> Status {
+    const ResponseReport& report = *FromHandle(response_statistics);
+    NEREID_RETURN_IF_ERROR(CheckComplete(report));
+    report.instance->statistics().RecordResponse(
+        {report.sink->NextStatisticsIndex(), report.response_start_ns,
+         report.compute_output_start_ns, report.response_end_ns, OutcomeOf(report)});
+    return Status::Ok();
+  });
+}
+
+}  // extern "C"

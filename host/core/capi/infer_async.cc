@@ -1,0 +1,31 @@
+// TRITONSERVER_ServerInferAsync: a client hands its request over. [client thread]
+#include "capi/handles.h"
+#include "request/infer_request.h"
+#include "server.h"
+
+using nereid::FromHandle;
+using nereid::InferRequest;
+using nereid::Status;
+
+extern "C" {
+
+// On error the request stays the caller's and no callback runs. `trace` must be null: nothing makes
+// traces yet.
+TRITONSERVER_Error* TRITONSERVER_ServerInferAsync(TRITONSERVER_Server* server,
+                                                  TRITONSERVER_InferenceRequest* inference_request,
+                                                  TRITONSERVER_InferenceTrace* trace) {
+  NEREID_RETURN_IF_NULL(server);
+  NEREID_RETURN_IF_NULL(inference_request);
+  return nereid::AtCEdge([&]() -> Status {
+    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckAcceptsRequests());
+    InferRequest* request = FromHandle(inference_request);
+    NEREID_RETURN_IF_ERROR(request->Prepare());
+    // The answer may come, and the client delete the request, before Enqueue returns.
+    const auto target = request->target();
+    Status status = target->Enqueue(request);
+    if (!status.ok()) request->Unprepare();
+    return status;
+  });
+}
+
+}  // extern "C"
