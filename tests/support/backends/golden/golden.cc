@@ -1,6 +1,7 @@
 // A backend that passes for the Python backend: by the name of the model it behaves as that model's
 // model.py in the repository whose answers of Triton were recorded, error texts and all. Models of
 // other names copy INPUT0 to OUTPUT0. Built as libtriton_python.so.
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
@@ -24,6 +25,9 @@ class GoldenModel : public Model {
   }
 
   Status Initialize() override {
+    if (!std::filesystem::exists(context().version_directory() / "model.py")) {
+      return InternalError("ModuleNotFoundError: No module named 'model'");
+    }
     if (name() != "initfail") return {};
     return InternalError(
         Traceback(context(), StrCat("ValueError: no weights: ", name()), 3, "initialize"));

@@ -1,0 +1,56 @@
+"""Compares what came with what was recorded, or with what differs on purpose."""
+import re
+
+import normal_form
+
+
+def error_of(body):
+    return body.get("error") if isinstance(body, dict) else None
+
+
+def http(recording, recorded, answer, paths, instead):
+    """Asserts that `answer` is the recorded one, except for what `instead` (an entry of differences.toml) says."""
+    assert answer.status == instead.get("status", recorded.status), f"{answer.status}: {answer.body[:500]!r}"
+    if answer.status is None:
+        return
+    compare_content_type(recorded, answer, instead)
+    if "body" in instead:
+        assert answer.body.decode() == instead["body"]
+        return
+    body = normal_form.http_body(answer, paths)
+    before = normal_form.http_body(recorded, paths)
+    compare_values(body, before, instead)
+
+
+def compare_content_type(recorded, answer, instead):
+    """Errors are JSON and say so: Triton calls some of them plain text."""
+    wanted = instead.get("content_type", recorded.headers.get("content-type"))
+    got = answer.headers.get("content-type")
+    is_json_error = answer.body.startswith(b'{"error"')
+    assert got == wanted or is_json_error and got == "application/json", f"content type {got}, recorded {wanted}"
+
+
+def compare_values(value, before, instead):
+    if "error" in instead:
+        text = error_of(value) if not isinstance(value, str) else value
+        assert text is not None and re.fullmatch(instead["error"], text, re.DOTALL), f"{value!r} is not {instead['error']!r}"
+        return
+    if "json" in instead:
+        before = instead["json"]
+    for path in instead.get("ignore", []):
+        value, before = without(value, path.split(".")), without(before, path.split("."))
+    assert value == before
+
+
+def without(value, path):
+    """A copy without the members at `path`; `*` stands for each member or element."""
+    if isinstance(value, list):
+        return [without(element, path[1:] if path[0] == "*" else path) for element in value]
+    if not isinstance(value, dict):
+        return value
+    name, rest = path[0], path[1:]
+    if name == "*":
+        return {key: without(item, rest) for key, item in value.items()}
+    if not rest:
+        return {key: item for key, item in value.items() if key != name}
+    return {key: without(item, rest) if key == name else item for key, item in value.items()}

@@ -1,0 +1,101 @@
+"""The servers of the replay. Environment: NEREID_DIST, the installed tree; NEREID_TEST_BACKENDS, the folder of the test backends
+(golden passes for the Python backend); NEREID_SERVER_COMMAND, another server that takes Triton's flags, instead of Nereid."""
+import os
+import pathlib
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import normal_form  # noqa: E402
+
+HERE = pathlib.Path(__file__).parent
+FORWARDED = ["--http-header-forward-pattern=x-fwd-.*", "--grpc-header-forward-pattern=x-fwd-.*"]
+
+
+def server_command():
+    given = os.environ.get("NEREID_SERVER_COMMAND")
+    if given:
+        return shlex.split(given)
+    if not os.environ.get("NEREID_DIST"):
+        pytest.skip("NEREID_DIST names no installed tree")
+    return [os.environ["NEREID_DIST"] + "/bin/nereid"]
+
+
+def backend_flags():
+    folder = os.environ.get("NEREID_TEST_BACKENDS")
+    return [f"--backend-directory={folder}"] if folder else []
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Server:
+    """A running server with the models of the recordings."""
+
+    def __init__(self, root, flags, wait_for):
+        self.http, self.grpc, self.metrics = free_port(), free_port(), free_port()
+        self.paths = normal_form.Paths({"repo_bad": root / "repo_bad", "repo": root / "repo"})
+        self.process = subprocess.Popen(
+            [*server_command(), f"--model-repository={root}/repo", f"--http-port={self.http}", f"--grpc-port={self.grpc}",
+             f"--metrics-port={self.metrics}", *backend_flags(), *FORWARDED, *flags])
+        self.wait(wait_for)
+
+    def wait(self, path):
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, "the server ended at its start"
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}", timeout=5)
+                return
+            except (urllib.error.URLError, ConnectionError, TimeoutError):
+                time.sleep(0.1)
+        pytest.fail("the server is not ready")
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def copy_models(root):
+    for folder in ("repo", "repo_bad"):
+        shutil.copytree(HERE / folder, root / folder)
+    (root / "repo/ens/1").mkdir()  # an empty folder, which git does not keep
+    for model in (root / "repo_bad").iterdir():
+        if model.name not in ("noversion", "badname"):
+            (model / "1").mkdir(exist_ok=True)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """All models loaded at the start, no control of models."""
+    root = tmp_path_factory.mktemp("models")
+    copy_models(root)
+    running = Server(root, [], "/v2/health/ready")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def controlled_server(tmp_path_factory):
+    """Models are loaded by request; one is loaded at the start."""
+    root = tmp_path_factory.mktemp("controlled")
+    copy_models(root)
+    running = Server(root, [f"--model-repository={root}/repo_bad", "--model-control-mode=explicit", "--load-model=identity_fp32"],
+                     "/v2/models/identity_fp32/ready")
+    yield running
+    running.stop()

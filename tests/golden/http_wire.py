@@ -1,0 +1,74 @@
+"""Sends bytes over a socket and reads one HTTP response, so that a replay is what was recorded, byte for byte."""
+import contextlib
+import dataclasses
+import re
+import socket
+import time
+
+
+@dataclasses.dataclass
+class HttpAnswer:
+    status: int | None  # None: no response came
+    headers: dict
+    body: bytes
+
+
+def parse(data):
+    """The answer in the bytes of a whole response; of a chunked body the parts are joined."""
+    head, separator, body = data.partition(b"\r\n\r\n")
+    if not separator:
+        return HttpAnswer(None, {}, data)
+    lines = head.decode("latin-1").split("\r\n")
+    headers = {key.strip().lower(): value.strip() for key, _, value in (line.partition(":") for line in lines[1:])}
+    if headers.get("transfer-encoding") == "chunked":
+        body = join_chunks(body)
+    return HttpAnswer(int(lines[0].split()[1]), headers, body)
+
+
+def join_chunks(body):
+    """Sizes of chunks are not trusted: in a recording a folder's name may have been replaced by a shorter one."""
+    return b"".join(re.split(rb"(?:^|\r\n)[0-9a-fA-F]+\r\n", body.removesuffix(b"0\r\n\r\n").removesuffix(b"\r\n")))
+
+
+def is_whole(data, is_head):
+    head, separator, body = data.partition(b"\r\n\r\n")
+    if not separator:
+        return False
+    status = int(head.split()[1])
+    fields = {line.partition(b":")[0].strip().lower(): line.partition(b":")[2].strip() for line in head.split(b"\r\n")[1:]}
+    if fields.get(b"transfer-encoding") == b"chunked":
+        return body.endswith(b"0\r\n\r\n")
+    if status == 100:
+        return False  # the caller waits whether more follows
+    return is_head or b"content-length" in fields and len(body) >= int(fields[b"content-length"])
+
+
+def exchange(port, request, patience=20.0):
+    """What the server sends until the response is whole, the connection closes, or `patience` seconds bring nothing."""
+    data = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.settimeout(patience)
+        connection.sendall(request)
+        while not is_whole(data, request.startswith(b"HEAD ")):
+            try:
+                piece = connection.recv(1 << 20)
+            except (TimeoutError, ConnectionResetError):
+                break
+            if not piece:
+                break
+            data += piece
+    return parse(data)
+
+
+@contextlib.contextmanager
+def busy(port, request):
+    """Sends `request`, if any, on a connection of its own and lets it run while the body of the `with` does."""
+    if request is None:
+        yield
+        return
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(request)
+        time.sleep(0.2)  # the request reaches its instance; nothing tells when
+        yield
+        connection.settimeout(10)
+        connection.recv(1 << 16)
