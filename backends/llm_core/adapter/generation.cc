@@ -9,6 +9,7 @@ namespace nereid::llm_adapter {
 namespace {
 
 constexpr size_t kMaxPriorIds = 16;
+constexpr size_t kMaxQueuedNews = 64;  // of a row; then the newest are merged
 
 class RowSink : public llm::OutputSink {
  public:
@@ -82,7 +83,9 @@ void Generation::Post(size_t row, const llm::Output& output) {
   if (!is_streaming_ && output.finish == llm::FinishReason::kNone) return;
   {
     const std::lock_guard lock(mutex_);
-    News& news = rows_[row].news;
+    std::vector<News>& queue = rows_[row].news;
+    if (queue.size() < kMaxQueuedNews) queue.emplace_back();
+    News& news = queue.back();
     const size_t first = is_streaming_ ? output.first_new : 0;
     news.ids.insert(news.ids.end(), output.ids.begin() + first, output.ids.end());
     if (!output.log_probs.empty()) {
@@ -92,50 +95,39 @@ void Generation::Post(size_t row, const llm::Output& output) {
     news.cum_log_prob = output.cum_log_prob;
     news.num_output = static_cast<int32_t>(output.ids.size());
     news.finish = output.finish;
-    news.is_new = true;
-    news.is_over = output.finish != llm::FinishReason::kNone;
     if (std::exchange(is_announced_, true)) return;
   }
-  Announce();
+  responses_.Enqueue(shared_from_this());
 }
 
 void Generation::PostError(size_t row, const Status& status) {
   {
     const std::lock_guard lock(mutex_);
-    News& news = rows_[row].news;
-    news.error = status;
-    news.is_new = true;
-    news.is_over = true;
+    rows_[row].news.emplace_back().error = status;
     if (std::exchange(is_announced_, true)) return;
   }
-  Announce();
-}
-
-void Generation::Announce() {
   responses_.Enqueue(shared_from_this());
 }
 
 void Generation::Flush() {
-  std::vector<News> all(rows_.size());
+  std::vector<std::vector<News>> all(rows_.size());
   {
     const std::lock_guard lock(mutex_);
     is_announced_ = false;
-    for (size_t row = 0; row < rows_.size(); ++row) {
-      if (rows_[row].news.is_new) all[row] = std::exchange(rows_[row].news, {});
-    }
+    for (size_t row = 0; row < rows_.size(); ++row) all[row].swap(rows_[row].news);
   }
   for (size_t row = 0; row < rows_.size(); ++row) {
-    if (all[row].is_new) SendNews(row, all[row]);
+    for (const News& news : all[row]) SendNews(row, news);
   }
 }
 
-void Generation::SendNews(size_t row, News& news) {
-  if (news.is_over) --num_open_rows_;
+void Generation::SendNews(size_t row, const News& news) {
+  if (news.is_over()) --num_open_rows_;
   if (!news.error.ok() && first_error_.ok()) {
     first_error_ = news.error;
     Cancel();  // the other rows are of no use without this one
   }
-  const bool is_last = news.is_over && num_open_rows_ == 0;
+  const bool is_last = news.is_over() && num_open_rows_ == 0;
   if (!first_error_.ok()) {
     if (is_last) (void)sender_.Fail(first_error_);
     return;

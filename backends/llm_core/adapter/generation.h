@@ -1,6 +1,6 @@
 // One client's request while the engine works on it: collects the output of its rows, turns it into
 // responses, ends the request. The engine's thread posts, the response thread sends: a slow client
-// never holds up a step, and what piles up meanwhile goes out as one response.
+// never holds up a step. A stream has one response a step; when many pile up, the newest are merged.
 #pragma once
 
 #include <atomic>
@@ -46,7 +46,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void Flush();
 
  private:
-  // What a row has to say since it was last flushed.
+  // What a row has to say after a step.
   struct News {
     llm::TokenIds ids;
     std::vector<float> log_probs;
@@ -54,21 +54,19 @@ class Generation : public std::enable_shared_from_this<Generation> {
     int32_t num_output = 0;  // put out in all, `ids` included
     llm::FinishReason finish = llm::FinishReason::kNone;
     Status error;
-    bool is_new = false;
-    bool is_over = false;  // finished or failed
+    bool is_over() const { return finish != llm::FinishReason::kNone || !error.ok(); }
   };
   struct Row {
     llm::TokenIds prompt;  // for the echo and its length
     bool wants_log_probs = false;
     llm::TokenIds prior_ids;  // the last ids that were sent [response thread]
-    News news;                // guarded by mutex_
+    std::vector<News> news;   // guarded by mutex_
   };
 
   Generation(Request request, const ClientRequest& client, const ConfiguredOutputs& outputs,
              ResponseThread& responses, ResponseFactoryHandle factory);
 
-  void Announce();
-  void SendNews(size_t row, News& news);
+  void SendNews(size_t row, const News& news);
   Status FillResponse(Response& response, size_t row, const News& news);
 
   const std::string id_;
@@ -80,7 +78,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const ResponseFactoryHandle factory_;  // asked about cancellation alone
   std::atomic<bool> is_stopped_{false};
 
-  std::mutex mutex_;  // guards News of all rows, is_announced_
+  std::mutex mutex_;  // guards the news of all rows, is_announced_
   std::vector<Row> rows_;
   bool is_announced_ = false;
 
