@@ -13,10 +13,14 @@ inline uint64_t SteadyNowNs() {
                                    .count());
 }
 
-inline uint64_t WallNowMs() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
+inline uint64_t WallNowUs() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
                                    std::chrono::system_clock::now().time_since_epoch())
                                    .count());
+}
+
+inline uint64_t WallNowMs() {
+  return WallNowUs() / 1000;
 }
 
 }  // namespace nereid

@@ -2,6 +2,7 @@
 // may be null: that is how frontends change the log of a running server. [any thread]
 #include "observe/log.h"
 
+#include "base/clock.h"
 #include "capi/handles.h"
 
 namespace log = nereid::log;
@@ -60,6 +61,23 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogVerbose(TRITONSERVER_ServerO
                                                             int level) {
   log::SetVerboseDepth(level);
   return nullptr;
+}
+
+TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetLogCallback(TRITONSERVER_ServerOptions*,
+                                                             TRITONSERVER_LogCallbackFn_t callback,
+                                                             void* userp) {
+  return nereid::AtCEdge([&] {
+    if (callback == nullptr) {
+      log::SetCallback(nullptr);
+    } else {
+      log::SetCallback([callback, userp](log::Level level, std::string_view file, int line,
+                                         std::string_view message) {
+        callback(static_cast<TRITONSERVER_LogLevel>(level), std::string(file).c_str(), line,
+                 nereid::WallNowUs(), std::string(message).c_str(), userp);
+      });
+    }
+    return nereid::Status::Ok();
+  });
 }
 
 }  // extern "C"

@@ -1,0 +1,79 @@
+// The library's symbol table against the C headers: every function that a host provides, and
+// nothing but TRITON*.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "triton/core/tritoncache.h"
+#include "triton/core/tritonrepoagent.h"
+#include "triton/core/tritonserver.h"
+
+namespace {
+
+std::set<std::string> DeclaredForHosts() {
+  std::set<std::string> names;
+  for (const char* header : {"tritonserver", "tritonbackend", "tritonrepoagent", "tritoncache"}) {
+    std::ifstream file(std::string(NEREID_SOURCE_DIR "/backend_api/include/triton/core/") + header +
+                       ".h");
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    const std::regex declaration(
+        R"(\n(TRITON[A-Z]+)_DECLSPEC[^();]*?(TRITON[A-Z]+_[A-Za-z0-9]+)\()");
+    for (std::sregex_iterator it(text.begin(), text.end(), declaration), end; it != end; ++it) {
+      names.insert((*it)[2]);
+    }
+  }
+  return names;
+}
+
+std::set<std::string> Exported() {
+  std::set<std::string> names;
+  FILE* nm = popen("nm -D --defined-only " NEREID_CORE_LIBRARY, "r");
+  char line[1024];
+  while (nm != nullptr && fgets(line, sizeof(line), nm) != nullptr) {
+    const std::string text(line, strcspn(line, "\n"));
+    names.insert(text.substr(text.rfind(' ') + 1));
+  }
+  if (nm != nullptr) pclose(nm);
+  return names;
+}
+
+TEST(ExportsTest, EveryFunctionOfTheHeadersIsExported) {
+  const auto declared = DeclaredForHosts();
+  ASSERT_GT(declared.size(), 270u);
+  const auto exported = Exported();
+  for (const std::string& name : declared) EXPECT_EQ(exported.count(name), 1u) << name;
+}
+
+TEST(ExportsTest, NothingButTheApiIsExported) {
+  const auto exported = Exported();
+  ASSERT_FALSE(exported.empty());
+  for (const std::string& name : exported) EXPECT_EQ(name.rfind("TRITON", 0), 0u) << name;
+}
+
+TEST(ExportsTest, TheSonameIsTheOneThatBackendsNeed) {
+  void* handle = dlopen("libtritonserver.so", RTLD_NOW | RTLD_NOLOAD);
+  EXPECT_NE(handle, nullptr) << dlerror();
+}
+
+std::string Message(TRITONSERVER_Error* error) {
+  if (error == nullptr) return "ok";
+  const std::string text = TRITONSERVER_ErrorMessage(error);
+  EXPECT_EQ(TRITONSERVER_ErrorCode(error), TRITONSERVER_ERROR_UNSUPPORTED);
+  TRITONSERVER_ErrorDelete(error);
+  return text;
+}
+
+TEST(ExportsTest, WhatIsNotBuiltYetSaysSoByItsOwnName) {
+  EXPECT_EQ(Message(TRITONREPOAGENT_State(nullptr, nullptr)),
+            "TRITONREPOAGENT_State is not supported by this server yet");
+  EXPECT_EQ(Message(TRITONCACHE_Copy(nullptr, nullptr)),
+            "TRITONCACHE_Copy is not supported by this server yet");
+}
+
+}  // namespace

@@ -1,0 +1,116 @@
+// What does not load: each names its reason and leaves the others serving.
+#include "server_fixture.h"
+
+namespace nereid {
+namespace {
+
+constexpr char kTensors[] =
+    "input [ { name: 'INPUT0' data_type: TYPE_FP32 dims: [ -1 ] } ]"
+    "output [ { name: 'OUTPUT0' data_type: TYPE_FP32 dims: [ -1 ] } ]";
+
+struct Case {
+  const char* name;
+  std::string config;
+  std::vector<const char*> reasons;  // parts of the reason
+};
+
+class FailureTest : public ServerTest, public testing::WithParamInterface<Case> {};
+
+TEST_P(FailureTest, NamesItsReasonAndLeavesTheOthersServing) {
+  AddModel("good");
+  AddModel("bad", GetParam().config);
+  ASSERT_TRUE(Start(Explicit()).ok());
+  ASSERT_TRUE(server_->LoadModel("good").ok());
+  const Status status = server_->LoadModel("bad");
+  ASSERT_FALSE(status.ok());
+  const std::string index = Text(server_->ModelIndex(false));
+  for (const char* reason : GetParam().reasons) {
+    EXPECT_NE(status.message().find(reason), std::string::npos) << status.message();
+    EXPECT_NE(index.find(reason), std::string::npos) << index;
+  }
+  EXPECT_TRUE(Infer("good", {1}).ok());
+  // What could not load can be repaired.
+  Write("bad/config.pbtxt", kIdentity);
+  EXPECT_TRUE(server_->LoadModel("bad").ok());
+  EXPECT_TRUE(Infer("bad", {1}).ok());
+}
+
+std::string Hostile(const std::string& fault) {
+  return StrCat("backend: 'hostile' ", kTensors,
+                "parameters { key: 'fault' value { string_value: '", fault, "' } }");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Reasons, FailureTest,
+    testing::Values(
+        Case{"NoSuchBackend", "backend: 'nosuch'", {"nosuch"}},
+        Case{"NoEntryPoints",
+             "backend: 'no_entry_points'",
+             {"libtriton_no_entry_points.so", "TRITONBACKEND_ModelInstanceExecute"}},
+        Case{"MissingSymbol",
+             "backend: 'missing_symbol'",
+             {"libtriton_missing_symbol.so", "undefined symbol"}},
+        Case{"Typo",
+             "backend: 'identity_c'\nmax_batch_sizes: 1",
+             {"config.pbtxt:2:1: max_batch_sizes: unknown field"}},
+        Case{"ModelInitializeFails",
+             Hostile("model_initialize"),
+             {"Unavailable: hostile: model_initialize fails as told"}},
+        Case{"InstanceInitializeFails",
+             Hostile("instance_initialize"),
+             {"Unavailable: hostile: instance_initialize fails as told"}},
+        Case{"BadDims",
+             "backend: 'identity_c' input [ { name: 'A' data_type: TYPE_INT32 dims: [ 0 ] } ]",
+             {"input[0].dims: expected dimensions >= 1"}},
+        Case{"SequenceBatching",
+             "backend: 'identity_c' sequence_batching { direct { } }",
+             {"sequence_batching: sequence batching is not supported"}}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST_F(ServerTest, AFailedModelFailsTheStartAndSaysWhy) {
+  AddModel("good");
+  AddModel("bad", "backend: 'nosuch'");
+  const Status status = Start(Options());
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_EQ(status.message().rfind("failed to load all models; ", 0), 0u) << status.message();
+  EXPECT_NE(status.message().find("nosuch"), std::string::npos);
+}
+
+TEST_F(ServerTest, ARepositoryThatIsNotThereFailsTheStart) {
+  ServerOptions options = Options();
+  ASSERT_TRUE(options.AddModelRepository("/nonexistent/repository").ok());
+  EXPECT_NE(Start(options).message().find("/nonexistent/repository"), std::string::npos);
+}
+
+TEST_F(ServerTest, OptionsThatAskForWhatIsNotBuiltAreRefused) {
+  const auto refusal = [&](const auto& set) {
+    ServerOptions options = Options();
+    EXPECT_TRUE(set(options).ok());
+    const Status status = Start(options);
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    return status.message();
+  };
+  EXPECT_NE(refusal([](ServerOptions& o) {
+              return o.Set(TRITONSERVER_ServerOptionsSetModelNamespacing, true);
+            }).find("model namespacing"),
+            std::string::npos);
+  EXPECT_NE(refusal([](ServerOptions& o) {
+              return o.Set(TRITONSERVER_ServerOptionsSetRateLimiterMode,
+                           TRITONSERVER_RATE_LIMIT_EXEC_COUNT);
+            }).find("rate limiter"),
+            std::string::npos);
+  EXPECT_NE(refusal([](ServerOptions& o) {
+              return o.Set(TRITONSERVER_ServerOptionsSetCacheConfig, "local", "{\"size\":\"1\"}");
+            }).find("response cache"),
+            std::string::npos);
+}
+
+TEST_F(ServerTest, AStarWithOtherStartupModelsIsRefused) {
+  ServerOptions options = Explicit();
+  ASSERT_TRUE(options.AddStartupModel("*").ok());
+  ASSERT_TRUE(options.AddStartupModel("m").ok());
+  EXPECT_EQ(Start(options).code(), StatusCode::kInvalidArg);
+}
+
+}  // namespace
+}  // namespace nereid
