@@ -1,0 +1,91 @@
+"""Servers for the end-to-end tests. Environment: NEREID_DIST, the installed tree; NEREID_TEST_BACKENDS, the folder of the test backends.
+Without NEREID_DIST every test here is skipped."""
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class Server:
+    """A running server; its log is in `log`. `flags` are further command-line flags."""
+
+    def __init__(self, repository, log, flags=(), wait_for="/v2/health/ready"):
+        self.http, self.grpc, self.metrics = free_ports(3)
+        self.log = log
+        command = [os.environ["NEREID_DIST"] + "/bin/nereid", f"--model-repository={repository}", "--http-address=127.0.0.1",
+                   "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1", f"--http-port={self.http}", f"--grpc-port={self.grpc}",
+                   f"--metrics-port={self.metrics}", *flags]
+        self.process = subprocess.Popen(command, stdout=open(log, "w"), stderr=subprocess.STDOUT)
+        self.wait(wait_for)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.http}"
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def wait(self, path, seconds=60):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            assert self.alive(), f"the server ended: {pathlib.Path(self.log).read_text()[-3000:]}"
+            try:
+                return urllib.request.urlopen(self.url + path, timeout=5)
+            except (urllib.error.URLError, ConnectionError, TimeoutError):
+                time.sleep(0.05)
+        self.stop()
+        pytest.fail(f"{path} does not answer 200: {pathlib.Path(self.log).read_text()[-3000:]}")
+
+    def stop(self):
+        """Ends it as an operator would; the exit code."""
+        if self.alive():
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return None
+
+
+@pytest.fixture(scope="session")
+def dist():
+    if not os.environ.get("NEREID_DIST"):
+        pytest.skip("NEREID_DIST names no installed tree")
+    return pathlib.Path(os.environ["NEREID_DIST"])
+
+
+@pytest.fixture(scope="session")
+def start_server(tmp_path_factory, dist):
+    """start_server(repository, flags=[], wait_for=path): a Server, stopped at the session's end if the test did not."""
+    running = []
+
+    def start(repository, flags=(), wait_for="/v2/health/ready"):
+        running.append(Server(repository, tmp_path_factory.mktemp("log") / "server.log", flags, wait_for))
+        return running[-1]
+
+    yield start
+    for server in running:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def demo(start_server, dist):
+    """The demo repository, served."""
+    return start_server(dist / "share/demo_repository")
