@@ -85,8 +85,9 @@ Status Engine::health() const {
 void Engine::Run() {
   while (Admit()) {
     DropCancelled();
-    if (scheduler_.is_empty()) continue;
-    if (const Status status = Step(); !status.ok()) Fail(status);
+    if (!scheduler_.is_empty()) {
+      if (const Status status = Step(); !status.ok()) Fail(status);
+    }
     PublishStats();
     if (options_.on_step_end) options_.on_step_end(stats_);
   }

@@ -1,0 +1,147 @@
+// What a request gets does not depend on what else is in the batch: token ids and log probabilities
+// are equal bit by bit, for any company, chunk size, number of threads and capacity policy.
+#include <gtest/gtest.h>
+
+#include <future>
+#include <random>
+
+#include "cpu_reference/cpu_executor.h"
+#include "golden.h"
+#include "llm_core/engine/engine.h"
+
+namespace nereid::cpu {
+namespace {
+
+struct Answer {
+  std::vector<int32_t> ids;
+  std::vector<float> log_probs;
+  bool operator==(const Answer&) const = default;
+};
+
+class PromiseSink : public llm::OutputSink {
+ public:
+  explicit PromiseSink(std::promise<Answer> promise, int32_t cancel_after = -1)
+      : promise_(std::move(promise)), cancel_after_(cancel_after) {}
+
+  bool IsCancelled() const override { return cancel_after_ >= 0 && num_seen_ >= cancel_after_; }
+  void OnOutput(const llm::Output& output) override {
+    num_seen_ = static_cast<int32_t>(output.ids.size());
+    if (output.finish == llm::FinishReason::kNone) return;
+    promise_.set_value({{output.ids.begin(), output.ids.end()},
+                        {output.log_probs.begin(), output.log_probs.end()}});
+  }
+  void OnError(const Status& status) override {
+    ADD_FAILURE() << status.message();
+    promise_.set_value({});
+  }
+
+ private:
+  std::promise<Answer> promise_;
+  const int32_t cancel_after_;
+  int32_t num_seen_ = 0;
+};
+
+struct Work {
+  std::vector<int32_t> prompt;
+  int32_t max_tokens = 0;
+  bool samples = false;
+  uint64_t seed = 0;
+};
+
+std::vector<Work> RandomWork(int count) {
+  std::mt19937 random(5);
+  std::vector<Work> work(count);
+  for (Work& item : work) {
+    item.prompt.resize(random() % 90 + 1);
+    for (int32_t& id : item.prompt) id = static_cast<int32_t>(random() % 512);
+    item.max_tokens = static_cast<int32_t>(random() % 30 + 1);
+    item.samples = random() % 2 == 0;
+    item.seed = random();
+  }
+  return work;
+}
+
+std::future<Answer> Send(llm::Engine& engine, const Work& work, int32_t cancel_after = -1) {
+  auto request = std::make_unique<llm::GenerationRequest>();
+  request->prompt = work.prompt;
+  request->stop.max_tokens = work.max_tokens;
+  request->sampling.want_log_probs = true;
+  if (work.samples) {
+    request->sampling.top_k = 40;
+    request->sampling.top_p = 0.95f;
+    request->sampling.temperature = 0.8f;
+    request->sampling.repetition_penalty = 1.2f;
+    request->sampling.seed = work.seed;
+  }
+  std::promise<Answer> promise;
+  std::future<Answer> answer = promise.get_future();
+  request->sink = std::make_unique<PromiseSink>(std::move(promise), cancel_after);
+  const Status queued = engine.Enqueue(request);
+  EXPECT_TRUE(queued.ok()) << queued.message();
+  return answer;
+}
+
+struct Setting {
+  int32_t num_threads = 1;
+  int32_t max_num_sequences = 16;
+  int32_t max_num_tokens = 64;
+  int64_t max_cache_tokens = 0;
+  llm::CapacityPolicy policy = llm::CapacityPolicy::kGuaranteedNoEvict;
+};
+
+std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Setting& setting) {
+  auto checkpoint =
+      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory)));
+  CpuExecutorOptions options;
+  options.num_threads = setting.num_threads;
+  options.max_num_sequences = setting.max_num_sequences;
+  options.max_num_tokens = setting.max_num_tokens;
+  options.max_cache_tokens = setting.max_cache_tokens;
+  auto model = llm::ReadDecoder(*checkpoint);
+  auto executor = CpuExecutor::Create(checkpoint, std::move(*model), options);
+  EXPECT_TRUE(executor.ok());
+  llm::EngineOptions engine_options;
+  engine_options.scheduler.policy = setting.policy;
+  return std::make_unique<llm::Engine>(std::move(engine_options), std::move(*executor));
+}
+
+class BatchInvarianceTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BatchInvarianceTest, AloneInCompanyOrPreemptedTheAnswerIsTheSame) {
+  const std::string directory = testing::FindTiny(GetParam());
+  if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
+  const std::vector<Work> work = RandomWork(40);
+  std::vector<Answer> alone;
+  {
+    const auto engine = StartEngine(directory, {});
+    for (const Work& item : work) alone.push_back(Send(*engine, item).get());
+  }
+  constexpr auto kEvict = llm::CapacityPolicy::kMaxUtilization;
+  for (const Setting& setting :
+       {Setting{}, Setting{.num_threads = 3, .max_num_tokens = 16},
+        Setting{.num_threads = 2, .max_num_sequences = 5, .max_num_tokens = 7},
+        Setting{.max_num_sequences = 40, .max_num_tokens = 500},
+        Setting{.num_threads = 2, .max_cache_tokens = 160, .policy = kEvict}}) {
+    const auto engine = StartEngine(directory, setting);
+    std::vector<std::future<Answer>> answers, disturbing;
+    for (size_t i = 0; i < work.size(); ++i) {
+      answers.push_back(Send(*engine, work[i]));
+      if (i % 4 == 0) disturbing.push_back(Send(*engine, work[work.size() - 1 - i], 3));
+      if (i % 8 == 7) answers[i - 4].wait();  // others arrive in the middle of their runs
+    }
+    for (size_t i = 0; i < work.size(); ++i) EXPECT_EQ(answers[i].get(), alone[i]) << i;
+    for (auto& answer : disturbing) answer.wait();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, BatchInvarianceTest,
+                         ::testing::Values("llama", "mistral-swa", "gpt2", "gpt_bigcode", "mixtral",
+                                           "gemma2"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace nereid::cpu

@@ -1,0 +1,349 @@
+// Each op, on every instruction set of this machine, against a plain loop in double precision; odd
+// sizes first. Where a result must not depend on the batch, equality is bit by bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "cpu_reference/ops/op_table.h"
+
+namespace nereid::cpu {
+namespace {
+
+std::vector<float> Random(size_t count, uint32_t seed, float scale = 1.0f) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, scale);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+uint16_t ToBf16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  return static_cast<uint16_t>(bits >> 16);
+}
+float FromBf16(uint16_t half) {
+  const uint32_t bits = uint32_t{half} << 16;
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+class OpsTest : public ::testing::TestWithParam<const OpTable*> {
+ protected:
+  const OpTable& ops() const { return *GetParam(); }
+};
+
+// ---- matmul
+
+struct Product {
+  std::vector<float> in, weights, bias;
+  std::vector<uint16_t> halves;
+  int64_t rows, outputs, columns;
+
+  Product(int64_t rows, int64_t outputs, int64_t columns)
+      : in(Random(rows * columns, 1)),
+        weights(Random(outputs * columns, 2)),
+        bias(Random(outputs, 3)),
+        rows(rows),
+        outputs(outputs),
+        columns(columns) {
+    for (float& weight : weights) {
+      halves.push_back(ToBf16(weight));
+      weight = FromBf16(halves.back());
+    }
+  }
+
+  MatmulParams Params(WeightType type, float* out) const {
+    MatmulParams params;
+    params.in = in.data();
+    params.num_rows = rows;
+    params.weights = {type == WeightType::kBf16 ? static_cast<const void*>(halves.data())
+                                                : weights.data(),
+                      type, outputs, columns};
+    params.bias = bias.data();
+    params.out = out;
+    params.out_stride = outputs;
+    params.last_output = outputs;
+    return params;
+  }
+};
+
+TEST_P(OpsTest, MatmulEqualsAPlainLoop) {
+  for (const int64_t rows : {1, 2, 3, 5, 6, 7, 13, 31}) {
+    for (const int64_t columns : {1, 15, 16, 17, 64, 100}) {
+      for (const int64_t outputs : {1, 3, 4, 8, 9, 33, 50}) {
+        const Product product(rows, outputs, columns);
+        std::vector<float> out(rows * outputs, 1.0f);
+        MatmulParams params = product.Params(WeightType::kF32, out.data());
+        params.accumulate = true;
+        ops().matmul(params);
+        for (int64_t m = 0; m < rows; ++m) {
+          for (int64_t n = 0; n < outputs; ++n) {
+            double sum = 1.0 + product.bias[n];
+            for (int64_t k = 0; k < columns; ++k) {
+              sum += double{product.in[m * columns + k]} * product.weights[n * columns + k];
+            }
+            ASSERT_NEAR(out[m * outputs + n], sum, 1e-4) << rows << "x" << outputs << "x" << columns;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(OpsTest, MatmulGivesTheSameBitsForAnyRowsRangesAndWeightTypes) {
+  const Product product(29, 75, 90);
+  std::vector<float> whole(29 * 75), halves(29 * 75), alone(29 * 75), ranges(29 * 75);
+  ops().matmul(product.Params(WeightType::kF32, whole.data()));
+  ops().matmul(product.Params(WeightType::kBf16, halves.data()));
+  EXPECT_EQ(whole, halves);
+  for (int64_t row = 0; row < 29; ++row) {
+    MatmulParams params = product.Params(WeightType::kF32, alone.data() + row * 75);
+    params.in += row * 90;
+    params.num_rows = 1;
+    ops().matmul(params);
+  }
+  EXPECT_EQ(whole, alone);
+  const int64_t cuts[] = {0, 1, 6, 8, 41, 42, 75};
+  for (size_t i = 0; i + 1 < std::size(cuts); ++i) {
+    MatmulParams params = product.Params(WeightType::kBf16, ranges.data());
+    params.first_output = cuts[i];
+    params.last_output = cuts[i + 1];
+    ops().matmul(params);
+  }
+  EXPECT_EQ(whole, ranges);
+}
+
+TEST_P(OpsTest, MatmulReadsEveryFiniteHalfExactly) {
+  std::vector<uint16_t> halves;
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    if ((bits & 0x7c00) != 0x7c00) halves.push_back(static_cast<uint16_t>(bits));
+  }
+  const float one = 1.0f;
+  std::vector<float> out(halves.size());
+  MatmulParams params;
+  params.in = &one;
+  params.num_rows = 1;
+  params.weights = {halves.data(), WeightType::kF16, static_cast<int64_t>(halves.size()), 1};
+  params.out = out.data();
+  params.out_stride = params.last_output = params.weights.rows;
+  ops().matmul(params);
+  for (size_t i = 0; i < halves.size(); ++i) {
+    const int exponent = halves[i] >> 10 & 31;
+    const double mantissa = (halves[i] & 1023) / 1024.0;
+    double value = exponent == 0 ? std::ldexp(mantissa, -14) : std::ldexp(1.0 + mantissa, exponent - 15);
+    if ((halves[i] & 0x8000) != 0) value = -value;
+    ASSERT_EQ(out[i], static_cast<float>(value)) << halves[i];
+  }
+}
+
+// ---- norms, activations, rope
+
+TEST_P(OpsTest, NormsEqualPlainLoops) {
+  for (const int64_t size : {1, 5, 16, 31, 64, 100}) {
+    const std::vector<float> in = Random(3 * size, 4), weight = Random(size, 5), bias = Random(size, 6);
+    std::vector<float> rms(3 * size), layer(3 * size);
+    ops().rms_norm({in.data(), size, weight.data(), 1e-5f, 3, size, rms.data(), size, false});
+    ops().layer_norm({in.data(), weight.data(), bias.data(), 1e-5f, 3, size, layer.data()});
+    for (int64_t row = 0; row < 3; ++row) {
+      double mean = 0, squares = 0, variance = 0;
+      for (int64_t i = 0; i < size; ++i) mean += in[row * size + i] / static_cast<double>(size);
+      for (int64_t i = 0; i < size; ++i) {
+        squares += double{in[row * size + i]} * in[row * size + i] / static_cast<double>(size);
+        variance += std::pow(in[row * size + i] - mean, 2) / static_cast<double>(size);
+      }
+      for (int64_t i = 0; i < size; ++i) {
+        const double value = in[row * size + i];
+        EXPECT_NEAR(rms[row * size + i], value / std::sqrt(squares + 1e-5) * weight[i], 1e-5);
+        EXPECT_NEAR(layer[row * size + i],
+                    (value - mean) / std::sqrt(variance + 1e-5) * weight[i] + bias[i], 1e-5);
+      }
+    }
+  }
+}
+
+TEST_P(OpsTest, ActivationsEqualTheirFormulas) {
+  std::vector<float> in;
+  for (float x = -100.0f; x <= 100.0f; x += 0.37f) in.push_back(x);
+  const std::vector<float> factors = Random(in.size(), 7);
+  const auto run = [&](ActivationKind kind, const float* gate) {
+    std::vector<float> values = in;
+    ops().activation({kind, values.data(), gate, static_cast<int64_t>(values.size())});
+    return values;
+  };
+  const auto silu = run(ActivationKind::kSilu, nullptr), gated = run(ActivationKind::kSilu, factors.data());
+  const auto gelu = run(ActivationKind::kGelu, nullptr), tanh = run(ActivationKind::kGeluTanh, nullptr);
+  const auto relu = run(ActivationKind::kRelu, nullptr);
+  for (size_t i = 0; i < in.size(); ++i) {
+    const double x = in[i];
+    const double slack = 1e-6 * (1.0 + std::abs(x));
+    EXPECT_NEAR(silu[i], x / (1.0 + std::exp(-x)), slack);
+    EXPECT_FLOAT_EQ(gated[i], silu[i] * factors[i]);
+    EXPECT_NEAR(gelu[i], 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0))), slack);
+    EXPECT_NEAR(tanh[i], 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x))), slack);
+    EXPECT_EQ(relu[i], x > 0 ? in[i] : 0.0f);
+  }
+}
+
+TEST_P(OpsTest, RopeRotatesTheFirstDimensionsOfEachHead) {
+  const std::vector<float> before = Random(2 * 3 * 40, 8);
+  std::vector<float> heads = before, cos(2 * 17), sin(2 * 17);
+  for (size_t i = 0; i < cos.size(); ++i) {
+    cos[i] = std::cos(static_cast<float>(i));
+    sin[i] = std::sin(static_cast<float>(i));
+  }
+  ops().rope({heads.data(), cos.data(), sin.data(), 2, 3, 40, 34});
+  for (int token = 0; token < 2; ++token) {
+    for (int head = 0; head < 3; ++head) {
+      const float* from = before.data() + (token * 3 + head) * 40;
+      const float* to = heads.data() + (token * 3 + head) * 40;
+      for (int i = 0; i < 17; ++i) {
+        const float c = cos[token * 17 + i], s = sin[token * 17 + i];
+        EXPECT_NEAR(to[i], from[i] * c - from[i + 17] * s, 1e-6);
+        EXPECT_NEAR(to[i + 17], from[i + 17] * c + from[i] * s, 1e-6);
+      }
+      for (int i = 34; i < 40; ++i) EXPECT_EQ(to[i], from[i]);
+    }
+  }
+}
+
+// ---- attention over the paged cache
+
+class Attention {
+ public:
+  Attention(const OpTable& ops, int32_t head_dim, int32_t tokens) : ops_(ops), tokens_(tokens) {
+    view_.num_kv_heads = 2;
+    view_.head_dim = head_dim;
+    view_.value_size = (head_dim + 15) / 16 * 16;
+    const int32_t blocks = (tokens + kBlockSize - 1) / kBlockSize + 3;
+    keys_.assign(blocks * 2 * view_.key_block_size(), 1e30f);  // what others left behind
+    values_.assign(blocks * 2 * view_.value_block_size(), 1e30f);
+    view_.keys = keys_.data();
+    view_.values = values_.data();
+    for (int32_t i = 0; i + 3 < blocks; ++i) table_.push_back((i * 5 + 2) % (blocks - 3) + 3);
+    k_ = Random(tokens * 2 * head_dim, 9);
+    v_ = Random(tokens * 2 * head_dim, 10);
+    // Written in two runs, as chunks are.
+    const int32_t half = tokens / 2;
+    Write(0, half);
+    Write(half, tokens - half);
+  }
+
+  std::vector<float> Run(const std::vector<float>& queries, int32_t num_queries, int32_t context,
+                         int32_t window, float cap) {
+    std::vector<float> out(queries.size()), scratch(num_queries * (context + 2 * kBlockSize));
+    PagedAttentionParams params;
+    params.queries = queries.data();
+    params.num_queries = num_queries;
+    params.kv_head = 1;
+    params.context = context;
+    params.window = window;
+    params.block_table = table_.data();
+    params.cache = view_;
+    params.scale = 0.3f;
+    params.soft_cap = cap;
+    params.scratch = scratch.data();
+    params.out = out.data();
+    ops_.paged_attention(params);
+    return out;
+  }
+
+  std::vector<double> Plain(const float* query, int32_t context, int32_t window, float cap) const {
+    const int32_t d = view_.head_dim;
+    const int32_t first = window > 0 ? std::max(0, context - window) : 0;
+    std::vector<double> scores, out(d);
+    double sum = 0.0, max = -1e300;
+    for (int32_t t = first; t < context; ++t) {
+      double score = 0.0;
+      for (int32_t i = 0; i < d; ++i) score += double{query[i]} * k_[(t * 2 + 1) * d + i];
+      score *= 0.3;
+      if (cap > 0) score = std::tanh(score / cap) * cap;
+      scores.push_back(score);
+      max = std::max(max, score);
+    }
+    for (double& score : scores) sum += score = std::exp(score - max);
+    for (size_t t = 0; t < scores.size(); ++t) {
+      for (int32_t i = 0; i < d; ++i) {
+        out[i] += scores[t] / sum * v_[((first + static_cast<int32_t>(t)) * 2 + 1) * d + i];
+      }
+    }
+    return out;
+  }
+
+ private:
+  void Write(int32_t first, int32_t count) {
+    const int64_t offset = int64_t{first} * 2 * view_.head_dim;
+    ops_.paged_kv_write({k_.data() + offset, v_.data() + offset, count, first, table_.data(), view_});
+  }
+
+  const OpTable& ops_;
+  const int32_t tokens_;
+  KvCacheView view_;
+  std::vector<float> keys_, values_, k_, v_;
+  std::vector<int32_t> table_;
+};
+
+TEST_P(OpsTest, PagedAttentionEqualsAPlainLoop) {
+  for (const int32_t head_dim : {8, 16, 40, 64, 80, 128}) {
+    Attention attention(ops(), head_dim, 100);
+    for (const int32_t num_queries : {1, 3, 8}) {
+      const std::vector<float> queries = Random(num_queries * head_dim, 11);
+      for (const int32_t context : {1, 15, 16, 17, 33, 100}) {
+        for (const int32_t window : {0, 1, 16, 20}) {
+          for (const float cap : {0.0f, 5.0f}) {
+            const std::vector<float> out = attention.Run(queries, num_queries, context, window, cap);
+            for (int32_t q = 0; q < num_queries; ++q) {
+              const std::vector<double> plain =
+                  attention.Plain(queries.data() + q * head_dim, context, window, cap);
+              for (int32_t i = 0; i < head_dim; ++i) {
+                ASSERT_NEAR(out[q * head_dim + i], plain[i], 2e-5)
+                    << "head_dim " << head_dim << ", context " << context << ", window " << window;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(OpsTest, PagedAttentionGivesAQueryTheSameBitsInAnyGroup) {
+  Attention attention(ops(), 48, 70);
+  const std::vector<float> queries = Random(7 * 48, 12);
+  const std::vector<float> together = attention.Run(queries, 7, 70, 0, 0.0f);
+  for (int q = 0; q < 7; ++q) {
+    const std::vector<float> one(queries.begin() + q * 48, queries.begin() + (q + 1) * 48);
+    const std::vector<float> alone = attention.Run(one, 1, 70, 0, 0.0f);
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + q * 48));
+  }
+}
+
+TEST_P(OpsTest, EmbeddingGathersRowsAndAddsPositions) {
+  const std::vector<float> table = Random(10 * 21, 13), positions_table = Random(5 * 21, 14);
+  const int32_t ids[] = {9, 0, 9}, positions[] = {4, 0, 1};
+  std::vector<float> out(3 * 21);
+  EmbeddingParams params;
+  params.ids = ids;
+  params.positions = positions;
+  params.num_tokens = 3;
+  params.table = {table.data(), WeightType::kF32, 10, 21};
+  params.positions_table = {positions_table.data(), WeightType::kF32, 5, 21};
+  params.scale = 2.0f;
+  params.out = out.data();
+  ops().embedding(params);
+  for (int t = 0; t < 3; ++t) {
+    for (int i = 0; i < 21; ++i) {
+      EXPECT_NEAR(out[t * 21 + i],
+                  2.0f * table[ids[t] * 21 + i] + positions_table[positions[t] * 21 + i], 1e-6);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, OpsTest, ::testing::ValuesIn(AvailableOps()),
+                         [](const auto& info) { return std::string(info.param->isa); });
+
+}  // namespace
+}  // namespace nereid::cpu

@@ -1,0 +1,161 @@
+// Checkpoint directories, whole and broken: what the load says about each.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint_files.h"
+#include "llm_core/model/architecture.h"
+
+namespace nereid::llm {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::SafetensorsBytes;
+using testing::TempFolder;
+using testing::TestTensor;
+
+constexpr const char* kConfig = R"({"model_type":"llama","vocab_size":8,"hidden_size":4,
+  "intermediate_size":6,"num_attention_heads":2,"num_key_value_heads":1,"num_hidden_layers":1,
+  "max_position_embeddings":32,"tie_word_embeddings":true,"eos_token_id":3})";
+
+std::vector<TestTensor> LlamaTensors() {
+  return {{"model.embed_tokens.weight", {8, 4}},
+          {"model.norm.weight", {4}},
+          {"model.layers.0.input_layernorm.weight", {4}},
+          {"model.layers.0.post_attention_layernorm.weight", {4}},
+          {"model.layers.0.self_attn.q_proj.weight", {4, 4}},
+          {"model.layers.0.self_attn.k_proj.weight", {2, 4}},
+          {"model.layers.0.self_attn.v_proj.weight", {2, 4}},
+          {"model.layers.0.self_attn.o_proj.weight", {4, 4}},
+          {"model.layers.0.mlp.gate_proj.weight", {6, 4}},
+          {"model.layers.0.mlp.up_proj.weight", {6, 4}},
+          {"model.layers.0.mlp.down_proj.weight", {4, 6}}};
+}
+
+Result<DecoderSpec> ReadSpec(const TempFolder& folder) {
+  NEREID_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder.path()));
+  NEREID_ASSIGN_OR_RETURN(const DecoderModel model, ReadDecoder(checkpoint));
+  return model.spec;
+}
+
+std::string MessageOf(const TempFolder& folder) {
+  const Result<DecoderSpec> spec = ReadSpec(folder);
+  return spec.ok() ? "" : spec.status().message();
+}
+
+std::string MessageForConfig(const std::string& config) {
+  TempFolder folder;
+  folder.Write("config.json", config);
+  folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
+  return MessageOf(folder);
+}
+
+std::string WithKey(const std::string& pair) {
+  std::string config = kConfig;
+  return config.substr(0, config.rfind('}')) + "," + pair + "}";
+}
+
+TEST(CheckpointTest, ReadsAWholeLlama) {
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
+  const Result<DecoderSpec> spec = ReadSpec(folder);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  EXPECT_EQ(spec->num_layers(), 1);
+  EXPECT_EQ(spec->head_dim, 2);
+  EXPECT_EQ(spec->end_ids, std::vector<int32_t>{3});
+}
+
+TEST(CheckpointTest, TakesEndIdsFromTheGenerationConfig) {
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("generation_config.json", R"({"eos_token_id":[5,6]})");
+  folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
+  EXPECT_EQ(ReadSpec(folder)->end_ids, (std::vector<int32_t>{5, 6}));
+}
+
+TEST(CheckpointTest, ReadsShards) {
+  const std::vector<TestTensor> tensors = LlamaTensors();
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("one.safetensors", SafetensorsBytes({tensors.begin(), tensors.begin() + 5}));
+  folder.Write("two.safetensors", SafetensorsBytes({tensors.begin() + 5, tensors.end()}));
+  std::string map;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    map += (i > 0 ? ",\"" : "\"") + tensors[i].name + (i < 5 ? "\":\"one" : "\":\"two") + ".safetensors\"";
+  }
+  folder.Write("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
+  EXPECT_EQ(MessageOf(folder), "");
+  folder.Write("model.safetensors.index.json",
+               "{\"weight_map\":{" + map + ",\"lost\":\"one.safetensors\"}}");
+  EXPECT_THAT(MessageOf(folder), HasSubstr("tensor 'lost' is not in 'one.safetensors'"));
+  folder.Write("model.safetensors.index.json", R"({"weight_map":{"a":"../../etc/passwd"}})");
+  EXPECT_THAT(MessageOf(folder), HasSubstr("expected a file name"));
+  folder.Write("model.safetensors.index.json", R"({"weight_map":{"a":"three.safetensors"}})");
+  EXPECT_THAT(MessageOf(folder), HasSubstr("three.safetensors"));
+}
+
+TEST(CheckpointTest, SaysWhatToGiveInsteadOfOtherFolders) {
+  TempFolder folder;
+  EXPECT_THAT(Checkpoint::Open(folder.path() + "/nowhere").status().message(),
+              HasSubstr("does not exist: give the path of a Hugging Face checkpoint"));
+  EXPECT_THAT(Checkpoint::Open(folder.path()).status().message(),
+              HasSubstr("expected config.json and model.safetensors"));
+  folder.Write("pytorch_model.bin", "x");
+  EXPECT_THAT(Checkpoint::Open(folder.path()).status().message(), HasSubstr("pickled weights"));
+  folder.Write("rank0.engine", "x");
+  std::filesystem::remove(folder.path() + "/pytorch_model.bin");
+  EXPECT_THAT(Checkpoint::Open(folder.path()).status().message(), HasSubstr("TensorRT engine"));
+}
+
+TEST(CheckpointTest, NamesMissingExtraAndMisshapenTensorsInOneMessage) {
+  std::vector<TestTensor> tensors = LlamaTensors();
+  tensors[5].shape = {4, 4};
+  tensors[6].dtype = "I32";
+  tensors.pop_back();
+  tensors.push_back({"model.layers.1.mlp.up_proj.weight", {6, 4}});
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  const std::string message = MessageOf(folder);
+  EXPECT_THAT(message, HasSubstr("missing (1): 'model.layers.0.mlp.down_proj.weight' [4, 6]"));
+  EXPECT_THAT(message, HasSubstr("misshapen (1): 'model.layers.0.self_attn.k_proj.weight' "
+                                 "expected [2, 4], got [4, 4]"));
+  EXPECT_THAT(message, HasSubstr("'model.layers.0.self_attn.v_proj.weight' I32"));
+  EXPECT_THAT(message, HasSubstr("extra (1): 'model.layers.1.mlp.up_proj.weight'"));
+}
+
+TEST(CheckpointTest, IgnoresATiedHeadThatWasSavedAnyway) {
+  std::vector<TestTensor> tensors = LlamaTensors();
+  tensors.push_back({"lm_head.weight", {8, 4}});
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  EXPECT_EQ(MessageOf(folder), "");
+}
+
+TEST(DecoderSpecTest, RefusesByName) {
+  EXPECT_THAT(MessageForConfig(R"({"model_type":"mamba"})"), HasSubstr("model_type 'mamba'"));
+  EXPECT_THAT(MessageForConfig(R"({})"), HasSubstr("model_type ''"));
+  EXPECT_THAT(MessageForConfig("[1"), HasSubstr("config.json is not a JSON object"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("quantization_config":{"quant_method":"awq"})")),
+              HasSubstr("'quantization_config' (awq)"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("rope_scaling":{"rope_type":"longrope"})")),
+              HasSubstr("rope type 'longrope'"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("hidden_act":"mish")")), HasSubstr("'mish'"));
+}
+
+TEST(DecoderSpecTest, NamesTheKeyThatMakesNoSense) {
+  EXPECT_THAT(MessageForConfig(R"({"model_type":"llama"})"), HasSubstr("'vocab_size' is missing"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("hidden_size":-4)")), HasSubstr("'hidden_size' is -4"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("hidden_size":"4")")), HasSubstr("'hidden_size' is \"4\""));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("num_attention_heads":0)")), HasSubstr("is 0, expected 1"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("num_key_value_heads":3)")), HasSubstr("no multiple of 3"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("num_hidden_layers":100000)")), HasSubstr("limit 1024"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("head_dim":3)")), HasSubstr("rope of 3 of 3"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("rope_theta":0)")), HasSubstr("rope_theta 0"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("eos_token_id":"end")")), HasSubstr("'eos_token_id'"));
+}
+
+}  // namespace
+}  // namespace nereid::llm

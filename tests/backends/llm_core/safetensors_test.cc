@@ -1,0 +1,107 @@
+// Headers that lie: each is refused with the tensor and both values.
+#include "llm_core/checkpoint/safetensors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "checkpoint_files.h"
+
+namespace nereid::llm {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::SafetensorsBytes;
+using testing::WithHeader;
+
+Result<TensorMap> Parse(const std::string& file) {
+  return ParseSafetensors({reinterpret_cast<const uint8_t*>(file.data()), file.size()}, "f");
+}
+
+void ExpectFault(const std::string& file, const std::string& part) {
+  const Result<TensorMap> parsed = Parse(file);
+  ASSERT_FALSE(parsed.ok()) << part;
+  EXPECT_EQ(parsed.status().code(), StatusCode::kInvalidArg);
+  EXPECT_THAT(parsed.status().message(), HasSubstr(part));
+}
+
+std::string Entry(const std::string& name, const std::string& dtype, const std::string& shape,
+                  const std::string& offsets) {
+  return "\"" + name + "\":{\"dtype\":" + dtype + ",\"shape\":" + shape + ",\"data_offsets\":" +
+         offsets + "}";
+}
+
+TEST(SafetensorsTest, FindsTensorsAndTheirBytes) {
+  const std::string file = SafetensorsBytes({{"a", {2, 3}}, {"empty", {0, 5}}, {"b", {4}, "BF16", 2}});
+  const Result<TensorMap> parsed = Parse(file);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  ASSERT_EQ(parsed->size(), 3u);
+  EXPECT_EQ(parsed->at("a").bytes.size(), 24u);
+  EXPECT_EQ(parsed->at("b").type, DataType::kBF16);
+  EXPECT_EQ(parsed->at("b").bytes.data() - parsed->at("a").bytes.data(), 24);
+  EXPECT_TRUE(parsed->at("empty").bytes.empty());
+}
+
+TEST(SafetensorsTest, LeavesMetadataAside) {
+  EXPECT_TRUE(Parse(WithHeader(R"({"__metadata__":{"format":"pt"}})", 0))->empty());
+}
+
+TEST(SafetensorsTest, RefusesFilesTooShortForTheirHeader) {
+  ExpectFault("", "0 bytes are too few");
+  ExpectFault("1234567", "7 bytes are too few");
+  ExpectFault(std::string("\xff\xff\xff\xff\xff\xff\xff\xff", 8) + "{}", "in a file of 10 bytes");
+  ExpectFault(WithHeader("{}", 0).substr(0, 9), "header of 2 bytes in a file of 9 bytes");
+}
+
+TEST(SafetensorsTest, RefusesHeadersThatAreNotAnObject) {
+  ExpectFault(WithHeader("[]", 0), "not a JSON object");
+  ExpectFault(WithHeader("{", 0), "not a JSON object");
+  ExpectFault(WithHeader(R"({"a":1})", 0), "tensor 'a': the entry is not an object");
+}
+
+TEST(SafetensorsTest, RefusesTruncatedData) {
+  std::string file = SafetensorsBytes({{"a", {4}}});
+  file.pop_back();
+  ExpectFault(file, "tensor 'a': data_offsets [0,16] leave the file's 15 bytes");
+}
+
+TEST(SafetensorsTest, RefusesTrailingBytesAndHoles) {
+  ExpectFault(SafetensorsBytes({{"a", {4}}}) + "x", "1 bytes follow the last tensor");
+  ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[4,8]") + "}", 8),
+              "hole of 4 bytes before tensor 'a'");
+}
+
+TEST(SafetensorsTest, RefusesOverlappingTensors) {
+  ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[0,4]") + "," +
+                             Entry("b", "\"U8\"", "[4]", "[3,7]") + "}", 7),
+              "tensors 'a' and 'b' overlap");
+  ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[0,4]") + "," +
+                             Entry("b", "\"U8\"", "[4]", "[0,4]") + "}", 4),
+              "overlap");
+}
+
+TEST(SafetensorsTest, RefusesATensorThatOccursTwice) {
+  ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[0,4]") + "," +
+                             Entry("a", "\"U8\"", "[4]", "[4,8]") + "}", 8),
+              "tensor 'a' occurs twice");
+}
+
+TEST(SafetensorsTest, RefusesSizesThatContradictTheShape) {
+  ExpectFault(WithHeader("{" + Entry("a", "\"F32\"", "[2,3]", "[0,20]") + "}", 20),
+              "F32 [2, 3] needs 24 bytes, data_offsets give 20");
+  ExpectFault(WithHeader("{" + Entry("a", "\"F32\"", "[4611686018427387904,4]", "[0,0]") + "}", 0),
+              "needs more than 2^64 bytes");
+}
+
+TEST(SafetensorsTest, RefusesOddTypesShapesAndOffsets) {
+  ExpectFault(WithHeader("{" + Entry("a", "\"F31\"", "[1]", "[0,4]") + "}", 4),
+              "unknown dtype \"F31\"");
+  ExpectFault(WithHeader("{" + Entry("a", "5", "[1]", "[0,4]") + "}", 4), "'dtype'");
+  ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[-4]", "[0,4]") + "}", 4), "'shape' holds -4");
+  ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "4", "[0,4]") + "}", 4), "'shape' is not a list");
+  ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[4,0]") + "}", 4), "not an ascending");
+  ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[0]") + "}", 4), "not a list of two");
+  ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[0,4.5]") + "}", 4), "not an ascending");
+}
+
+}  // namespace
+}  // namespace nereid::llm

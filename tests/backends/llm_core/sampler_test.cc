@@ -1,0 +1,227 @@
+// Known answers of the generator, and each sampling rule on logits that show it.
+#include "llm_core/sampling/sampler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "llm_core/sampling/philox.h"
+
+namespace nereid::llm {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Draws at many positions; how often each id came.
+std::map<int32_t, int> Histogram(const std::vector<float>& logits, const SamplingParams& params,
+                                 int draws) {
+  Sampler sampler;
+  std::map<int32_t, int> counts;
+  std::vector<int32_t> history;
+  for (int i = 0; i < draws; ++i) {
+    history.push_back(0);
+    std::vector<float> copy = logits;
+    ++counts[sampler.Sample(copy, {&params, history, 0, {}}).id];
+  }
+  return counts;
+}
+
+int32_t Greedy(std::vector<float> logits, const SamplingParams& params,
+               const std::vector<int32_t>& history, std::span<const int32_t> banned = {}) {
+  Sampler sampler;
+  return sampler.Sample(logits, {&params, history, 0, banned}).id;
+}
+
+TEST(PhiloxTest, GivesThePublishedAnswers) {
+  const auto words = [](const PhiloxBlock& block) {
+    return std::vector<uint32_t>(block.words, block.words + 4);
+  };
+  EXPECT_EQ(words(Philox4x32({{0, 0, 0, 0}}, 0, 0)),
+            (std::vector<uint32_t>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(words(Philox4x32({{~0u, ~0u, ~0u, ~0u}}, ~0u, ~0u)),
+            (std::vector<uint32_t>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(words(Philox4x32({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0xa4093822,
+                             0x299f31d0)),
+            (std::vector<uint32_t>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(PhiloxTest, UniformsStayInsideTheOpenInterval) {
+  float low = 1.0f, high = 0.0f;
+  for (uint32_t token = 0; token < 100000; ++token) {
+    const float u = TokenUniform(7, 3, token);
+    low = std::min(low, u);
+    high = std::max(high, u);
+  }
+  EXPECT_GT(low, 0.0f);
+  EXPECT_LT(low, 1e-3f);
+  EXPECT_LT(high, 1.0f);
+  EXPECT_GT(high, 0.999f);
+}
+
+TEST(SamplerTest, IsGreedyUntilTopKOrTopPAsksForMore) {
+  SamplingParams params;
+  EXPECT_EQ(Greedy({1, 5, 5, 2}, params, {0}), 1);  // the lowest of equals
+  params.top_k = 1;
+  params.top_p = 0.9f;
+  EXPECT_EQ(Greedy({1, 2, 5, 2}, params, {0}), 2);
+  params.top_k = 50;
+  params.temperature = 0.0f;
+  EXPECT_EQ(Greedy({1, 2, 5, 2}, params, {0}), 2);
+}
+
+TEST(SamplerTest, DrawsWithTheProbabilitiesOfTheSoftmax) {
+  SamplingParams params;
+  params.top_p = 1.0f;
+  params.seed = 42;
+  const std::vector<float> logits = {std::log(0.1f), std::log(0.2f), std::log(0.3f), std::log(0.4f)};
+  std::map<int32_t, int> counts = Histogram(logits, params, 20000);
+  for (int32_t id = 0; id < 4; ++id) EXPECT_NEAR(counts[id] / 20000.0, 0.1 * (id + 1), 0.015);
+  params.temperature = 0.5f;  // squares the odds
+  counts = Histogram(logits, params, 20000);
+  EXPECT_NEAR(counts[3] / 20000.0, 0.16 / 0.30, 0.015);
+}
+
+TEST(SamplerTest, SameSeedSameDrawsOtherSeedOthers) {
+  SamplingParams params;
+  params.top_k = 100;
+  std::vector<float> logits(1000);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = std::sin(static_cast<float>(i));
+  const auto draw = [&](uint64_t seed) {
+    params.seed = seed;
+    Sampler sampler;
+    std::vector<int32_t> history;
+    for (int i = 0; i < 32; ++i) {
+      std::vector<float> copy = logits;
+      history.push_back(sampler.Sample(copy, {&params, history, 0, {}}).id);
+    }
+    return history;
+  };
+  EXPECT_EQ(draw(1), draw(1));
+  EXPECT_NE(draw(1), draw(2));
+  EXPECT_NE(draw(1), draw(uint64_t{1} << 32 | 1));
+}
+
+TEST(SamplerTest, TopKKeepsTheKLikeliest) {
+  SamplingParams params;
+  params.top_k = 2;
+  const auto counts = Histogram({0.0f, 1.0f, 0.5f, 0.9f}, params, 2000);
+  EXPECT_EQ(counts.size(), 2u);
+  EXPECT_TRUE(counts.contains(1) && counts.contains(3));
+  params.top_k = 100;
+  EXPECT_EQ(Histogram({0.0f, 1.0f, 0.5f, 0.9f}, params, 2000).size(), 4u);
+}
+
+TEST(SamplerTest, TopPKeepsTheSmallestSetThatReachesP) {
+  SamplingParams params;
+  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
+  params.top_p = 0.5f;
+  EXPECT_EQ(Histogram(logits, params, 1000).size(), 1u);
+  params.top_p = 0.51f;
+  EXPECT_EQ(Histogram(logits, params, 1000).size(), 2u);
+  params.top_p = 0.9f;
+  EXPECT_EQ(Histogram(logits, params, 4000).size(), 3u);
+  params.top_p = 1e-6f;
+  EXPECT_EQ(Histogram(logits, params, 1000).size(), 1u);
+}
+
+TEST(SamplerTest, TopPShareOutWhatTopKLeft) {
+  SamplingParams params;
+  params.top_k = 2;
+  params.top_p = 0.62f;  // 0.5 / 0.8 = 0.625 of what top-k leaves
+  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
+  EXPECT_EQ(Histogram(logits, params, 1000).size(), 1u);
+  params.top_p = 0.63f;
+  EXPECT_EQ(Histogram(logits, params, 1000).size(), 2u);
+}
+
+TEST(SamplerTest, MinPDropsWhatIsFarBehindTheLikeliest) {
+  SamplingParams params;
+  params.min_p = 0.4f;
+  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
+  EXPECT_EQ(Histogram(logits, params, 2000).size(), 2u);
+}
+
+TEST(SamplerTest, RepetitionPenaltyDividesPositiveAndMultipliesNegativeLogits) {
+  SamplingParams params;
+  params.repetition_penalty = 2.0f;
+  EXPECT_EQ(Greedy({4.0f, 3.0f}, params, {0}), 1);
+  EXPECT_EQ(Greedy({-1.0f, -1.5f}, params, {0}), 1);
+  EXPECT_EQ(Greedy({8.0f, 3.0f}, params, {0}), 0);
+}
+
+TEST(SamplerTest, PresenceCountsOnceFrequencyEachTime) {
+  SamplingParams params;
+  params.presence_penalty = 1.0f;
+  EXPECT_EQ(Greedy({4.0f, 2.5f}, params, {0, 0, 0}), 0);
+  params.presence_penalty = 0.0f;
+  params.frequency_penalty = 1.0f;
+  EXPECT_EQ(Greedy({4.0f, 2.5f}, params, {0, 0, 0}), 1);
+  EXPECT_EQ(Greedy({4.0f, 2.5f}, params, {0}), 0);
+  params.frequency_penalty = -1.0f;
+  EXPECT_EQ(Greedy({2.0f, 2.5f}, params, {0}), 0);
+}
+
+TEST(SamplerTest, BiasBadWordsAndBansMoveTheChoice) {
+  SamplingParams params;
+  params.embedding_bias = {0.0f, 0.0f, 10.0f};
+  EXPECT_EQ(Greedy({4.0f, 3.0f, 0.0f}, params, {0}), 2);
+  params.bad_words = {{2}};
+  EXPECT_EQ(Greedy({4.0f, 3.0f, 0.0f}, params, {0}), 0);
+  params.bad_words = {{2}, {1, 0}};  // 0 may not follow 1
+  EXPECT_EQ(Greedy({4.0f, 3.0f, 0.0f}, params, {1}), 1);
+  EXPECT_EQ(Greedy({4.0f, 3.0f, 0.0f}, params, {2}), 0);
+  const std::vector<int32_t> banned = {0};
+  EXPECT_EQ(Greedy({4.0f, 3.0f, 0.0f}, SamplingParams(), {2}, banned), 1);
+}
+
+TEST(SamplerTest, LogProbsAreThoseOfTheModelBeforeAnyRule) {
+  SamplingParams params;
+  params.want_log_probs = true;
+  params.embedding_bias = {0.0f, 100.0f};
+  std::vector<float> logits = {std::log(0.75f), std::log(0.25f)};
+  Sampler sampler;
+  const std::vector<int32_t> history = {0};
+  const SampledToken token = sampler.Sample(logits, {&params, history, 0, {}});
+  EXPECT_EQ(token.id, 1);
+  EXPECT_NEAR(token.log_prob, std::log(0.25f), 1e-5f);
+}
+
+TEST(SamplerTest, TopPDecaysAndStartsAnewAfterTheResetId) {
+  SamplingParams params;
+  params.top_p = 0.8f;
+  params.top_p_decay = 0.5f;
+  params.top_p_min = 0.3f;
+  params.top_p_reset_id = 9;
+  EXPECT_FLOAT_EQ(DecayedTopP(params, {}), 0.8f);
+  EXPECT_FLOAT_EQ(DecayedTopP(params, std::vector<int32_t>{1}), 0.4f);
+  EXPECT_FLOAT_EQ(DecayedTopP(params, std::vector<int32_t>{1, 1}), 0.3f);
+  EXPECT_FLOAT_EQ(DecayedTopP(params, std::vector<int32_t>{1, 1, 9}), 0.8f);
+}
+
+TEST(SamplerTest, SurvivesLogitsThatAreAllForbidden) {
+  SamplingParams params;
+  params.top_p = 0.9f;
+  params.embedding_bias.assign(3, -INFINITY);
+  EXPECT_EQ(Greedy({1, 2, 3}, params, {0}), 0);
+}
+
+TEST(SamplingParamsTest, NamesTheParameterAndItsRange) {
+  const auto message = [](auto change) {
+    SamplingParams params;
+    change(params);
+    return CheckSamplingParams(params, 10).message();
+  };
+  EXPECT_EQ(message([](SamplingParams&) {}), "");
+  EXPECT_THAT(message([](auto& p) { p.temperature = -1; }), HasSubstr("'temperature' is -1"));
+  EXPECT_THAT(message([](auto& p) { p.temperature = NAN; }), HasSubstr("'temperature' is nan"));
+  EXPECT_THAT(message([](auto& p) { p.top_k = -2; }), HasSubstr("'runtime_top_k' is -2"));
+  EXPECT_THAT(message([](auto& p) { p.top_p = 1.5f; }), HasSubstr("expected 0 to 1"));
+  EXPECT_THAT(message([](auto& p) { p.repetition_penalty = 0; }), HasSubstr("'repetition_penalty'"));
+  EXPECT_THAT(message([](auto& p) { p.embedding_bias = {1, 2}; }), HasSubstr("has 2 values, expected 10"));
+  EXPECT_THAT(message([](auto& p) { p.bad_words = {{10}}; }), HasSubstr("token id 10, expected 0 to 9"));
+}
+
+}  // namespace
+}  // namespace nereid::llm

@@ -1,0 +1,63 @@
+// When sequences end, and what is shown of them on the way.
+#include "llm_core/engine/stop_criteria.h"
+
+#include <gtest/gtest.h>
+
+namespace nereid::llm {
+namespace {
+
+StopRules Rules(std::vector<TokenIds> stop_words, int32_t min_tokens = 0) {
+  StopRules rules;
+  rules.max_tokens = 10;
+  rules.min_tokens = min_tokens;
+  rules.end_ids = {100, 101};
+  rules.stop_words = std::move(stop_words);
+  return rules;
+}
+
+void Expect(const StopRules& rules, const TokenIds& output, FinishReason finish, int32_t visible) {
+  const StopVerdict verdict = CheckStop(rules, output);
+  EXPECT_EQ(verdict.finish, finish);
+  EXPECT_EQ(verdict.num_visible, visible);
+}
+
+TEST(StopCriteriaTest, AnyEndIdEndsAndIsNotShown) {
+  Expect(Rules({}), {1, 2}, FinishReason::kNone, 2);
+  Expect(Rules({}), {1, 2, 101}, FinishReason::kStop, 2);
+  Expect(Rules({}), {100}, FinishReason::kStop, 0);
+}
+
+TEST(StopCriteriaTest, TheLastAllowedTokenEndsBySize) {
+  Expect(Rules({}), TokenIds(10, 1), FinishReason::kLength, 10);
+}
+
+TEST(StopCriteriaTest, ACompletedStopWordIsCutOff) {
+  Expect(Rules({{7}}), {1, 7}, FinishReason::kStop, 1);
+  Expect(Rules({{5, 6, 7}}), {1, 5, 6, 7}, FinishReason::kStop, 1);
+  Expect(Rules({{6, 7}, {5, 6, 7}}), {1, 5, 6, 7}, FinishReason::kStop, 1);  // the longest
+}
+
+TEST(StopCriteriaTest, TokensThatMayBeginAStopWordAreHeldBack) {
+  const StopRules rules = Rules({{5, 6, 7}});
+  Expect(rules, {1, 5}, FinishReason::kNone, 1);
+  Expect(rules, {1, 5, 6}, FinishReason::kNone, 1);
+  Expect(rules, {1, 5, 6, 8}, FinishReason::kNone, 4);
+  Expect(rules, {1, 5, 5}, FinishReason::kNone, 2);
+  Expect(Rules({{5, 5, 6}}), {5, 5, 5}, FinishReason::kNone, 1);
+  // The end shows what was held back.
+  Expect(rules, {1, 1, 1, 1, 1, 1, 1, 1, 5, 6}, FinishReason::kLength, 10);
+  Expect(rules, {1, 5, 100}, FinishReason::kStop, 2);
+}
+
+TEST(StopCriteriaTest, NothingEndsBeforeMinTokens) {
+  Expect(Rules({{7}}, 2), {1, 7}, FinishReason::kNone, 2);
+  Expect(Rules({{7}}, 2), {1, 1, 7}, FinishReason::kStop, 2);
+  Expect(Rules({}, 2), {1, 1, 100}, FinishReason::kStop, 2);
+}
+
+TEST(StopCriteriaTest, EmptyStopWordsStopNothing) {
+  Expect(Rules({{}}), {1, 2}, FinishReason::kNone, 2);
+}
+
+}  // namespace
+}  // namespace nereid::llm
