@@ -7,7 +7,8 @@ unicode-data has it):
     generate_unicode_tables.py DerivedAge.txt > backends/tokenizer/lib/unicode_tables.inc
 
 The versions are those of the libraries whose ids must be reproduced (PyPI tokenizers 0.23): general categories of
-Unicode 16 in patterns, numbers of Unicode 17 in the Digits pre-tokenizer, normalisation data of Unicode 9.
+Unicode 16 in patterns, numbers of Unicode 17 in the Digits pre-tokenizer, normalisation data of Unicode 9. What came after
+Unicode 14 is listed apart, for the patterns that run on PCRE2.
 """
 import sys
 
@@ -87,6 +88,17 @@ def decomposition_rows(known):
         yield f"{{0x{code:x},0x{parts[0]:x},0x{parts[1]:x},{int(composes)}}}"
 
 
+def since_14_rows(ages):
+    start = None
+    for code in range(0x110001):
+        is_new = code < 0x110000 and ucd.category(chr(code)) != "Cn" and ages.get(code, (99, 0)) > (14, 0)
+        if is_new and start is None:
+            start = code
+        if not is_new and start is not None:
+            yield f"{{0x{start:x},0x{code - 1:x}}}"
+            start = None
+
+
 def main():
     assert ucd.unidata_version == "16.0.0", ucd.unidata_version
     ages = read_ages(sys.argv[1])
@@ -103,6 +115,8 @@ def main():
     print("#elif defined(UNICODE_DECOMPOSITIONS)")
     emit("Canonical decompositions: code point, first, second or 0, whether the pair composes again.",
          decomposition_rows(known))
+    print("#elif defined(UNICODE_SINCE_14)")
+    emit("Assigned after Unicode 14, first and last: unknown to PCRE2 10.42.", since_14_rows(ages))
     print("#endif")
     print("// clang-format on")
 

@@ -35,7 +35,7 @@ struct BpeOptions {
   bool byte_fallback = false;  // unknown characters become <0xHH> tokens
   bool fuse_unk = false;       // neighbouring unknown characters become one unknown token
   bool ignore_merges = false;  // a piece that is a token is that token, whatever the merges say
-  std::optional<int32_t> unk_id;
+  std::optional<int32_t> unk_id = std::nullopt;
 };
 
 struct MergeRule {

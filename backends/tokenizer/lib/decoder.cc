@@ -87,22 +87,23 @@ void DecodeState::Push(int32_t id, std::string& out) {
   if (piece->kind == TokenDecoder::Kind::kAbsent || (skip_special_tokens_ && piece->special)) {
     return LimitHeld(out);
   }
-  if (first_ && !decoder_.first_pieces_.empty()) piece = &decoder_.first_pieces_[id];
   if (piece->kind == TokenDecoder::Kind::kByte) {
     PushByte(piece->byte, out);
-  } else if (decoder_.steps_.byte_level) {
+    return LimitHeld(out);
+  }
+  if (!decoder_.steps_.byte_level) EndByteRun(out);
+  if (first_ && !decoder_.first_pieces_.empty()) piece = &decoder_.first_pieces_[id];
+  if (decoder_.steps_.byte_level) {
     PushByteLevel(*piece, out);
   } else {
-    EndByteRun(out);
     if (decoder_.steps_.spaces_between && !first_) Emit(" ", out);
     Emit(decoder_.TextOf(*piece), out);
-    first_ = false;
   }
+  first_ = false;
   LimitHeld(out);
 }
 
 void DecodeState::PushByteLevel(const TokenDecoder::Piece& piece, std::string& out) {
-  first_ = false;
   const std::string_view bytes = decoder_.TextOf(piece);
   if (pending_.empty() && piece.whole) return Emit(bytes, out);
   pending_.append(bytes);

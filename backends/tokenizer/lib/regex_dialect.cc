@@ -2,15 +2,70 @@
 // another meaning, passes on what has the same and refuses the rest by name.
 #include <array>
 #include <cctype>
+#include <sstream>
 
 #include "pattern.h"
+#include "unicode.h"
 
 namespace nereid::tokenizer {
 namespace {
 
 constexpr std::string_view kSpaceSet =
     R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr std::string_view kWordSet = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9})";
+
+struct CodeRange {
+  char32_t first, last;
+};
+constexpr CodeRange kSince14[] = {
+#define UNICODE_SINCE_14
+#include "unicode_tables.inc"
+#undef UNICODE_SINCE_14
+};
+
+// The classes of a general category that the class table knows, or 0.
+ClassMask MaskOfCategory(std::string_view name) {
+  if (name == "L") return kLetter;
+  if (name == "Lu") return kMaskLu;
+  if (name == "Ll") return kMaskLl;
+  if (name == "Lt") return kMaskLt;
+  if (name == "Lm") return kMaskLm;
+  if (name == "Lo") return kMaskLo;
+  if (name == "M") return kMark;
+  if (name == "N") return kNumber;
+  if (name == "Nd") return MaskOf(CharClass::kNd);
+  if (name == "P") return kPunct;
+  if (name == "S") return kSymbol;
+  return 0;
+}
+
+// Members of a class for the code points of `classes` that PCRE2's Unicode data lacks.
+std::string YoungerSet(ClassMask classes) {
+  const UnicodeTables& tables = UnicodeTables::Get();
+  std::ostringstream set;
+  set << std::hex;
+  for (const CodeRange& range : kSince14) {
+    for (char32_t c = range.first; c <= range.last; ++c) {
+      if ((tables.Mask(c) & classes) == 0) continue;
+      const char32_t first = c;
+      while (c < range.last && (tables.Mask(c + 1) & classes) != 0) ++c;
+      set << "\\x{" << uint32_t{first} << "}-\\x{" << uint32_t{c} << "}";
+    }
+  }
+  return set.str();
+}
+
+std::string CategorySet(std::string_view name) {
+  return StrCat("\\p{", name, "}", YoungerSet(MaskOfCategory(name)));
+}
+
+// \w: letters, marks, decimal digits, letter numbers, connectors, circled letters. Outside a class
+// Oniguruma adds the superscripts and fractions of Latin-1.
+std::string WordSet(bool in_class) {
+  return StrCat(CategorySet("L"), CategorySet("M"), CategorySet("Nd"),
+                R"(\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149})",
+                R"(\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})",
+                in_class ? "" : R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})");
+}
 
 class Translator {
  public:
@@ -99,28 +154,23 @@ class Translator {
     }
     switch (c) {
       case 's':
-        Replace(2, in_class ? std::string(kSpaceSet) : StrCat("[", kSpaceSet, "]"));
-        return {};
-      case 'w':
-        Replace(2, in_class ? std::string(kWordSet) : StrCat("[", kWordSet, "]"));
-        return {};
+        return Set(kSpaceSet, false, in_class);
       case 'S':
+        return Set(kSpaceSet, true, in_class);
+      case 'w':
+        return Set(WordSet(in_class), false, in_class);
       case 'W':
-        if (in_class) return Refuse(StrCat("'\\", c, "' inside a class"));
-        Replace(2, StrCat("[^", c == 'S' ? kSpaceSet : kWordSet, "]"));
-        return {};
+        return Set(WordSet(in_class), true, in_class);
       case 'd':
-        Replace(2, "\\p{Nd}");
-        return {};
+        return Set(CategorySet("Nd"), false, in_class);
       case 'D':
-        Replace(2, "\\P{Nd}");
-        return {};
+        return Set(CategorySet("Nd"), true, in_class);
       case 'v':
         Replace(2, "\\x{b}");
         return {};
       case 'p':
       case 'P':
-        return Property();
+        return Property(in_class);
       case 'u':
         return FourDigitCode();
       case 'r':
@@ -144,25 +194,52 @@ class Translator {
     }
   }
 
-  // General categories mean the same in both; scripts do under sc:.
-  Status Property() {
+  // An escape of two characters that stands for a set.
+  Status Set(std::string_view set, bool negated, bool in_class) {
+    if (!in_class) {
+      Replace(2, StrCat(negated ? "[^" : "[", set, "]"));
+      return {};
+    }
+    if (negated) return Refuse(StrCat("'\\", in_[at_ + 1], "' inside a class"));
+    Replace(2, set);
+    return {};
+  }
+
+  // General categories mean the same in both but for their age; scripts do under sc:.
+  Status Property(bool in_class) {
     const size_t close = in_.find('}', at_);
-    if (!(in_.substr(at_ + 2, 1) == "{") || close == in_.npos)
+    if (in_.substr(at_ + 2, 1) != "{" || close == in_.npos) {
       return Refuse("a property without {}");
+    }
     std::string_view name = in_.substr(at_ + 3, close - at_ - 3);
-    const bool negated = name.substr(0, 1) == "^";
-    if (negated) name.remove_prefix(1);
-    const bool category = (name.size() == 1 || name.size() == 2) &&
-                          std::string_view("CLMNPSZ").find(name[0]) != std::string_view::npos;
+    bool negated = in_[at_ + 1] == 'P';
+    if (name.substr(0, 1) == "^") {
+      negated = !negated;
+      name.remove_prefix(1);
+    }
+    if (!IsCategory(name) && !IsScript(name)) return Refuse(StrCat("the property '", name, "'"));
+    if (IsCategory(name) && MaskOfCategory(name) != 0) {
+      at_ = close - 1;
+      return Set(CategorySet(name), negated, in_class);
+    }
+    out_ += StrCat(negated ? "\\P{" : "\\p{", IsScript(name) ? "sc:" : "", name, "}");
+    at_ = close + 1;
+    return {};
+  }
+
+  static bool IsCategory(std::string_view name) {
+    return (name.size() == 1 || name.size() == 2) &&
+           std::string_view("CLMNPSZ").find(name[0]) != std::string_view::npos;
+  }
+
+  static bool IsScript(std::string_view name) {
     constexpr std::array<std::string_view, 14> kScripts = {
         "Han",    "Hiragana", "Katakana", "Hangul",     "Latin",   "Greek", "Cyrillic",
         "Arabic", "Hebrew",   "Thai",     "Devanagari", "Bengali", "Tamil", "Lao"};
-    bool script = false;
-    for (const std::string_view known : kScripts) script |= name == known;
-    if (!category && !script) return Refuse(StrCat("the property '", name, "'"));
-    out_ += StrCat("\\", in_[at_ + 1], "{", negated ? "^" : "", script ? "sc:" : "", name, "}");
-    at_ = close + 1;
-    return {};
+    for (const std::string_view known : kScripts) {
+      if (name == known) return true;
+    }
+    return false;
   }
 
   Status FourDigitCode() {

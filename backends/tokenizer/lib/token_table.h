@@ -14,7 +14,7 @@
 namespace nereid::tokenizer {
 
 // Ids from here on are refused: no real vocabulary comes near, and tables are sized by the largest.
-inline constexpr uint32_t kMaxTokenId = 1u << 22;
+inline constexpr uint32_t kMaxTokenId = 1u << 21;
 
 // A hash for short strings; not for keys an attacker chooses to collide in unbounded number.
 inline uint64_t HashBytes(const char* data, size_t size) {

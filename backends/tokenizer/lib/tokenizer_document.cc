@@ -47,6 +47,7 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
     if (place_ == Place::kVocab) return Fail("model.vocab: an object inside");
     if (AtModelMember("vocab")) {
       place_ = Place::kVocab;
+      document_.has_vocab = true;
       return true;
     }
     return Open(Json::object());
@@ -61,6 +62,7 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
     if (place_ != Place::kTree) return Fail("model.vocab or model.merges: an array inside");
     if (AtModelMember("merges")) {
       place_ = Place::kMerges;
+      document_.has_merges = true;
       return true;
     }
     return Open(Json::array());

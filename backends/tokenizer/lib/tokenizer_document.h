@@ -27,6 +27,7 @@ struct TokenizerDocument {
   std::string_view View(Text text) const { return {arena.data() + text.offset, text.size}; }
 
   std::string arena;  // the strings of both lists
+  bool has_vocab = false, has_merges = false;
   std::vector<VocabEntry> vocab;
   std::vector<MergeEntry> merges;
   std::unique_ptr<nlohmann::json> rest;  // without those two

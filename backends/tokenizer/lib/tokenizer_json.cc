@@ -64,6 +64,10 @@ Status LoadModel(const TokenizerDocument& document, const Json& model, Tokenizer
   if (type.empty())
     return InvalidArgError("model: expected an object with a type, got ", model.type_name());
   if (type != "BPE") return UnsupportedError("model '", type, "' is not supported, only BPE is");
+  if (!document.has_vocab || document.vocab.empty()) {
+    return InvalidArgError("model.vocab: expected an object of tokens and their ids");
+  }
+  if (!document.has_merges) return InvalidArgError("model.merges: expected an array");
   parts.vocabulary.Reserve(document.vocab.size(), document.vocab.size() * 8);
   for (const auto& entry : document.vocab)
     parts.vocabulary.Add(document.View(entry.token), entry.id);

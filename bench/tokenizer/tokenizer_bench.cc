@@ -1,0 +1,115 @@
+// Speed of the tokenizer library on one thread: load, encode, decode, streaming decode.
+//   tokenizer_bench TOKENIZER TEXT_FILE
+// TEXT_FILE is cut at lines into documents of about 2 KB, and taken as one document too. Prints the
+// median CPU time of several passes with its median absolute deviation.
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "tokenizer.h"
+
+using nereid::tokenizer::IncrementalDecoder;
+using nereid::tokenizer::Tokenizer;
+
+namespace {
+
+constexpr int kPasses = 9;
+constexpr size_t kDocumentBytes = 2048;
+
+struct Timing {
+  double median_s, mad_s;
+};
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+// Of this thread: what else runs on the machine is not counted.
+double CpuSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+Timing Measure(const std::function<void()>& body) {
+  std::vector<double> seconds;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const double start = CpuSeconds();
+    body();
+    seconds.push_back(CpuSeconds() - start);
+  }
+  const double median = Median(seconds);
+  for (double& s : seconds) s = std::abs(s - median);
+  return {median, Median(seconds)};
+}
+
+void Report(const char* name, const Timing& timing, double units, const char* unit) {
+  std::printf("%-24s %10.2f ms (MAD %.2f)  %10.2f %s\n", name, timing.median_s * 1e3,
+              timing.mad_s * 1e3, units / timing.median_s / 1e6, unit);
+}
+
+std::vector<std::string_view> Documents(std::string_view text) {
+  std::vector<std::string_view> documents;
+  while (!text.empty()) {
+    const size_t end = text.find('\n', std::min(kDocumentBytes, text.size() - 1));
+    documents.push_back(text.substr(0, end == text.npos ? end : end + 1));
+    text.remove_prefix(documents.back().size());
+  }
+  return documents;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  std::ifstream file(argv[2], std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const auto loaded = Tokenizer::Load(argv[1]);
+  if (!loaded.ok() || text.empty()) {
+    std::fprintf(stderr, "%s\n", loaded.ok() ? "no text" : loaded.status().message().c_str());
+    return 1;
+  }
+  const Tokenizer& tokenizer = **loaded;
+  char host[256] = "";
+  gethostname(host, sizeof(host) - 1);
+  std::printf("%s %s %s: %zu bytes, %u cores on %s, 1 thread\n", argv[0], argv[1], argv[2],
+              text.size(), std::thread::hardware_concurrency(), host);
+
+  const auto documents = Documents(text);
+  std::vector<std::vector<int32_t>> ids(documents.size());
+  size_t num_ids = 0;
+  Report("load", Measure([&] { (void)Tokenizer::Load(argv[1]); }), 0, "");
+  const auto bytes = static_cast<double>(text.size());
+  Report("encode, 2 KB documents", Measure([&] {
+           for (size_t i = 0; i < documents.size(); ++i) ids[i] = *tokenizer.Encode(documents[i]);
+         }),
+         bytes, "MB/s");
+  Report("encode, one document", Measure([&] { (void)tokenizer.Encode(text); }), bytes, "MB/s");
+  for (const auto& document : ids) num_ids += document.size();
+  const auto tokens = static_cast<double>(num_ids);
+  Report("decode, 2 KB documents", Measure([&] {
+           for (const auto& document : ids) (void)tokenizer.Decode(document);
+         }),
+         tokens, "M tokens/s");
+  Report("stream, id by id", Measure([&] {
+           for (const auto& document : ids) {
+             IncrementalDecoder decoder(tokenizer);
+             std::string out;
+             for (const int32_t& id : document) decoder.Push({&id, 1}, out);
+             decoder.Finish(out);
+           }
+         }),
+         tokens, "M tokens/s");
+  return 0;
+}

@@ -1,0 +1,85 @@
+// Added tokens: where they match, what they swallow, which ids they get.
+#include "added_tokens.h"
+
+#include "test_tokenizers.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+AddedToken Token(std::string content, int32_t id) {
+  AddedToken token;
+  token.content = std::move(content);
+  token.id = id;
+  token.normalized = false;
+  return token;
+}
+
+// Text as it is, tokens as <id>.
+Strings Split(std::vector<AddedToken> tokens, std::string_view text) {
+  const auto added = AddedTokens::FromList(std::move(tokens), Normalizer());
+  std::vector<AddedTokens::Split> splits;
+  added->SplitRaw(text, splits);
+  Strings result;
+  for (const auto& split : splits) {
+    result.push_back(split.id < 0 ? std::string(text.substr(split.begin, split.end - split.begin))
+                                  : "<" + std::to_string(split.id) + ">");
+  }
+  return result;
+}
+
+TEST(AddedTokensTest, TheLeftmostLongestMatches) {
+  const auto tokens = [] { return std::vector{Token("ab", 1), Token("abcd", 2), Token("bcx", 3)}; };
+  EXPECT_EQ(Split(tokens(), "abcx abcd"), (Strings{"<1>", "cx ", "<2>"}));
+  EXPECT_EQ(Split(tokens(), "abab"), (Strings{"<1>", "<1>"}));
+  EXPECT_EQ(Split(tokens(), "xabc"), (Strings{"x", "<1>", "c"}));
+  EXPECT_EQ(Split(tokens(), ""), Strings{});
+}
+
+TEST(AddedTokensTest, StripsSpacesOnTheSideAsked) {
+  AddedToken left = Token("[L]", 1), right = Token("[R]", 2);
+  left.lstrip = true;
+  right.rstrip = true;
+  EXPECT_EQ(Split({left, right}, "a \u3000[L] b [R] \nc"),
+            (Strings{"a", "<1>", " b ", "<2>", "c"}));
+  EXPECT_EQ(Split({left, right}, "[R]  [L]"), (Strings{"<2>", "<1>"}));
+}
+
+TEST(AddedTokensTest, SingleWordsHaveNoWordBesideThem) {
+  AddedToken word = Token("cat", 1);
+  word.single_word = true;
+  EXPECT_EQ(Split({word}, "cat"), (Strings{"<1>"}));
+  EXPECT_EQ(Split({word}, "a cat, cats"), (Strings{"a ", "<1>", ", cats"}));
+  EXPECT_EQ(Split({word}, "\u00e9cat"), (Strings{"\u00e9cat"}));
+}
+
+TEST(AddedTokensTest, NormalizedOnesMatchTheNormalisedText) {
+  auto spec = MetaspaceSpec({"▁", "a"}, {});
+  spec["added_tokens"].push_back({{"content", "a b"}, {"normalized", true}});
+  const auto tokenizer = MustLoad(spec);
+  // Its normal form is "▁a▁b", which a text that begins with it has and one that goes on has not.
+  EXPECT_EQ(Ids(*tokenizer, "a b"), (std::vector<int32_t>{261}));
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{261}), "a b");
+  EXPECT_NE(Ids(*tokenizer, "xa b").back(), 261);
+}
+
+TEST(AddedTokensTest, UnknownOnesGetTheIdsBehindTheVocabulary) {
+  auto spec = ByteLevelSpec({});
+  spec["added_tokens"] = {{{"id", 999}, {"content", "<new>"}}, {{"id", 7}, {"content", "a"}}};
+  const auto tokenizer = MustLoad(spec);
+  EXPECT_EQ(tokenizer->TokenToId("<new>"), 256);
+  EXPECT_EQ(tokenizer->TokenToId("a"), 'a');
+  EXPECT_EQ(tokenizer->vocab_size(), 257);
+  EXPECT_EQ(tokenizer->IdToToken(256), "<new>");
+  EXPECT_EQ(tokenizer->IdToToken(257), std::nullopt);
+}
+
+TEST(AddedTokensTest, TakesAMegabyteOfNearMisses) {
+  std::string text;
+  while (text.size() < 1'000'000) text += "<|en";
+  EXPECT_EQ(Split({Token("<|end|>", 1), Token("<|en<|en<|en!", 2)}, text), (Strings{text}));
+}
+
+}  // namespace
+}  // namespace nereid::tokenizer

@@ -1,0 +1,131 @@
+// Hand-written matchers against PCRE2 as the oracle, the dialect's limits, and hostile lengths.
+#include "pattern.h"
+
+#include <random>
+
+#include "test_tokenizers.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+struct Spans final : PieceSink {
+  std::vector<std::pair<std::string, bool>> spans;
+  bool Add(std::string_view piece, bool is_match) override {
+    spans.emplace_back(piece, is_match);
+    return true;
+  }
+};
+
+std::vector<std::pair<std::string, bool>> Split(const Pattern& pattern, std::string_view text) {
+  Spans sink;
+  EXPECT_TRUE(pattern.ForEachSpan(text, sink));
+  return sink.spans;
+}
+
+// Every pattern that has a matcher of its own.
+const std::vector<std::string>& KnownPatterns() {
+  static const std::vector<std::string> patterns = {
+      std::string(kGpt2Pattern),
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+      "[!\"#$%&'()*+,\\-./"
+      ":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+      "?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
+      R"(\p{N})",
+      R"(\p{N}{1,3})",
+      R"([\r\n])",
+      R"(\s?\p{L}+)",
+      R"(\s?\p{P}+)",
+      "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+      "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"};
+  return patterns;
+}
+
+std::string RandomText(std::mt19937& random) {
+  static const std::vector<std::string> kAtoms = {
+      " ",      "  ",      "\t",         "\n",     "\r",     "\r\n",   "\u00a0",      "\u2003",
+      "\u0085", "a",       "B",          "Ab",     "'s",     "'S",     "'",           "'re",
+      "'LL",    "'\u017f", "1",          "234",    "\u00bd", "\u0663", "!",           "?!",
+      "/",      "$",       "_",          "\u20ac", "\u0301", "\u4e2d", "\u3042",      "\uac00",
+      "\u01c5", "\u02b0",  "\U0001F600", "\u200b", "\u180e", "\x01",   "\u0915\u094d"};
+  std::string text;
+  for (size_t n = random() % 12; n > 0; --n) text += kAtoms[random() % kAtoms.size()];
+  return text;
+}
+
+TEST(PatternTest, MatchersAgreeWithTheGeneralEngine) {
+  std::mt19937 random(7);
+  for (const std::string& regex : KnownPatterns()) {
+    const auto known = MakeKnownPattern(regex);
+    const auto general = MakePcrePattern(regex);
+    ASSERT_NE(known, nullptr) << regex;
+    ASSERT_TRUE(general.ok()) << general.status().message();
+    for (int i = 0; i < 3000; ++i) {
+      const std::string text = RandomText(random);
+      ASSERT_EQ(Split(*known, text), Split(**general, text)) << regex << "\n" << text;
+    }
+  }
+}
+
+TEST(PatternTest, MatchersTakeAMegabyteOfAnything) {
+  for (const std::string& regex : KnownPatterns()) {
+    const auto pattern = MakeKnownPattern(regex);
+    for (const char* unit :
+         {" ", "\n", "a", "A", "1", "!", "'", "\u0301", " \n", "A\u02b0", "\u3000"}) {
+      std::string text;
+      while (text.size() < 1'000'000) text += unit;
+      size_t covered = 0;
+      for (const auto& [span, is_match] : Split(*pattern, text + "x")) covered += span.size();
+      ASSERT_EQ(covered, text.size() + 1) << regex << " on " << unit;
+    }
+  }
+}
+
+TEST(PatternTest, EmptyMatchesCutWithoutLooping) {
+  const auto pattern = MakeRegexPattern("x*");
+  ASSERT_TRUE(pattern.ok());
+  const std::vector<std::pair<std::string, bool>> expected = {
+      {"", true}, {"a", false}, {"xx", true}, {"b", false}, {"", true}};
+  EXPECT_EQ(Split(**pattern, "axxb"), expected);
+}
+
+TEST(PatternTest, HostilePatternsStopAtTheWorkLimit) {
+  const auto pattern = MakeRegexPattern(R"((?:a+)+\d)");
+  ASSERT_TRUE(pattern.ok());
+  Spans sink;
+  EXPECT_FALSE((*pattern)->ForEachSpan(std::string(5000, 'a'), sink));
+}
+
+TEST(PatternTest, SpacesAreOnigurumasNotPcres) {
+  const auto pattern = MakeRegexPattern(R"(\s)");
+  ASSERT_TRUE(pattern.ok());
+  EXPECT_EQ(Split(**pattern, "\u180e").size(), 1u);
+  EXPECT_FALSE(Split(**pattern, "\u180e")[0].second);
+  EXPECT_TRUE(Split(**pattern, "\u0085")[0].second);
+}
+
+TEST(PatternTest, KnowsLettersYoungerThanPcres) {
+  const auto pattern = MakeRegexPattern(R"((?:\p{L})+)");
+  ASSERT_TRUE(pattern.ok());
+  EXPECT_EQ(Split(**pattern, "a\U00031350b").size(), 1u);
+}
+
+TEST(PatternTest, RefusesByNameWhereDialectsDiffer) {
+  for (const char* regex :
+       {R"(\h)", R"(a\b)", R"(\Gx)", R"((?m:.))", R"([a[b]])", R"([a&&b])", R"(a{,3})", R"(a{2}+)",
+        R"([\S])", R"(\p{Alpha})", R"((?<n>a)\k<n>)", R"((*UTF)a)", R"(\C)"}) {
+    const auto pattern = MakeRegexPattern(regex);
+    ASSERT_FALSE(pattern.ok()) << regex;
+    EXPECT_EQ(pattern.status().code(), StatusCode::kUnsupported) << pattern.status().message();
+    EXPECT_NE(pattern.status().message().find(regex), std::string::npos);
+  }
+  for (const char* regex : {"(", "[a", "a\\", "a**b", "\\x{110000}"}) {
+    const auto pattern = MakeRegexPattern(regex);
+    ASSERT_FALSE(pattern.ok()) << regex;
+    EXPECT_EQ(pattern.status().code(), StatusCode::kInvalidArg) << pattern.status().message();
+  }
+}
+
+}  // namespace
+}  // namespace nereid::tokenizer

@@ -1,0 +1,142 @@
+// What the backend makes of a request's tensors, apart from the host: word lists, streamed pieces,
+// configurations.
+#include <random>
+
+#include "decode_piece.h"
+#include "tensor_specs.h"
+#include "test_tokenizers.h"
+#include "word_lists.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+TEST(WordListsTest, HoldIdsAndTheirEnds) {
+  const auto tokenizer = MustLoad(ByteLevelSpec());
+  const auto list = MakeWordLists(*tokenizer, {{"hello", "ab", ""}, {"c"}});
+  ASSERT_TRUE(list.ok());
+  EXPECT_EQ(list->width, 3);
+  const std::vector<int32_t> expected = {259, 'a', 'b', 1, 3, -1, 'c', 0, 0, 1, -1, -1};
+  EXPECT_EQ(list->values, expected);
+}
+
+TEST(WordListsTest, EmptyWordsMeanNone) {
+  const auto tokenizer = MustLoad(ByteLevelSpec());
+  const auto list = MakeWordLists(*tokenizer, {{""}});
+  ASSERT_TRUE(list.ok());
+  EXPECT_EQ(list->values, (std::vector<int32_t>{0, -1}));
+}
+
+// Gives out `ids` in random cuts, each call knowing the last `memory` ids before it alone.
+std::string Stream(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, size_t memory,
+                   std::mt19937& random) {
+  std::string text;
+  for (size_t at = 0, cut; at <= ids.size(); at = cut) {
+    cut = std::min(ids.size(), at + random() % 4);
+    const size_t prior = std::min(at, memory);
+    const bool is_last = cut == ids.size();
+    const std::string piece =
+        DecodePiece(tokenizer, true, std::span(ids).subspan(at - prior, prior),
+                    std::span(ids).subspan(at, cut - at), is_last);
+    EXPECT_TRUE(IsValidUtf8(piece));
+    text += piece;
+    if (is_last) break;
+  }
+  return text;
+}
+
+TEST(DecodePieceTest, PiecesOfAStreamMakeTheWhole) {
+  const auto byte_level = MustLoad(ByteLevelSpec());
+  const auto fallback = MustLoad(MetaspaceSpec({"▁", "a", "▁a"}, {"▁ a"}));
+  std::mt19937 random(5);
+  for (int round = 0; round < 3000; ++round) {
+    std::vector<int32_t> ids, byte_ids;
+    for (size_t n = random() % 40; n > 0; --n) {
+      ids.push_back(random() % 3 == 0 ? 'a' + static_cast<int>(random() % 26)
+                                      : 0x80 + static_cast<int>(random() % 0x80));
+      // Runs of byte tokens that are shorter than the memory, specials among them.
+      byte_ids.push_back(byte_ids.size() % 15 == 14 || random() % 4 == 0
+                             ? 259 + static_cast<int>(random() % 3)
+                         : random() % 8 == 0 ? 1
+                                             : 3 + static_cast<int>(random() % 256));
+    }
+    ASSERT_EQ(Stream(*byte_level, ids, kMaxHeldIds, random), byte_level->Decode(ids));
+    ASSERT_EQ(Stream(*fallback, byte_ids, kMaxHeldIds, random), fallback->Decode(byte_ids));
+  }
+}
+
+TEST(DecodePieceTest, LongRunsOfValidBytesLoseNothing) {
+  const auto tokenizer = MustLoad(MetaspaceSpec({"▁", "a"}, {}));
+  std::mt19937 random(6);
+  for (int round = 0; round < 500; ++round) {
+    std::string text;
+    for (size_t n = 20 + random() % 30; n > 0; --n)
+      text += std::vector<std::string>{"x", "\u00e9", "\u4e2d", "\U0001F600"}[random() % 4];
+    std::vector<int32_t> ids;
+    for (const char c : text) ids.push_back(3 + static_cast<unsigned char>(c));
+    ASSERT_EQ(Stream(*tokenizer, ids, kMaxHeldIds, random), text);
+  }
+}
+
+TEST(DecodePieceTest, OnlyTheStreamsFirstSpaceIsStripped) {
+  const auto tokenizer = MustLoad(MetaspaceSpec({"▁a"}, {}));
+  const std::vector<int32_t> word = {259}, none;
+  EXPECT_EQ(DecodePiece(*tokenizer, true, none, word, false), "a");
+  EXPECT_EQ(DecodePiece(*tokenizer, true, word, word, false), " a");
+  EXPECT_EQ(DecodePiece(*tokenizer, true, std::vector<int32_t>(16, 259), word, false), " a");
+}
+
+ModelConfig Config(const char* text) {
+  auto config = ModelConfig::Parse(text);
+  EXPECT_TRUE(config.ok());
+  return *config;
+}
+
+TEST(TensorSpecsTest, TheModeIsAParameterOrFollowsFromTheInputs) {
+  EXPECT_EQ(*ModeOf(Config(R"({"parameters":{"mode":{"string_value":"postprocessing"}}})")),
+            Mode::kPostprocessing);
+  EXPECT_EQ(*ModeOf(Config(R"({"input":[{"name":"QUERY","data_type":"TYPE_STRING","dims":[1]}]})")),
+            Mode::kPreprocessing);
+  EXPECT_EQ(*ModeOf(Config(
+                R"({"input":[{"name":"TOKENS_BATCH","data_type":"TYPE_INT32","dims":[-1,-1]}]})")),
+            Mode::kPostprocessing);
+  const auto wrong = ModeOf(Config(R"({"parameters":{"mode":{"string_value":"both"}}})"));
+  EXPECT_NE(wrong.status().message().find("'both'"), std::string::npos);
+  EXPECT_FALSE(ModeOf(Config("{}")).ok());
+}
+
+TEST(TensorSpecsTest, AnEmptyConfigurationIsCompletedAndPasses) {
+  for (const Mode mode : {Mode::kPreprocessing, Mode::kPostprocessing}) {
+    ConfigDraft draft(Config("{}").json());
+    ASSERT_TRUE(CompleteTensors(mode, draft).ok());
+    const ModelConfig complete = Config(draft.json().Dump().c_str());
+    EXPECT_TRUE(CheckTensors(mode, complete).ok());
+    EXPECT_GE(complete.inputs().size(), 6u);
+    EXPECT_FALSE(complete.inputs()[0].is_optional);
+    EXPECT_TRUE(complete.inputs()[2].is_optional);
+  }
+}
+
+TEST(TensorSpecsTest, NamesTheTensorThatIsWrong) {
+  const auto fault = [](Mode mode, const char* text) {
+    return CheckTensors(mode, Config(text)).message();
+  };
+  EXPECT_NE(fault(Mode::kPreprocessing,
+                  R"({"input":[{"name":"QUERYY","data_type":"TYPE_STRING","dims":[1]}]})")
+                .find("'QUERYY'"),
+            std::string::npos);
+  EXPECT_NE(fault(Mode::kPreprocessing,
+                  R"({"input":[{"name":"QUERY","data_type":"TYPE_INT32","dims":[1]}]})")
+                .find("TYPE_INT32"),
+            std::string::npos);
+  EXPECT_NE(fault(Mode::kPostprocessing,
+                  R"({"input":[{"name":"TOKENS_BATCH","data_type":"TYPE_INT32","dims":[-1,-1]}]})")
+                .find("'SEQUENCE_LENGTH'"),
+            std::string::npos);
+  EXPECT_NE(fault(Mode::kPostprocessing,
+                  R"({"output":[{"name":"TEXT","data_type":"TYPE_STRING","dims":[-1]}]})")
+                .find("'TEXT'"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace nereid::tokenizer

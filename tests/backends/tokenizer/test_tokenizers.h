@@ -1,0 +1,105 @@
+// Small tokenizers for tests, built as tokenizer.json, and where the shared test data lies.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "byte_level.h"
+#include "tokenizer.h"
+#include "utf8.h"
+
+namespace nereid::tokenizer {
+
+// The folder of the shared test data, or nothing on a machine without it.
+inline std::optional<std::filesystem::path> TestData() {
+  const char* set = std::getenv("NEREID_TEST_DATA");
+  const std::filesystem::path folder =
+      set != nullptr ? set : std::filesystem::path(NEREID_SOURCE_DIR) / "../shared/data";
+  if (!std::filesystem::exists(folder / "tokenizers")) return std::nullopt;
+  return folder;
+}
+
+inline std::string Printable(uint8_t byte) {
+  std::string text;
+  AppendUtf8(ByteToChar(byte), text);
+  return text;
+}
+
+// Byte-level: ids 0..255 are the bytes, then one id for each merge "left right", then
+// "<|end|>" as a special added token.
+inline nlohmann::json ByteLevelSpec(const std::vector<std::string>& merges = {"h e", "l l", "he ll",
+                                                                              "hell o", "Ġ w"}) {
+  nlohmann::json vocab = nlohmann::json::object();
+  for (int b = 0; b < 256; ++b) vocab[Printable(static_cast<uint8_t>(b))] = b;
+  for (const std::string& merge : merges) {
+    std::string merged = merge;
+    merged.erase(merged.find(' '), 1);
+    vocab[merged] = vocab.size();
+  }
+  nlohmann::json spec;
+  spec["version"] = "1.0";
+  spec["added_tokens"] = {{{"id", vocab.size()},
+                           {"content", "<|end|>"},
+                           {"single_word", false},
+                           {"lstrip", false},
+                           {"rstrip", false},
+                           {"normalized", false},
+                           {"special", true}}};
+  spec["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  spec["decoder"] = {{"type", "ByteLevel"}};
+  spec["model"] = {{"type", "BPE"}, {"vocab", vocab}, {"merges", merges}};
+  return spec;
+}
+
+// Sentencepiece-like: <unk> <s> </s>, byte tokens <0x00>..<0xFF> as ids 3..258, then `pieces`.
+inline nlohmann::json MetaspaceSpec(const std::vector<std::string>& pieces,
+                                    const std::vector<std::string>& merges) {
+  nlohmann::json vocab = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}};
+  for (int b = 0; b < 256; ++b) {
+    char name[8];
+    std::snprintf(name, sizeof(name), "<0x%02X>", b);
+    vocab[name] = 3 + b;
+  }
+  for (const std::string& piece : pieces) vocab[piece] = vocab.size();
+  nlohmann::json spec;
+  spec["added_tokens"] = {{{"id", 1}, {"content", "<s>"}, {"special", true}}};
+  spec["normalizer"] = {
+      {"type", "Sequence"},
+      {"normalizers",
+       {{{"type", "Prepend"}, {"prepend", "▁"}},
+        {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}}}}};
+  spec["decoder"] = {{"type", "Sequence"},
+                     {"decoders",
+                      {{{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"content", " "}},
+                       {{"type", "ByteFallback"}},
+                       {{"type", "Fuse"}},
+                       {{"type", "Strip"}, {"content", " "}, {"start", 1u}, {"stop", 0u}}}}};
+  spec["model"] = {{"type", "BPE"},    {"unk_token", "<unk>"}, {"byte_fallback", true},
+                   {"fuse_unk", true}, {"vocab", vocab},       {"merges", merges}};
+  return spec;
+}
+
+inline std::shared_ptr<const Tokenizer> MustLoad(const nlohmann::json& spec) {
+  auto tokenizer = Tokenizer::FromJson(spec.dump());
+  if (!tokenizer.ok()) {
+    ADD_FAILURE() << tokenizer.status().message();
+    return nullptr;
+  }
+  return *tokenizer;
+}
+
+inline std::vector<int32_t> Ids(const Tokenizer& tokenizer, std::string_view text,
+                                bool special = false) {
+  const auto ids = tokenizer.Encode(text, {.add_special_tokens = special});
+  if (!ids.ok()) ADD_FAILURE() << ids.status().message();
+  return ids.ok() ? *ids : std::vector<int32_t>();
+}
+
+}  // namespace nereid::tokenizer

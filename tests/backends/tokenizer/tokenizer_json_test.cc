@@ -1,0 +1,173 @@
+// Loading tokenizer.json: what is read, and that hostile or unsupported files are refused by name.
+#include <fstream>
+
+#include "test_tokenizers.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+using nlohmann::json;
+
+std::string Refusal(const std::string& text, StatusCode code) {
+  const auto tokenizer = Tokenizer::FromJson(text);
+  EXPECT_FALSE(tokenizer.ok()) << text.substr(0, 200);
+  if (tokenizer.ok()) return "";
+  EXPECT_EQ(tokenizer.status().code(), code) << tokenizer.status().message();
+  return tokenizer.status().message();
+}
+
+void ExpectRefusal(const json& spec, StatusCode code, const std::string& name) {
+  const std::string message = Refusal(spec.dump(), code);
+  EXPECT_NE(message.find(name), std::string::npos) << message;
+}
+
+TEST(TokenizerJsonTest, ReadsMergesInBothForms) {
+  json pairs = ByteLevelSpec({"h e", "l l"});
+  pairs["model"]["merges"] = json::array({json::array({"h", "e"}), json::array({"l", "l"})});
+  json lines = ByteLevelSpec({"h e", "l l"});
+  lines["model"]["merges"].insert(lines["model"]["merges"].begin(), "#version: 0.2");
+  EXPECT_EQ(Ids(*MustLoad(pairs), "hello"), (std::vector<int32_t>{256, 257, 'o'}));
+  EXPECT_EQ(Ids(*MustLoad(lines), "hello"), (std::vector<int32_t>{256, 257, 'o'}));
+}
+
+TEST(TokenizerJsonTest, TemplatesAddTheirTokens) {
+  json spec = ByteLevelSpec({});
+  const auto piece = [](const char* id) -> json { return {{"SpecialToken", {{"id", id}}}}; };
+  spec["post_processor"] = {
+      {"type", "Sequence"},
+      {"processors",
+       {{{"type", "ByteLevel"}},
+        {{"type", "TemplateProcessing"},
+         {"single", {piece("B"), {{"Sequence", {{"id", "A"}}}}, piece("E"), piece("E")}},
+         {"special_tokens", {{"B", {{"ids", {300}}}}, {"E", {{"ids", {301, 302}}}}}}}}}};
+  const auto tokenizer = MustLoad(spec);
+  EXPECT_EQ(Ids(*tokenizer, "a", true), (std::vector<int32_t>{300, 'a', 301, 302, 301, 302}));
+  EXPECT_EQ(Ids(*tokenizer, "a", false), (std::vector<int32_t>{'a'}));
+  EXPECT_EQ(Ids(*tokenizer, "", true), (std::vector<int32_t>{300, 301, 302, 301, 302}));
+}
+
+TEST(TokenizerJsonTest, RefusesUnsupportedComponentsByName) {
+  const auto with = [](const char* key, json value) {
+    json spec = ByteLevelSpec();
+    spec[key] = std::move(value);
+    return spec;
+  };
+  const auto with_model = [](const char* key, json value) {
+    json spec = ByteLevelSpec();
+    spec["model"][key] = std::move(value);
+    return spec;
+  };
+  const auto kUnsupported = StatusCode::kUnsupported;
+  ExpectRefusal(with_model("type", "Unigram"), kUnsupported, "Unigram");
+  ExpectRefusal(with_model("dropout", 0.1), kUnsupported, "dropout");
+  ExpectRefusal(with_model("end_of_word_suffix", "</w>"), kUnsupported, "end_of_word_suffix");
+  ExpectRefusal(with_model("continuing_subword_prefix", "##"), kUnsupported,
+                "continuing_subword_prefix");
+  ExpectRefusal(with("normalizer", {{"type", "Lowercase"}}), kUnsupported, "Lowercase");
+  ExpectRefusal(with("pre_tokenizer", {{"type", "Whitespace"}}), kUnsupported, "Whitespace");
+  ExpectRefusal(with("decoder", {{"type", "CTC"}}), kUnsupported, "CTC");
+  ExpectRefusal(with("post_processor", {{"type", "Magic"}}), kUnsupported, "Magic");
+  ExpectRefusal(with("version", "2.0"), kUnsupported, "2.0");
+}
+
+TEST(TokenizerJsonTest, RefusesFaultyMembersByName) {
+  const auto kInvalid = StatusCode::kInvalidArg;
+  json spec = ByteLevelSpec();
+  spec["model"]["merges"].push_back("q z");
+  ExpectRefusal(spec, kInvalid, "'qz' is not in model.vocab");
+  spec["model"]["merges"].back() = "one two three";
+  ExpectRefusal(spec, kInvalid, "model.merges[5]");
+  spec["model"]["merges"] = {{"h"}};
+  ExpectRefusal(spec, kInvalid, "fewer than two");
+  spec["model"]["merges"] = {{"h", "e", "l"}};
+  ExpectRefusal(spec, kInvalid, "more than two");
+  spec["model"]["merges"] = {3};
+  ExpectRefusal(spec, kInvalid, "model.merges");
+  spec["model"].erase("merges");
+  ExpectRefusal(spec, kInvalid, "model.merges");
+  spec = ByteLevelSpec();
+  spec["model"]["vocab"]["x1"] = 4'000'000'000u;
+  ExpectRefusal(spec, kInvalid, "'x1'");
+  spec["model"]["vocab"]["x1"] = -1;
+  ExpectRefusal(spec, kInvalid, "'x1'");
+  spec["model"]["vocab"]["x1"] = {{"a", 1}};
+  ExpectRefusal(spec, kInvalid, "model.vocab");
+  spec = ByteLevelSpec();
+  spec["model"]["unk_token"] = "nowhere";
+  ExpectRefusal(spec, kInvalid, "nowhere");
+  spec = ByteLevelSpec();
+  spec["model"]["byte_fallback"] = "yes";
+  ExpectRefusal(spec, kInvalid, "model.byte_fallback");
+  spec = ByteLevelSpec();
+  spec["added_tokens"] = {{{"content", 3}}};
+  ExpectRefusal(spec, kInvalid, "added_tokens.content");
+  spec = ByteLevelSpec();
+  spec["post_processor"] = {{"type", "TemplateProcessing"},
+                            {"single", {{{"SpecialToken", {{"id", "B"}}}}}}};
+  ExpectRefusal(spec, kInvalid, "TemplateProcessing");
+}
+
+TEST(TokenizerJsonTest, RefusesWhatIsNoDocument) {
+  for (const char* text :
+       {"", "{", "[]", "null", "{} trailing", "\"a\"", "{\"model\": [1]}", "\xff{}",
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":[]}}", "{\"a\":1e999}"}) {
+    EXPECT_FALSE(Tokenizer::FromJson(text).ok()) << text;
+  }
+  const std::string deep(100'000, '[');
+  EXPECT_NE(Refusal(deep, StatusCode::kInvalidArg).find("nested"), std::string::npos);
+}
+
+TEST(TokenizerJsonTest, EveryPrefixOfAFileIsRefused) {
+  const std::string whole = ByteLevelSpec().dump();
+  for (size_t size = 0; size < whole.size(); size += 7) {
+    EXPECT_FALSE(Tokenizer::FromJson(whole.substr(0, size)).ok());
+  }
+}
+
+class TokenizerLoadTest : public testing::Test {
+ protected:
+  TokenizerLoadTest() : folder_(testing::TempDir() + "tokenizer_load_test") {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~TokenizerLoadTest() override { std::filesystem::remove_all(folder_); }
+
+  void Write(const char* name, const std::string& text) { std::ofstream(folder_ / name) << text; }
+  std::string LoadError(const std::string& path) {
+    const auto tokenizer = Tokenizer::Load(path);
+    EXPECT_FALSE(tokenizer.ok());
+    return tokenizer.ok() ? "" : tokenizer.status().message();
+  }
+
+  const std::filesystem::path folder_;
+};
+
+TEST_F(TokenizerLoadTest, SaysWhatWasLookedFor) {
+  EXPECT_NE(LoadError(folder_.string()).find("neither tokenizer.json nor tokenizer.model"),
+            std::string::npos);
+  const std::string missing = (folder_ / "missing").string();
+  EXPECT_NE(LoadError(missing).find(missing), std::string::npos);
+  Write("tokenizer.json", "{");
+  EXPECT_NE(LoadError(folder_.string()).find((folder_ / "tokenizer.json").string()),
+            std::string::npos);
+}
+
+TEST_F(TokenizerLoadTest, SideFilesNameTheSpecialIds) {
+  Write("tokenizer.json", ByteLevelSpec().dump());
+  EXPECT_EQ((*Tokenizer::Load(folder_.string()))->special_ids().eos, std::nullopt);
+  Write("generation_config.json",
+        R"({"eos_token_id": [7, 8], "pad_token_id": 9, "bos_token_id": null})");
+  EXPECT_EQ((*Tokenizer::Load(folder_.string()))->special_ids().eos, 7);
+  Write("special_tokens_map.json", R"({"eos_token": {"content": "<|end|>", "lstrip": false}})");
+  Write("tokenizer_config.json", R"({"bos_token": "h", "eos_token": null})");
+  const auto tokenizer = *Tokenizer::Load(folder_.string());
+  EXPECT_EQ(tokenizer->special_ids().bos, 'h');
+  EXPECT_EQ(tokenizer->special_ids().eos, tokenizer->TokenToId("<|end|>"));
+  EXPECT_EQ(tokenizer->special_ids().pad, 9);
+  EXPECT_TRUE(tokenizer->IsSpecial(*tokenizer->special_ids().eos));
+  Write("tokenizer_config.json", "{");
+  EXPECT_NE(LoadError(folder_.string()).find("tokenizer_config.json"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nereid::tokenizer
