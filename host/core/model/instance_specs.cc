@@ -30,12 +30,23 @@ std::string PolicyJson(const std::string& name, const HostPolicies& policies) {
   return nlohmann::ordered_json{{name, std::move(settings)}}.dump();
 }
 
+// Configurations of ensembles have no groups; something must still take their requests.
+InstanceGroup StandInGroup(const ModelConfig& config) {
+  InstanceGroup group;
+  group.name = config.name;
+  group.kind = InstanceGroup::Kind::kCpu;
+  group.count = 1;
+  return group;
+}
+
 }  // namespace
 
 Result<std::vector<InstanceSpec>> MakeInstanceSpecs(const ModelConfig& config,
                                                     const HostPolicies& policies) {
   std::vector<InstanceSpec> specs;
-  for (const InstanceGroup& group : config.instance_groups) {
+  std::vector<InstanceGroup> groups = config.instance_groups;
+  if (groups.empty()) groups.push_back(StandInGroup(config));
+  for (const InstanceGroup& group : groups) {
     if (group.passive) {
       return InvalidArgError("instance group '", group.name, "' of model '", config.name,
                              "': passive instances are not supported by this server yet");
@@ -45,7 +56,7 @@ Result<std::vector<InstanceSpec>> MakeInstanceSpecs(const ModelConfig& config,
     for (int32_t i = 0; i < group.count; ++i) {
       for (const int32_t device_id : devices) {
         InstanceSpec spec;
-        spec.name = group.count > 1 ? StrCat(group.name, "_", i) : group.name;
+        spec.name = StrCat(group.name, "_", i);
         spec.kind = ToKind(group.kind);
         spec.device_id = device_id;
         spec.passive = group.passive;

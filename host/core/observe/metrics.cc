@@ -168,6 +168,11 @@ std::string Metrics::Page() {
 }
 
 void Metrics::AddMachine(std::vector<prometheus::MetricFamily>* page) {
+  // There is no pinned pool: scrapers that know Triton find its size, which is none.
+  AddGauge("nv_pinned_memory_pool_total_bytes", "Pinned memory pool total memory size, in bytes", 0,
+           page);
+  AddGauge("nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes", 0,
+           page);
   if (!options_.cpu) return;
   if (const auto utilization = cpu_.Utilization()) {
     AddGauge("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", *utilization, page);
