@@ -2,6 +2,7 @@
 #include "infer_response_encoder.h"
 
 #include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/stubs/common.h>
 
 #include <cstring>
 #include <deque>
@@ -41,6 +42,14 @@ size_t VarintBytes(size_t value) {
 }
 size_t RawFieldBytes(const RawOutput& raw) {
   return 1 + VarintBytes(raw.size_bytes) + raw.size_bytes;
+}
+
+// Protobuf writes any bytes into a string field, but no client reads them.
+std::string ValidUtf8(std::string_view text) {
+  std::string buffer(text.size(), '\0');
+  const char* const valid = google::protobuf::internal::UTF8CoerceToStructurallyValid(
+      {text.data(), text.size()}, buffer.data(), '?');
+  return std::string(valid, text.size());
 }
 
 // A response while it is put together. The outputs' bytes stay where they are.
@@ -98,7 +107,7 @@ Status Draft::AddParameters(const InferResponse& response) {
         value.set_double_param(parameter.AsDouble());
         break;
       case TRITONSERVER_PARAMETER_STRING:
-        value.set_string_param(std::string(parameter.AsString()));
+        value.set_string_param(ValidUtf8(parameter.AsString()));
         break;
       default:
         return InternalError("response parameter '", parameter.name, "': type ", parameter.type,
@@ -220,7 +229,7 @@ grpc::ByteBuffer EncodeEmptyFinal(std::string_view model, std::string_view id) {
 grpc::ByteBuffer EncodeStreamError(const Status& error, std::string_view model, std::string_view id,
                                    bool is_final) {
   ModelStreamInferResponse message;
-  message.set_error_message(error.message());
+  message.set_error_message(ValidUtf8(error.message()));
   ModelInferResponse& response = *message.mutable_infer_response();
   response.set_id(std::string(id));
   if (!model.empty()) {

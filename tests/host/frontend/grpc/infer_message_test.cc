@@ -1,0 +1,138 @@
+// A message cut into slices at any byte is read as protobuf reads it whole, raw tensors apart.
+#include "infer_message.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+namespace nereid {
+namespace {
+
+using inference::ModelInferRequest;
+
+// Slices of at most `max_bytes`.
+grpc::ByteBuffer Cut(const std::string& bytes, size_t max_bytes) {
+  std::vector<grpc::Slice> slices;
+  for (size_t at = 0; at < bytes.size(); at += max_bytes) {
+    slices.emplace_back(bytes.substr(at, max_bytes));
+  }
+  return {slices.data(), slices.size()};
+}
+
+std::string Joined(const RawContents& raw) {
+  std::string bytes;
+  for (const std::string_view piece : raw.pieces) bytes.append(piece);
+  EXPECT_EQ(bytes.size(), raw.size_bytes);
+  return bytes;
+}
+
+ModelInferRequest Example() {
+  ModelInferRequest request;
+  request.set_model_name("a model whose name does not fit a small string");
+  request.set_id("id");
+  (*request.mutable_parameters())["key"].set_double_param(0.5);
+  for (int i = 0; i < 3; ++i) {
+    auto* input = request.add_inputs();
+    input->set_name("INPUT" + std::to_string(i));
+    input->set_datatype("FP32");
+    input->add_shape(-1);
+    input->add_shape(i);
+    request.add_raw_input_contents(std::string(i * 7, static_cast<char>('a' + i)));
+  }
+  request.add_outputs()->set_name("OUTPUT0");
+  return request;
+}
+
+void ExpectSame(const InferMessage& message, ModelInferRequest request) {
+  ASSERT_EQ(message.raw_count(), static_cast<size_t>(request.raw_input_contents_size()));
+  for (size_t i = 0; i < message.raw_count(); ++i) {
+    EXPECT_EQ(Joined(message.raw(i)), request.raw_input_contents(static_cast<int>(i)));
+  }
+  request.clear_raw_input_contents();
+  EXPECT_EQ(message.message().SerializeAsString(), request.SerializeAsString());
+}
+
+TEST(InferMessageTest, ReadsAMessageCutAtAnyByte) {
+  const ModelInferRequest request = Example();
+  const std::string bytes = request.SerializeAsString();
+  for (size_t max_bytes = 1; max_bytes <= bytes.size(); ++max_bytes) {
+    InferMessage message;
+    ASSERT_TRUE(message.Parse(Cut(bytes, max_bytes)).ok()) << max_bytes;
+    ExpectSame(message, request);
+  }
+}
+
+TEST(InferMessageTest, ReadsAnEmptyMessage) {
+  InferMessage message;
+  ASSERT_TRUE(message.Parse(grpc::ByteBuffer()).ok());
+  EXPECT_EQ(message.raw_count(), 0u);
+  EXPECT_EQ(message.message().model_name(), "");
+}
+
+TEST(InferMessageTest, ReadsFieldsInAnyOrderAndTwice) {
+  ModelInferRequest first;
+  first.add_raw_input_contents("first");
+  first.set_model_name("overridden");
+  ModelInferRequest second;
+  second.set_model_name("model");
+  second.add_raw_input_contents("second");
+  second.add_inputs()->set_name("INPUT0");
+  const std::string bytes =
+      second.SerializeAsString() + first.SerializeAsString() + second.SerializeAsString();
+  ModelInferRequest merged;
+  ASSERT_TRUE(merged.ParseFromString(bytes));
+  for (const size_t max_bytes : {bytes.size(), size_t{3}}) {
+    InferMessage message;
+    ASSERT_TRUE(message.Parse(Cut(bytes, max_bytes)).ok());
+    ExpectSame(message, merged);
+  }
+}
+
+TEST(InferMessageTest, SkipsUnknownFields) {
+  const std::string unknown("\xa0\x06\x05\xaa\x06\x03xyz\xb3\x06\xb4\x06",
+                            13);  // varint, bytes, group
+  const ModelInferRequest request = Example();
+  InferMessage message;
+  ASSERT_TRUE(message.Parse(Cut(unknown + request.SerializeAsString(), 5)).ok());
+  EXPECT_EQ(message.message().model_name(), request.model_name());
+  EXPECT_EQ(message.raw_count(), 3u);
+}
+
+TEST(InferMessageTest, RefusesWhatProtobufRefuses) {
+  std::mt19937 random(1);
+  const std::string good = Example().SerializeAsString();
+  size_t num_refused = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::string bytes = good;
+    for (int change = 0; change < 3; ++change)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    bytes.resize(bytes.size() - random() % 8);
+    ModelInferRequest expected;
+    const bool is_message = expected.ParseFromString(bytes);
+    InferMessage message;
+    ASSERT_EQ(message.Parse(Cut(bytes, 1 + random() % bytes.size())).ok(), is_message);
+    if (is_message) ExpectSame(message, expected);
+    num_refused += is_message ? 0 : 1;
+  }
+  EXPECT_GT(num_refused, 1000u);
+}
+
+TEST(InferMessageTest, SaysThatGarbageIsNoRequest) {
+  InferMessage message;
+  const Status status = message.Parse(Cut("\xff\xff\xff", 3));
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_TRUE(status.message().starts_with("Unable to parse request"));
+}
+
+TEST(InferMessageTest, RefusesARawTensorLongerThanTheMessage) {
+  for (const std::string& bytes :
+       {std::string("\x3a\x05hi"), std::string("\x3a\xff\xff\xff\xff\x0fhi"),
+        std::string("\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f")}) {
+    InferMessage message;
+    EXPECT_FALSE(message.Parse(Cut(bytes, bytes.size())).ok());
+  }
+}
+
+}  // namespace
+}  // namespace nereid
