@@ -35,7 +35,9 @@ Status Frontends::StartGrpc(const Options& options) {
 }
 
 Status Frontends::StartHttp(const Options& options) {
-  NEREID_ASSIGN_OR_RETURN(http_service_, http::KServeService::Create(server_));
+  NEREID_ASSIGN_OR_RETURN(
+      http_service_,
+      http::KServeService::Create(server_, log_settings_, options.http_header_forward_pattern));
   NEREID_ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options.http, *http_service_));
   LogInfo("Started HTTPService at ", options.http.address, ":", http_->port());
   return Status::Ok();

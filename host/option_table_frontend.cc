@@ -141,6 +141,9 @@ const Flag kFlags[] = {
      NEREID_INT(http.num_threads, 1, 1024)},
     {kHttp, "--http-max-input-size", "integer", "Bytes of a request body. Default: 67108864.",
      NEREID_INT(http.limits.max_body_bytes, 1, INT64_MAX)},
+    {kHttp, "--http-header-forward-pattern", "pattern",
+     "Headers whose names match become parameters of requests.",
+     NEREID_TEXT(http_header_forward_pattern)},
     {kHttp, "--http-max-connections", "integer", "Open at a time. Default: 16384.",
      NEREID_INT(http.limits.max_connections, 1, INT32_MAX)},
     {kHttp, "--http-max-header-size", "integer", "Bytes of a request's head. Default: 65536.",
@@ -227,7 +230,6 @@ const Flag kFlags[] = {
     {kLog, "--log-format", "default|ISO8601", "Default: default.", &ApplyLogFormat},
     {kLog, "--log-file", "path", "Default: standard error.", &ApplyLogFile},
 
-    {kRefused, "--http-header-forward-pattern", "pattern", "", &Refuse},
     {kRefused, "--http-restricted-api", "apis:key=value", "", &Refuse},
     {kRefused, "--grpc-restricted-protocol", "protocols:key=value", "", &Refuse},
     {kRefused, "--trace-config", "mode,key=value", "", &Refuse},

@@ -36,6 +36,7 @@ struct Options {
   // ---- frontends
   bool allow_http = true;
   http::ServerConfig http;
+  std::string http_header_forward_pattern;
   bool allow_grpc = true;
   GrpcOptions grpc;
   GrpcTlsOptions grpc_tls;

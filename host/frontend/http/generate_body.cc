@@ -43,7 +43,12 @@ Status ParseGenerateBody(std::string_view json, const ModelSignature& model, siz
       body.inputs.push_back(std::move(input));
       return Status::Ok();
     }
-    if (key == "id") return ReadId(reader, body.options.id);
+    if (key == "id") {
+      NEREID_RETURN_IF_ERROR(ReadId(reader, body.options.id));
+      // As Triton has it, the model sees the id among the parameters too.
+      body.options.parameters.push_back({"id", body.options.id});
+      return Status::Ok();
+    }
     if (key == "parameters" && reader.Peek() == JsonKind::kObject) {
       return reader.ReadObject(
           [&](std::string_view name) { return ReadRequestParameter(reader, name, body.options); });

@@ -112,14 +112,15 @@ Result<const ModelSignature*> SignatureOf(const Server& server, const ModelName&
 
 }  // namespace
 
-Status StartGenerate(KServeContext& context, Connection& connection, Body body,
-                     const ModelName& model, bool is_streaming) {
+Status StartGenerate(KServeContext& context, Connection& connection, const RequestHead& head,
+                     Body body, const ModelName& model, bool is_streaming) {
   NEREID_ASSIGN_OR_RETURN(const ModelSignature* signature, SignatureOf(context.server, model));
   GenerateBody parsed;
   NEREID_RETURN_IF_ERROR(
       ParseGenerateBody(body.bytes(), *signature, connection.limits().max_json_depth, parsed));
   NEREID_ASSIGN_OR_RETURN(InferRequest request, BuildRequest(context.server, model, parsed.options,
                                                              parsed.inputs, /*outputs=*/{}));
+  NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, request));
   // All of the body is in the parsed inputs: its memory is not kept.
   std::unique_ptr<ModelCall> call;
   if (is_streaming) {

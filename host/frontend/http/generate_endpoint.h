@@ -10,7 +10,7 @@
 namespace nereid::http {
 
 // Ok: the answer comes later. Otherwise the connection is still to be answered, with the error.
-Status StartGenerate(KServeContext& context, Connection& connection, Body body,
-                     const ModelName& model, bool is_streaming);
+Status StartGenerate(KServeContext& context, Connection& connection, const RequestHead& head,
+                     Body body, const ModelName& model, bool is_streaming);
 
 }  // namespace nereid::http

@@ -139,6 +139,7 @@ class InputReader {
 struct ParsedOutput {
   std::string name;
   std::optional<bool> is_binary;
+  uint64_t num_classes = 0;
 };
 
 Status ReadOutputParameters(JsonReader& reader, ParsedOutput& output) {
@@ -150,7 +151,12 @@ Status ReadOutputParameters(JsonReader& reader, ParsedOutput& output) {
       return Status::Ok();
     }
     if (key == "shared_memory_region") return RefuseSharedMemory();
-    if (key == "classification") return UnsupportedError("classification is not supported");
+    if (key == "classification") {
+      Result<uint64_t> count = reader.ReadUint64();
+      if (!count.ok()) return std::move(count).status().WithContext("'classification'");
+      output.num_classes = *count;
+      return Status::Ok();
+    }
     return reader.SkipValue();
   });
 }
@@ -214,8 +220,8 @@ Status ParseInferBody(std::string_view json, std::string_view binary, size_t max
                            " bytes after the last tensor");
   }
   for (ParsedOutput& output : outputs) {
-    body.outputs.push_back(
-        {std::move(output.name), output.is_binary.value_or(body.binary_outputs)});
+    body.outputs.push_back({std::move(output.name), output.is_binary.value_or(body.binary_outputs),
+                            output.num_classes});
   }
   return Status::Ok();
 }

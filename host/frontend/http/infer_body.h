@@ -45,6 +45,7 @@ struct InputTensor {
 struct OutputRequest {
   std::string name;
   bool is_binary = false;
+  uint64_t num_classes = 0;  // not 0: the classification extension, its best so many classes
 };
 
 struct InferBody {

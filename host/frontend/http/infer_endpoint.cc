@@ -1,7 +1,9 @@
 // Body to request, response to reply.
 #include "host/frontend/http/infer_endpoint.h"
 
+#include <algorithm>
 #include <charconv>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -43,7 +45,7 @@ class InferCall final : public ModelCall {
     }
   }
 
-  void Send(const InferReply& reply) {
+  void Send(InferReply& reply) {
     if (reply.blocks.empty()) {
       connection()->Reply({}, reply.json);
       return;
@@ -51,9 +53,16 @@ class InferCall final : public ModelCall {
     std::vector<OutPiece> pieces{{reply.json}};
     for (const std::string_view block : reply.blocks) pieces.push_back({block, /*is_block=*/true});
     const std::string header = StrCat(kHeaderLength, ": ", reply.json.size(), "\r\n");
-    connection()->ReplyPieces({.content_type = "application/octet-stream", .extra_headers = header},
-                              pieces, std::make_shared<InferResponse>(std::move(response_)));
+    connection()->ReplyPieces(
+        {.content_type = "application/octet-stream", .extra_headers = header}, pieces,
+        std::make_shared<Kept>(Kept{std::move(response_), std::move(reply.made)}));
   }
+
+  // What the blocks of a reply lie in.
+  struct Kept {
+    InferResponse response;
+    std::deque<std::string> made;
+  };
 
   const OutputForms forms_;
   InferResponse response_;
@@ -74,6 +83,16 @@ Result<size_t> JsonLength(const RequestHead& head, size_t body_bytes) {
                            " bytes, got ", length);
   }
   return length;
+}
+
+Result<OutputForms> ToOutputForms(const Server& server, const ModelName& model, InferBody& parsed) {
+  OutputForms forms{parsed.binary_outputs, false, std::move(parsed.outputs)};
+  const bool has_classes = std::any_of(forms.named.begin(), forms.named.end(),
+                                       [](const auto& output) { return output.num_classes != 0; });
+  if (has_classes) {
+    NEREID_ASSIGN_OR_RETURN(forms.is_batched, server.IsBatched(model.name.c_str(), model.version));
+  }
+  return forms;
 }
 
 }  // namespace
@@ -102,10 +121,11 @@ Status StartInfer(KServeContext& context, Connection& connection, const RequestH
     NEREID_ASSIGN_OR_RETURN(request, BuildRequest(context.server, model, parsed.options,
                                                   parsed.inputs, parsed.outputs));
   }
-  return ModelCall::Launch(
-      std::make_unique<InferCall>(context, connection, std::move(body), std::move(parsed.inputs),
-                                  OutputForms{parsed.binary_outputs, std::move(parsed.outputs)}),
-      std::move(request));
+  NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, request));
+  NEREID_ASSIGN_OR_RETURN(OutputForms forms, ToOutputForms(context.server, model, parsed));
+  return ModelCall::Launch(std::make_unique<InferCall>(context, connection, std::move(body),
+                                                       std::move(parsed.inputs), std::move(forms)),
+                           std::move(request));
 }
 
 }  // namespace nereid::http

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "host/frontend/classification.h"
 #include "host/frontend/http/data_type.h"
 #include "host/frontend/http/json/json_writer.h"
 #include "host/frontend/http/tensor_json.h"
@@ -30,7 +31,32 @@ Status AppendParameters(std::string& json, const InferResponse& response) {
   return Status::Ok();
 }
 
-Status AppendOutput(InferReply& reply, const OutputView& output, bool is_binary) {
+// An output as it goes out: the model's, or the classes that were made of it.
+struct OutputTensor {
+  std::string_view name;
+  TRITONSERVER_DataType datatype;
+  std::vector<int64_t> shape;
+  std::string_view data;
+};
+
+Result<OutputTensor> TakeOutput(const InferResponse& response, uint32_t index,
+                                const OutputForms& forms, InferReply& reply) {
+  NEREID_ASSIGN_OR_RETURN(const OutputView output, response.Output(index));
+  const OutputRequest* const request = forms.Find(output.name);
+  if (request == nullptr || request->num_classes == 0) {
+    return OutputTensor{output.name,
+                        output.datatype,
+                        {output.shape.begin(), output.shape.end()},
+                        {static_cast<const char*>(output.base), output.size_bytes}};
+  }
+  Result<Classes> classes =
+      Classify(response, index, output, forms.is_batched, request->num_classes);
+  if (!classes.ok()) return std::move(classes).status();
+  const std::string& data = reply.made.emplace_back(std::move(classes->data));
+  return OutputTensor{output.name, TRITONSERVER_TYPE_BYTES, std::move(classes->shape), data};
+}
+
+Status AppendOutput(InferReply& reply, const OutputTensor& output, bool is_binary) {
   std::string& json = reply.json;
   json += "{\"name\":";
   AppendLossyJsonString(json, output.name);
@@ -41,7 +67,7 @@ Status AppendOutput(InferReply& reply, const OutputView& output, bool is_binary)
     if (i != 0) json += ',';
     AppendJsonInt(json, output.shape[i]);
   }
-  const std::string_view data(static_cast<const char*>(output.base), output.size_bytes);
+  const std::string_view data = output.data;
   if (is_binary) {
     json += "],\"parameters\":{\"binary_data_size\":";
     AppendJsonUint(json, data.size());
@@ -59,11 +85,11 @@ Status AppendOutput(InferReply& reply, const OutputView& output, bool is_binary)
 
 }  // namespace
 
-bool OutputForms::IsBinary(std::string_view output) const {
+const OutputRequest* OutputForms::Find(std::string_view output) const {
   for (const OutputRequest& request : named) {
-    if (request.name == output) return request.is_binary;
+    if (request.name == output) return &request;
   }
-  return binary_by_default;
+  return nullptr;
 }
 
 void AppendParameterValue(std::string& json, const ParameterView& parameter) {
@@ -108,9 +134,11 @@ Status BuildInferReply(const InferResponse& response, const OutputForms& forms, 
   NEREID_ASSIGN_OR_RETURN(const uint32_t count, response.OutputCount());
   json += ",\"outputs\":[";
   for (uint32_t i = 0; i < count; ++i) {
-    NEREID_ASSIGN_OR_RETURN(const OutputView output, response.Output(i));
+    NEREID_ASSIGN_OR_RETURN(const OutputTensor output, TakeOutput(response, i, forms, reply));
+    const OutputRequest* const request = forms.Find(output.name);
     if (i != 0) json += ',';
-    NEREID_RETURN_IF_ERROR(AppendOutput(reply, output, forms.IsBinary(output.name)));
+    NEREID_RETURN_IF_ERROR(AppendOutput(
+        reply, output, request == nullptr ? forms.binary_by_default : request->is_binary));
   }
   json += "]}";
   return Status::Ok();

@@ -2,7 +2,7 @@
 // binary data, sent from where the model wrote them. [loop thread]
 #pragma once
 
-#include <span>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -12,17 +12,20 @@
 
 namespace nereid::http {
 
-// Which outputs go as binary data.
+// In which form each output goes.
 struct OutputForms {
   bool binary_by_default = false;
+  bool is_batched = false;           // the model's first dimension is the batch
   std::vector<OutputRequest> named;  // each with its own wish
 
-  bool IsBinary(std::string_view output) const;
+  // Null when the output was not named.
+  const OutputRequest* Find(std::string_view output) const;
 };
 
 struct InferReply {
   std::string json;
-  std::vector<std::string_view> blocks;  // in the response's memory
+  std::vector<std::string_view> blocks;  // in the response's memory, or in `made`
+  std::deque<std::string> made;
 };
 
 // `response` is no error.

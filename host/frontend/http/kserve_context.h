@@ -4,12 +4,19 @@
 #include <atomic>
 #include <cstddef>
 
+#include "host/frontend/http/header_forwarding.h"
 #include "nereid/server.h"
+
+namespace nereid {
+class LogSettings;
+}
 
 namespace nereid::http {
 
 struct KServeContext {
   const Server& server;
+  LogSettings& log_settings;
+  HeaderForwarding header_forwarding;
   ResponseAllocator allocator;       // host memory, one block an output
   std::atomic<size_t> num_calls{0};  // requests that a model still holds
 };

@@ -6,16 +6,21 @@
 #include "host/frontend/http/generate_endpoint.h"
 #include "host/frontend/http/health_endpoints.h"
 #include "host/frontend/http/infer_endpoint.h"
+#include "host/frontend/http/log_endpoint.h"
 #include "host/frontend/http/metadata_endpoints.h"
 #include "host/frontend/http/reply.h"
 #include "host/frontend/http/repository_endpoints.h"
 
 namespace nereid::http {
 
-Result<std::unique_ptr<KServeService>> KServeService::Create(const Server& server) {
+Result<std::unique_ptr<KServeService>> KServeService::Create(
+    const Server& server, LogSettings& log_settings, const std::string& header_forward_pattern) {
+  NEREID_ASSIGN_OR_RETURN(HeaderForwarding forwarding,
+                          HeaderForwarding::Create(header_forward_pattern));
   NEREID_ASSIGN_OR_RETURN(ResponseAllocator allocator,
                           ResponseAllocator::Create<HeapOutputPolicy>());
-  return std::unique_ptr<KServeService>(new KServeService(server, std::move(allocator)));
+  return std::unique_ptr<KServeService>(
+      new KServeService(server, log_settings, std::move(forwarding), std::move(allocator)));
 }
 
 void KServeService::Handle(Connection& connection, const RequestHead& head, Body body) {
@@ -29,7 +34,7 @@ void KServeService::Handle(Connection& connection, const RequestHead& head, Body
                      ErrorBody(StrCat("'", head.path, "' is not supported by this server")));
     return;
   }
-  if (head.method != MethodOf(route.endpoint)) {
+  if (!Takes(route.endpoint, head.method)) {
     connection.Reply({.status = 405}, ErrorBody("Method Not Allowed"));
     return;
   }
@@ -52,12 +57,14 @@ void KServeService::HandleRoute(Connection& connection, const RequestHead& head,
       return reply_if_error(StartInfer(context_, connection, head, std::move(body), route.model));
     case Endpoint::kGenerate:
     case Endpoint::kGenerateStream:
-      return reply_if_error(StartGenerate(context_, connection, std::move(body), route.model,
+      return reply_if_error(StartGenerate(context_, connection, head, std::move(body), route.model,
                                           route.endpoint == Endpoint::kGenerateStream));
     case Endpoint::kServerLive:
       return ReplyServerLive(connection, context_.server);
     case Endpoint::kServerReady:
       return ReplyServerReady(connection, context_.server, is_draining_.load());
+    case Endpoint::kLogSettings:
+      return ReplyLogSettings(connection, context_.log_settings, head.method, body);
     case Endpoint::kModelReady:
       return ReplyModelReady(connection, context_.server, route.model);
     case Endpoint::kRepositoryIndex:

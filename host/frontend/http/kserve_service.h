@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 
 #include "host/frontend/http/blocking_pool.h"
 #include "host/frontend/http/kserve_context.h"
@@ -15,8 +16,10 @@ namespace nereid::http {
 
 class KServeService final : public Service {
  public:
-  // `server` outlives the service.
-  static Result<std::unique_ptr<KServeService>> Create(const Server& server);
+  // `server` and `log_settings` outlive the service.
+  static Result<std::unique_ptr<KServeService>> Create(const Server& server,
+                                                       LogSettings& log_settings,
+                                                       const std::string& header_forward_pattern);
 
   void Handle(Connection& connection, const RequestHead& head, Body body) override;
 
@@ -26,8 +29,10 @@ class KServeService final : public Service {
   size_t num_calls() const { return context_.num_calls.load(); }
 
  private:
-  KServeService(const Server& server, ResponseAllocator allocator)
-      : context_{server, std::move(allocator)}, pool_(/*max_threads=*/4) {}
+  KServeService(const Server& server, LogSettings& log_settings, HeaderForwarding forwarding,
+                ResponseAllocator allocator)
+      : context_{server, log_settings, std::move(forwarding), std::move(allocator)},
+        pool_(/*max_threads=*/4) {}
   void HandleRoute(Connection& connection, const RequestHead& head, Body body, const Route& route);
 
   KServeContext context_;

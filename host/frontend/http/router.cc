@@ -73,14 +73,15 @@ Route FindRoute(std::string_view path) {
   if (path == "/v2/health/live") return {Endpoint::kServerLive, {}};
   if (path == "/v2/health/ready") return {Endpoint::kServerReady, {}};
   if (path == "/v2") return {Endpoint::kServerMetadata, {}};
-  if (path == "/v2/logging" || path == "/v2/trace/setting" ||
-      StartsWith(path, "/v2/systemsharedmemory/") || StartsWith(path, "/v2/cudasharedmemory/")) {
+  if (path == "/v2/logging") return {Endpoint::kLogSettings, {}};
+  if (path == "/v2/trace/setting" || StartsWith(path, "/v2/systemsharedmemory/") ||
+      StartsWith(path, "/v2/cudasharedmemory/")) {
     return {Endpoint::kNotBuilt, {}};
   }
   return {};
 }
 
-Method MethodOf(Endpoint endpoint) {
+bool Takes(Endpoint endpoint, Method method) {
   switch (endpoint) {
     case Endpoint::kRepositoryIndex:
     case Endpoint::kModelLoad:
@@ -88,9 +89,11 @@ Method MethodOf(Endpoint endpoint) {
     case Endpoint::kInfer:
     case Endpoint::kGenerate:
     case Endpoint::kGenerateStream:
-      return Method::kPost;
+      return method == Method::kPost;
+    case Endpoint::kLogSettings:
+      return method == Method::kGet || method == Method::kPost;
     default:
-      return Method::kGet;
+      return method == Method::kGet;
   }
 }
 

@@ -25,6 +25,7 @@ enum class Endpoint {
   kInfer,
   kGenerate,
   kGenerateStream,
+  kLogSettings,
   kNotBuilt,  // part of Triton's protocol that this server does not have
 };
 
@@ -35,7 +36,6 @@ struct Route {
 
 Route FindRoute(std::string_view path);
 
-// The only method that an endpoint takes.
-Method MethodOf(Endpoint endpoint);
+bool Takes(Endpoint endpoint, Method method);
 
 }  // namespace nereid::http

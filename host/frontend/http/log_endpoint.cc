@@ -1,0 +1,68 @@
+// Known members alone: a misspelt one would change nothing, silently.
+#include "host/frontend/http/log_endpoint.h"
+
+#include <string>
+
+#include "host/frontend/http/json/json_reader.h"
+#include "host/frontend/http/json/json_writer.h"
+#include "host/frontend/http/reply.h"
+
+namespace nereid::http {
+namespace {
+
+Status ReadMember(JsonReader& reader, std::string_view key, LogChange& change) {
+  const auto take = [](auto& target, auto value) {
+    if (value.ok()) target = *value;
+    return std::move(value).status();
+  };
+  if (key == "log_info") return take(change.info, reader.ReadBool());
+  if (key == "log_warning") return take(change.warning, reader.ReadBool());
+  if (key == "log_error") return take(change.error, reader.ReadBool());
+  if (key == "log_format") return take(change.format, reader.ReadString());
+  if (key == "log_verbose_level") {
+    NEREID_ASSIGN_OR_RETURN(const uint64_t level, reader.ReadUint64());
+    change.verbose_level = static_cast<uint32_t>(std::min<uint64_t>(level, UINT32_MAX));
+    return Status::Ok();
+  }
+  if (key == "log_file") {
+    return UnsupportedError("the log file can be set only on the command line");
+  }
+  return InvalidArgError("unknown log setting '", key, "'");
+}
+
+Status ApplyChange(LogSettings& settings, const Body& body, size_t max_depth) {
+  JsonReader reader(body.bytes(), max_depth);
+  LogChange change;
+  NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view key) {
+    return ReadMember(reader, key, change).WithContext(StrCat("'", key, "'"));
+  }));
+  NEREID_RETURN_IF_ERROR(reader.ExpectEnd());
+  return settings.Apply(change);
+}
+
+std::string ToJson(const LogValues& values) {
+  std::string json = "{\"log_file\":";
+  AppendLossyJsonString(json, values.file);
+  const auto add_bool = [&](std::string_view name, bool value) {
+    json += StrCat(",\"", name, "\":", value ? "true" : "false");
+  };
+  add_bool("log_info", values.info);
+  add_bool("log_warning", values.warning);
+  add_bool("log_error", values.error);
+  json += StrCat(",\"log_verbose_level\":", values.verbose_level, ",\"log_format\":\"",
+                 values.format, "\"}");
+  return json;
+}
+
+}  // namespace
+
+void ReplyLogSettings(Connection& connection, LogSettings& settings, Method method,
+                      const Body& body) {
+  if (method == Method::kPost) {
+    const Status status = ApplyChange(settings, body, connection.limits().max_json_depth);
+    if (!status.ok()) return ReplyError(connection, status);
+  }
+  connection.Reply({}, ToJson(settings.values()));
+}
+
+}  // namespace nereid::http
