@@ -48,7 +48,7 @@ struct GrpcOptions {
   size_t max_message_bytes = 2'147'483'647;  // one request; gRPC's own ceiling is 2 GiB - 1
   int max_streams_per_connection = 0;        // 0: gRPC's default, no limit
   size_t max_requests_per_stream = 1024;  // in flight on one ModelStreamInfer; then reading stops
-  size_t max_unsent_bytes_per_stream = 256 << 20;  // beyond it the slow reader's stream is ended
+  size_t max_unsent_bytes_per_stream = 64 << 20;  // beyond it the slow reader's stream is ended
 
   // A header whose name matches this RE2 pattern in full, letter case aside, becomes a string
   // parameter of the inference request. Empty: none.

@@ -1,0 +1,402 @@
+"""gRPC with stock clients: what recorded answers do not show. Models: those of the recordings, the `golden` backend passing for Python."""
+import asyncio
+import os
+import pathlib
+import queue
+import shutil
+import threading
+
+import grpc
+import numpy as np
+import pytest
+import tritonclient.grpc as client
+import tritonclient.grpc.aio as aio_client
+from tritonclient.grpc import service_pb2 as pb
+from tritonclient.grpc import service_pb2_grpc
+from tritonclient.utils import InferenceServerException
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def backend_flags():
+    folder = os.environ.get("NEREID_TEST_BACKENDS")
+    if not folder:
+        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
+    return [f"--backend-directory={folder}"]
+
+
+@pytest.fixture(scope="module")
+def server(start_server, tmp_path_factory):
+    repository = tmp_path_factory.mktemp("grpc") / "repo"
+    shutil.copytree(ROOT / "tests/golden/repo", repository)
+    (repository / "ens/1").mkdir(exist_ok=True)
+    return start_server(repository, [*backend_flags(), "--model-control-mode=explicit", "--load-model=*",
+                                     "--grpc-header-forward-pattern=x-fwd-.*"])
+
+
+@pytest.fixture
+def triton(server):
+    with client.InferenceServerClient(f"127.0.0.1:{server.grpc}") as one:
+        yield one
+
+
+@pytest.fixture
+def stub(server):
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc}", options=[("grpc.max_receive_message_length", -1),
+                                                                   ("grpc.max_send_message_length", -1)]) as channel:
+        yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+
+def tensor(name, array, datatype):
+    one = client.InferInput(name, list(array.shape), datatype)
+    one.set_data_from_numpy(array)
+    return one
+
+
+def typed_request(model, name, datatype, shape, **contents):
+    request = pb.ModelInferRequest(model_name=model)
+    one = request.inputs.add(name=name, datatype=datatype, shape=shape)
+    for field, values in contents.items():
+        getattr(one.contents, field).extend(values)
+    return request
+
+
+def identity(value=1.0, **fields):
+    request = typed_request("identity_fp32", "INPUT0", "FP32", [1], fp32_contents=[value])
+    request.MergeFrom(pb.ModelInferRequest(**fields))
+    return request
+
+
+def refusal(call, *args, **kwargs):
+    with pytest.raises(grpc.RpcError) as caught:
+        call(*args, timeout=10, **kwargs)
+    return caught.value.code(), caught.value.details()
+
+
+# ---- inference
+
+def test_sync_client_gets_its_tensor_back(triton):
+    data = np.arange(16, dtype=np.float32)
+    result = triton.infer("identity_fp32", [tensor("INPUT0", data, "FP32")], request_id="7")
+    np.testing.assert_array_equal(result.as_numpy("OUTPUT0"), data)
+    assert result.get_response().id == "7"
+
+
+def test_async_client_runs_many_requests_at_once(server):
+    async def run():
+        async with aio_client.InferenceServerClient(f"127.0.0.1:{server.grpc}") as one:
+            async def infer(value):
+                result = await one.infer("identity_fp32", [tensor("INPUT0", np.array([value], np.float32), "FP32")])
+                return result.as_numpy("OUTPUT0")[0]
+            return await asyncio.gather(*[infer(value) for value in range(200)])
+    assert asyncio.run(run()) == list(range(200))
+
+
+@pytest.mark.parametrize("count", [1, 2_000, 70_000, 1_000_003, 8 << 20])
+def test_tensors_of_every_size_come_back_whole(stub, count):
+    request = pb.ModelInferRequest(model_name="identity_fp32", id="big")
+    request.inputs.add(name="INPUT0", datatype="FP32", shape=[count])
+    data = np.random.default_rng(count).random(count, dtype=np.float32).tobytes()
+    request.raw_input_contents.append(data)
+    response = stub.ModelInfer(request, timeout=60)
+    assert list(response.outputs[0].shape) == [count]
+    assert response.raw_output_contents[0] == data
+
+
+def test_string_tensors_keep_any_bytes(triton):
+    strings = np.array([b"", b"\x00\xff", "Grüße".encode(), b"x" * 100_000], dtype=np.object_)
+    result = triton.infer("identity_string", [tensor("INPUT0", strings, "BYTES")])
+    assert list(result.as_numpy("OUTPUT0")) == list(strings)
+
+
+def test_an_empty_tensor_comes_back_empty(stub):
+    request = pb.ModelInferRequest(model_name="identity_fp32")
+    request.inputs.add(name="INPUT0", datatype="FP32", shape=[0])
+    assert list(stub.ModelInfer(request, timeout=10).outputs[0].shape) == [0]
+
+
+def test_parameters_of_every_type_reach_the_backend(triton):
+    given = {"number": 3, "text": "ü", "flag": True, "real": 0.25}
+    result = triton.infer("params", [tensor("INPUT0", np.array([1], np.int32), "INT32")], parameters=given,
+                          headers={"x-fwd-who": "me", "x-other": "no"}, timeout=5_000_000)
+    text = result.as_numpy("OUTPUT0")[0].decode()
+    for part in ('"number": 3', '"flag": true', '"real": 0.25', '"x-fwd-who": "me"', '"timeout": 5000000'):
+        assert part in text
+    assert "x-other" not in text
+
+
+@pytest.mark.parametrize("key, value, status", [
+    ("sequence_id", {"bool_param": True}, "INVALID_ARGUMENT"), ("sequence_start", {"int64_param": 1}, "INVALID_ARGUMENT"),
+    ("priority", {"int64_param": -1}, "INVALID_ARGUMENT"), ("timeout", {"int64_param": -1}, "INVALID_ARGUMENT"),
+    ("timeout", {"string_param": "1"}, "INVALID_ARGUMENT"), ("triton_own", {"int64_param": 1}, "INVALID_ARGUMENT"),
+    ("triton_enable_empty_final_response", {"string_param": "x"}, "INVALID_ARGUMENT"), ("custom", {}, "INVALID_ARGUMENT"),
+    ("custom", {"uint64_param": 1 << 63}, "INVALID_ARGUMENT")])
+def test_a_bad_parameter_is_named(stub, key, value, status):
+    request = typed_request("params", "INPUT0", "INT32", [1], int_contents=[1])
+    request.parameters[key].CopyFrom(pb.InferParameter(**value))
+    code, details = refusal(stub.ModelInfer, request)
+    assert code.name == status and f"'{key}'" in details
+
+
+def test_classification_ranks_ties_by_index_and_nan_last(stub):
+    request = typed_request("identity_fp32", "INPUT0", "FP32", [4], fp32_contents=[1.0, float("nan"), 2.0, 1.0])
+    request.outputs.add(name="OUTPUT0").parameters["classification"].int64_param = 9
+    response = stub.ModelInfer(request, timeout=10)
+    assert response.outputs[0].datatype == "BYTES" and list(response.outputs[0].shape) == [4]
+    assert response.raw_output_contents[0] == b"".join(
+        len(text).to_bytes(4, "little") + text for text in (b"2.000000:2", b"1.000000:0", b"1.000000:3", b"nan:1"))
+
+
+def test_classification_of_strings_is_refused(stub):
+    request = typed_request("identity_string", "INPUT0", "BYTES", [1], bytes_contents=[b"a"])
+    request.outputs.add(name="OUTPUT0").parameters["classification"].int64_param = 1
+    code, details = refusal(stub.ModelInfer, request)
+    assert code == grpc.StatusCode.INVALID_ARGUMENT and "'OUTPUT0'" in details and "BYTES" in details
+
+
+# ---- refusals
+
+def surplus_raw():
+    request = pb.ModelInferRequest(model_name="identity_fp32", raw_input_contents=[b"1234", b"5678"])
+    request.inputs.add(name="INPUT0", datatype="FP32", shape=[1])
+    return request
+
+
+def raw(shape, data, datatype="FP32", model="identity_fp32"):
+    request = pb.ModelInferRequest(model_name=model, raw_input_contents=[data])
+    request.inputs.add(name="INPUT0", datatype=datatype, shape=shape)
+    return request
+
+
+def with_shared_memory(side):
+    request = identity()
+    one = request.inputs[0] if side == "input" else request.outputs.add(name="OUTPUT0")
+    one.parameters["shared_memory_region"].string_param = "region"
+    return request
+
+
+@pytest.mark.parametrize("request_, status, part", [
+    (surplus_raw(), "INVALID_ARGUMENT", "expected 1 entries, one an input, got 2"),
+    (raw([1 << 62], b"1234"), "INVALID_ARGUMENT", "'INPUT0'"),
+    (raw([1 << 31, 1 << 31, 1 << 31], b"1234"), "INVALID_ARGUMENT", "'INPUT0'"),
+    (raw([-1], b"1234"), "INVALID_ARGUMENT", "'INPUT0'"),
+    (raw([-(1 << 63)], b"1234"), "INVALID_ARGUMENT", "'INPUT0'"),
+    (raw([2], b"1234"), "INVALID_ARGUMENT", "'INPUT0'"),
+    (raw([1], b"1234", datatype="FP99"), "INVALID_ARGUMENT", "'FP99'"),
+    (raw([1], b"1234", datatype=""), "INVALID_ARGUMENT", "''"),
+    (raw([1], b"\x05\0\0\0hi", "BYTES", "identity_string"), "INVALID_ARGUMENT", "'INPUT0'"),
+    (raw([1], b"\xff\xff\xff\xffhi", "BYTES", "identity_string"), "INVALID_ARGUMENT", "'INPUT0'"),
+    (raw([3], b"\x01\0\0\0h", "BYTES", "identity_string"), "INVALID_ARGUMENT", "'INPUT0'"),
+    (typed_request("identity_fp32", "INPUT0", "FP32", [1]), "INVALID_ARGUMENT", "'INPUT0'"),
+    (typed_request("identity_fp32", "INPUT0", "FP32", [1], fp32_contents=[1], int_contents=[1]), "INVALID_ARGUMENT", "'INT32'"),
+    (typed_request("dtypes", "I_INT8", "INT8", [1], int_contents=[128]), "INVALID_ARGUMENT", "128 does not fit INT8"),
+    (with_shared_memory("input"), "UNIMPLEMENTED", "'shared_memory_region'"),
+    (with_shared_memory("output"), "UNIMPLEMENTED", "'shared_memory_region'"),
+    (identity(model_version="1x"), "INVALID_ARGUMENT", "'1x'"),
+    (identity(model_version="-3"), "INVALID_ARGUMENT", "'-3'"),
+    (identity(model_version="9"), "NOT_FOUND", "version 9"),
+    (identity(model_version="9" * 40), "INVALID_ARGUMENT", "version string"),
+])
+def test_a_bad_request_is_refused_and_the_next_one_served(stub, request_, status, part):
+    code, details = refusal(stub.ModelInfer, request_)
+    assert code.name == status and part in details
+    assert stub.ModelInfer(identity(), timeout=10).raw_output_contents
+
+
+@pytest.mark.parametrize("method", ["SystemSharedMemoryStatus", "SystemSharedMemoryRegister", "SystemSharedMemoryUnregister",
+                                    "CudaSharedMemoryStatus", "CudaSharedMemoryRegister", "CudaSharedMemoryUnregister",
+                                    "TraceSetting"])
+def test_what_is_not_supported_says_so_by_name(stub, method):
+    code, details = refusal(getattr(stub, method), getattr(pb, method + "Request")())
+    assert code == grpc.StatusCode.UNIMPLEMENTED and method in details
+
+
+@pytest.mark.parametrize("body", [b"\xff\xff\xff", b"\x3a\xff\xff\xff\xff\x0f", b"\x2a\x05ab", b"\x0a\x02\xff\xfe", bytes(1000)])
+def test_garbage_is_no_request(server, body):
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
+        for method in ("ModelInfer", "ModelMetadata", "RepositoryModelLoad"):
+            with pytest.raises(grpc.RpcError) as caught:
+                channel.unary_unary(f"/inference.GRPCInferenceService/{method}")(body, timeout=10)
+            assert caught.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.INVALID_ARGUMENT)
+        with pytest.raises(grpc.RpcError) as caught:
+            list(channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")(iter([body]), timeout=10))
+        assert caught.value.code() == grpc.StatusCode.INTERNAL
+    assert server.alive()
+
+
+def test_an_unknown_method_is_unimplemented(server):
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
+        code, _ = refusal(channel.unary_unary("/inference.GRPCInferenceService/NoSuchMethod"), b"")
+    assert code == grpc.StatusCode.UNIMPLEMENTED
+
+
+# ---- health, reflection, log, repository
+
+def health(server, service):
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
+        request = bytes([0x0a, len(service)]) + service.encode() if service else b""
+        return channel.unary_unary("/grpc.health.v1.Health/Check")(request, timeout=10)
+
+
+@pytest.mark.parametrize("service", ["", "inference.GRPCInferenceService", "identity_fp32"])
+def test_health_serves_what_is_ready(server, service):
+    assert health(server, service) == b"\x08\x01"
+
+
+def test_health_knows_no_other_service(server):
+    with pytest.raises(grpc.RpcError) as caught:
+        health(server, "nosuch")
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND and "'nosuch'" in caught.value.details()
+
+
+def test_a_watch_hears_of_a_model_that_goes_and_comes(server, triton):
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
+        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")
+        states = watch(b"\x0a\x05autoc", timeout=60)
+        assert next(states) == b"\x08\x01"
+        triton.unload_model("autoc")
+        assert next(states) == b"\x08\x02"
+        triton.load_model("autoc")
+        assert next(states) == b"\x08\x01"
+        states.cancel()
+        unknown = watch(b"\x0a\x06nosuch", timeout=60)
+        assert next(unknown) == b"\x08\x03"
+        unknown.cancel()
+
+
+def test_reflection_lists_the_services(server):
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
+        call = channel.stream_stream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+        answer = next(iter(call(iter([b"\x3a\x00"]), timeout=10)))  # list_services
+    assert b"inference.GRPCInferenceService" in answer and b"grpc.health.v1.Health" in answer
+
+
+def test_log_settings_change_and_refuse(triton):
+    before = triton.get_log_settings(as_json=True)["settings"]
+    changed = triton.update_log_settings({"log_verbose_level": 1, "log_info": False}, as_json=True)["settings"]
+    assert changed["log_verbose_level"] == {"uint32_param": 1} and changed["log_info"] == {"bool_param": False}
+    triton.update_log_settings({"log_verbose_level": before["log_verbose_level"].get("uint32_param", 0), "log_info": True})
+    for bad in ({"log_nosuch": True}, {"log_info": "x"}, {"log_format": "x"}):
+        with pytest.raises(InferenceServerException, match="INVALID_ARGUMENT"):
+            triton.update_log_settings(bad)
+
+
+def test_a_model_is_loaded_with_another_config(triton):
+    triton.load_model("identity_int32", config="""{"backend": "python", "max_batch_size": 4,
+        "input": [{"name": "INPUT0", "data_type": "TYPE_INT32", "dims": [2]}],
+        "output": [{"name": "OUTPUT0", "data_type": "TYPE_INT32", "dims": [2]}]}""")
+    assert triton.get_model_config("identity_int32").config.max_batch_size == 4
+    triton.load_model("identity_int32")
+    assert triton.get_model_config("identity_int32").config.max_batch_size == 0
+
+
+@pytest.mark.parametrize("parameters, part", [({"config": pb.ModelRepositoryParameter(int64_param=1)}, "'config'"),
+                                              ({"zzz": pb.ModelRepositoryParameter(int64_param=1)}, "'zzz'"),
+                                              ({"file:1/x": pb.ModelRepositoryParameter(string_param="x")}, "'file:1/x'"),
+                                              ({"config": pb.ModelRepositoryParameter(string_param="{")}, "config")])
+def test_a_bad_load_is_refused_and_the_model_stays(stub, parameters, part):
+    request = pb.RepositoryModelLoadRequest(model_name="identity_fp32", parameters=parameters)
+    code, details = refusal(stub.RepositoryModelLoad, request)
+    assert code == grpc.StatusCode.INVALID_ARGUMENT and part in details
+    assert stub.ModelInfer(identity(), timeout=10).raw_output_contents
+
+
+def test_a_repository_cannot_be_named(stub):
+    code, _ = refusal(stub.RepositoryIndex, pb.RepositoryIndexRequest(repository_name="x"))
+    assert code == grpc.StatusCode.UNIMPLEMENTED
+
+
+# ---- streams
+
+def repeat(count, id_="r", **parameters):
+    request = typed_request("repeat", "IN", "INT32", [1], int_contents=[count])
+    request.id = id_
+    for key, value in parameters.items():
+        request.parameters[key].bool_param = value
+    return request
+
+
+def slow(seconds, id_):
+    request = typed_request("slow", "INPUT0", "FP32", [1, 1], fp32_contents=[seconds])
+    request.id = id_
+    return request
+
+
+def test_stream_client_hears_every_response(triton):
+    heard = queue.Queue()
+    triton.start_stream(callback=lambda result, error: heard.put(error or result))
+    for sequence in range(3):
+        triton.async_stream_infer("repeat", [tensor("IN", np.array([5], np.int32), "INT32")], request_id=str(sequence),
+                                  enable_empty_final_response=True)
+    messages = [heard.get(timeout=20).get_response() for _ in range(18)]
+    triton.stop_stream()
+    for sequence in range(3):
+        own = [message for message in messages if message.id == str(sequence)]
+        assert [message.parameters["triton_final_response"].bool_param for message in own] == [False] * 5 + [True]
+        assert [np.frombuffer(message.raw_output_contents[0], np.int32)[0] for message in own[:5]] == list(range(5))
+
+
+def test_async_stream_ends_with_its_requests(server):
+    async def run():
+        async with aio_client.InferenceServerClient(f"127.0.0.1:{server.grpc}") as one:
+            async def requests():
+                for count in range(4):
+                    yield {"model_name": "repeat", "inputs": [tensor("IN", np.array([count], np.int32), "INT32")]}
+            return [result.as_numpy("OUT")[0] async for result, error in one.stream_infer(requests()) if error is None]
+    assert sorted(asyncio.run(run())) == [0, 0, 0, 1, 1, 2]
+
+
+def test_responses_keep_the_order_of_requests_unless_decoupled(stub):
+    requests = [slow(0.5, "slow"), repeat(2, "decoupled"), identity(id="fast"), identity(model_version="9", id="refused"),
+                identity(id="last")]
+    answers = list(stub.ModelStreamInfer(iter(requests), timeout=20))
+    assert [answer.infer_response.id for answer in answers] == ["decoupled", "decoupled", "slow", "fast", "refused", "last"]
+    assert "version 9" in answers[4].error_message
+
+
+def test_an_error_leaves_the_stream_open(stub):
+    fail = typed_request("fail", "INPUT0", "INT32", [1], int_contents=[5])
+    fail.id = "failing"
+    answers = list(stub.ModelStreamInfer(iter([fail, identity(id="next")]), timeout=20))
+    assert [(answer.error_message, answer.infer_response.id) for answer in answers] == [("error 5", "failing"), ("", "next")]
+
+
+def test_an_error_ends_a_strict_stream_with_its_status(stub):
+    responses = stub.ModelStreamInfer(iter([repeat(-2)]), metadata=(("triton_grpc_error", "true"),), timeout=20)
+    assert [next(responses).infer_response.id for _ in range(2)] == ["r", "r"]
+    with pytest.raises(grpc.RpcError) as caught:
+        next(responses)
+    assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INTERNAL, "stream error")
+    assert stub.ModelInfer(identity(), timeout=10).raw_output_contents
+
+
+def test_a_refused_request_ends_a_strict_stream_too(stub):
+    hold = threading.Event()
+
+    def requests():
+        yield identity(model_version="9")
+        hold.wait(20)  # the client keeps its side open
+
+    code, details = None, None
+    try:
+        list(stub.ModelStreamInfer(requests(), metadata=(("triton_grpc_error", "true"),), timeout=20))
+    except grpc.RpcError as error:
+        code, details = error.code(), error.details()
+    hold.set()
+    assert code == grpc.StatusCode.NOT_FOUND and "version 9" in details
+
+
+def test_hundreds_of_streams_share_the_server(server):
+    async def run():
+        channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc}")
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+        async def one(index):
+            call = stub.ModelStreamInfer(iter([repeat(20, str(index))]), timeout=60)
+            return [message.infer_response.id async for message in call]
+
+        answers = await asyncio.gather(*[one(index) for index in range(300)])
+        await channel.close()
+        return answers
+    for index, ids in enumerate(asyncio.run(run())):
+        assert ids == [str(index)] * 20

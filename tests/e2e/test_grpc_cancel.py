@@ -1,0 +1,237 @@
+"""Clients that leave, wait too long, read too slowly or send too much, over gRPC. The `patient` backend answers after the time that it is
+told and counts the requests that run and those that ended cancelled."""
+import asyncio
+import os
+import pathlib
+import shutil
+import socket
+import threading
+import time
+
+import grpc
+import pytest
+from tritonclient.grpc import service_pb2 as pb
+from tritonclient.grpc import service_pb2_grpc
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOREVER_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    target = tmp_path_factory.mktemp("patient") / "repo"
+    shutil.copytree(ROOT / "tests/support/repositories/patient", target)
+    return target
+
+
+@pytest.fixture(scope="module")
+def flags():
+    if not os.environ.get("NEREID_TEST_BACKENDS"):
+        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
+    return [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}"]
+
+
+@pytest.fixture(scope="module")
+def server(start_server, repository, flags):
+    return start_server(repository, flags)
+
+
+def connect(server):
+    return grpc.insecure_channel(f"127.0.0.1:{server.grpc}", options=[("grpc.use_local_subchannel_pool", 1),
+                                                                      ("grpc.max_receive_message_length", -1)])
+
+
+@pytest.fixture
+def stub(server):
+    with connect(server) as channel:
+        yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+
+def request(model, count=1, interval_ms=0, size=0, id_=""):
+    one = pb.ModelInferRequest(model_name=model, id=id_)
+    for name, value in (("COUNT", count), ("INTERVAL_MS", interval_ms), ("SIZE", size)):
+        one.inputs.add(name=name, datatype="INT32", shape=[1]).contents.int_contents.append(value)
+    return one
+
+
+def counters(stub):
+    """Running and cancelled requests of the whole server."""
+    response = stub.ModelInfer(pb.ModelInferRequest(model_name="counters"), timeout=10)
+    values = {output.name: int.from_bytes(data, "little") for output, data in zip(response.outputs, response.raw_output_contents)}
+    return values["RUNNING"], values["CANCELLED"]
+
+
+def wait_until(condition, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.01)
+
+
+def expect_cancelled(stub, before, count):
+    wait_until(lambda: counters(stub)[0] == 0)
+    assert counters(stub)[1] == before + count
+
+
+def wait_running(stub, count):
+    wait_until(lambda: counters(stub)[0] == count)
+
+
+def test_a_cancelled_call_cancels_its_request(stub):
+    before = counters(stub)[1]
+    call = stub.ModelInfer.future(request("waiter", interval_ms=FOREVER_MS))
+    wait_running(stub, 1)
+    call.cancel()
+    expect_cancelled(stub, before, 1)
+
+
+def test_a_deadline_cancels_its_request(stub):
+    before = counters(stub)[1]
+    with pytest.raises(grpc.RpcError) as caught:
+        stub.ModelInfer(request("waiter", interval_ms=FOREVER_MS), timeout=0.3)
+    assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    expect_cancelled(stub, before, 1)
+
+
+def test_a_lost_connection_cancels_its_requests(server, stub):
+    before = counters(stub)[1]
+    channel = connect(server)
+    other = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+    calls = [other.ModelInfer.future(request("waiter", interval_ms=FOREVER_MS)) for _ in range(5)]
+    wait_running(stub, 5)
+    channel.close()
+    expect_cancelled(stub, before, 5)
+    assert all(call.cancelled() for call in calls)
+
+
+@pytest.mark.parametrize("num_heard", [0, 3])
+def test_a_cancelled_stream_cancels_its_requests(stub, num_heard):
+    before = counters(stub)[1]
+    hold = threading.Event()
+
+    def requests():
+        yield request("ticker", count=num_heard, id_="done")
+        yield request("ticker", count=-1, interval_ms=FOREVER_MS)
+        yield request("waiter", interval_ms=FOREVER_MS)
+        hold.wait(30)
+
+    call = stub.ModelStreamInfer(requests())
+    for _ in range(num_heard):
+        next(call)
+    wait_running(stub, 2)
+    call.cancel()
+    hold.set()
+    expect_cancelled(stub, before, 2)
+
+
+def test_a_half_closed_stream_still_gets_its_responses(stub):
+    answers = stub.ModelStreamInfer(iter([request("ticker", count=3, interval_ms=50)]), timeout=20)
+    assert len(list(answers)) == 3
+
+
+def test_a_strict_error_cancels_the_rest_of_its_stream(stub):
+    before = counters(stub)[1]
+    refused = pb.ModelInferRequest(model_name="nosuch")
+    answers = stub.ModelStreamInfer(iter([request("ticker", count=-1, interval_ms=FOREVER_MS), refused]),
+                                    metadata=(("triton_grpc_error", "true"),), timeout=20)
+    with pytest.raises(grpc.RpcError) as caught:
+        list(answers)
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+    expect_cancelled(stub, before, 1)
+
+
+def test_a_storm_of_cancels_leaves_nothing_behind(server, stub):
+    async def storm():
+        channel = grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc}")
+        other = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+        async def one(index):
+            model = "ticker" if index % 2 else "waiter"
+            if index % 4 < 2:
+                call = other.ModelInfer(request("waiter", interval_ms=FOREVER_MS))
+            else:
+                call = other.ModelStreamInfer(iter([request(model, count=-1, interval_ms=1 + index % 7)] * 3))
+            await asyncio.sleep(0.001 * (index % 50))
+            call.cancel()
+
+        await asyncio.gather(*[one(index) for index in range(600)])
+        await channel.close()
+
+    asyncio.run(storm())
+    wait_until(lambda: counters(stub)[0] == 0, seconds=30)
+    assert server.alive()
+
+
+def test_sockets_closed_in_mid_message_do_no_harm(server, stub):
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+    for tail in (b"", b"\x00\x00\xff\x01\x04", b"\xff" * 100, bytes([0, 0, 4, 8, 0, 0, 0, 0, 0, 255, 255, 255, 255])):
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", server.grpc)) as one:
+                one.sendall(preface + tail)
+    assert counters(stub)[0] == 0
+
+
+def test_a_request_above_the_limit_is_refused_with_the_limit(start_server, repository, flags):
+    small = start_server(repository, [*flags, "--grpc-max-message-size=100000"])
+    with connect(small) as channel:
+        one = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        large = request("waiter", id_="x" * 200_000)
+        for call in (lambda: one.ModelInfer(large, timeout=10), lambda: list(one.ModelStreamInfer(iter([large]), timeout=10))):
+            with pytest.raises(grpc.RpcError) as caught:
+                call()
+            assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED and "100000" in caught.value.details()
+        assert counters(one) == (0, 0)
+
+
+def test_a_reader_that_is_too_slow_loses_its_stream(start_server, repository, flags):
+    strict = start_server(repository, [*flags, "--grpc-max-unsent-size=4000000"])
+    with connect(strict) as channel, connect(strict) as other:
+        watcher = service_pb2_grpc.GRPCInferenceServiceStub(other)
+        answers = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(
+            iter([request("ticker", count=-1, interval_ms=1, size=1_000_000)]))
+        wait_running(watcher, 1)
+        expect_cancelled(watcher, 0, 1)  # nobody reads `answers`
+        with pytest.raises(grpc.RpcError) as caught:
+            list(answers)
+        assert caught.value.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+
+def test_a_stream_takes_so_many_requests_at_once_and_no_more(start_server, repository, flags):
+    narrow = start_server(repository, [*flags, "--grpc-max-requests-per-stream=4"])
+    with connect(narrow) as channel, connect(narrow) as other:
+        watcher = service_pb2_grpc.GRPCInferenceServiceStub(other)
+        answers = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(
+            iter([request("waiter", interval_ms=300, id_=str(index)) for index in range(20)]), timeout=60)
+        most = 0
+        deadline = time.monotonic() + 1
+        while time.monotonic() < deadline:
+            most = max(most, counters(watcher)[0])
+        assert most == 4
+        assert [answer.infer_response.id for answer in answers] == [str(index) for index in range(20)]
+
+
+def test_a_stop_waits_for_requests_and_ends_idle_streams(start_server, repository, flags):
+    stopping = start_server(repository, flags)
+    with connect(stopping) as channel:
+        one = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        hold = threading.Event()
+
+        def requests():
+            yield request("ticker", count=1)
+            hold.wait(30)
+
+        idle = one.ModelStreamInfer(requests())
+        next(idle)
+        busy = one.ModelInfer.future(request("waiter", interval_ms=1500))
+        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"")
+        assert next(watch) == b"\x08\x01"
+        wait_running(one, 1)
+        begin = time.monotonic()
+        assert stopping.stop() == 0
+        assert time.monotonic() - begin < 10
+        assert busy.result(timeout=5).raw_output_contents
+        for stream in (idle, watch):
+            with pytest.raises(grpc.RpcError) as caught:
+                list(stream)
+            assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        hold.set()
