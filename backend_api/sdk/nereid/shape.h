@@ -39,14 +39,16 @@ inline Result<size_t> ElementCount(std::span<const int64_t> shape, size_t elemen
   constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
   const uint64_t limit = kMax / (element_bytes == 0 ? 1 : element_bytes);
   uint64_t count = 1;
-  bool is_too_large = false;
+  bool is_empty = false, is_too_large = false;
   for (const int64_t dim : shape) {
     if (dim < 0) return InvalidArgError("shape ", ToString(shape), ": negative dimension ", dim);
-    if (dim == 0) return size_t{0};
-    if (count > limit / static_cast<uint64_t>(dim)) is_too_large = true;
+    is_empty = is_empty || dim == 0;
+    if (is_empty || is_too_large) continue;
+    is_too_large = count > limit / static_cast<uint64_t>(dim);
     if (!is_too_large) count *= static_cast<uint64_t>(dim);
   }
-  if (is_too_large || count > limit) {
+  if (is_empty) return size_t{0};
+  if (is_too_large) {
     return InvalidArgError("shape ", ToString(shape), ": more than ", kMax, " bytes");
   }
   return static_cast<size_t>(count);
