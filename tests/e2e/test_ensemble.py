@@ -1,0 +1,231 @@
+"""Ensembles as clients see them, over models that do one simple thing each. Environment: NEREID_TEST_BACKENDS, the test backends."""
+import json
+import os
+import pathlib
+import shutil
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+import tritonclient.grpc as grpcclient
+
+MODELS = pathlib.Path(__file__).parents[1] / "golden/repo"
+
+
+def tensors(specs):
+    return ", ".join(f'{{ name: "{name}" data_type: TYPE_{kind} dims: {dims} {"optional: true" if optional else ""} }}'
+                     for name, kind, dims, *optional in specs)
+
+
+def write_ensemble(repository, name, inputs, outputs, steps, max_batch_size=0, more=""):
+    """steps: (model, {its input: tensor}, {its output: tensor}) each."""
+    def maps(field, entries):
+        return " ".join(f'{field} {{ key: "{key}" value: "{value}" }}' for key, value in entries.items())
+
+    text = ", ".join(f'{{ model_name: "{model}" model_version: -1 {maps("input_map", ins)} {maps("output_map", outs)} }}'
+                     for model, ins, outs in steps)
+    (repository / name / "1").mkdir(parents=True)
+    (repository / name / "config.pbtxt").write_text(
+        f'platform: "ensemble"\nmax_batch_size: {max_batch_size}\ninput [ {tensors(inputs)} ]\noutput [ {tensors(outputs)} ]\n'
+        f"ensemble_scheduling {{ step [ {text} ] {more} }}\n")
+
+
+FLOATS, NUMBER = ("FP32", [16]), ("INT32", [1])
+ADD, DOUBLE = ("add_one", {"IN": "X"}, {"OUT": "MID"}), ("double", {"IN": "MID"}, {"OUT": "Y"})
+
+
+@pytest.fixture(scope="module")
+def server(start_server, tmp_path_factory):
+    if not os.environ.get("NEREID_TEST_BACKENDS"):
+        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
+    repository = tmp_path_factory.mktemp("ensembles")
+    for model in ("add_one", "double", "repeat", "identity_int32", "identity_fp32", "params", "fail", "dtypes"):
+        shutil.copytree(MODELS / model, repository / model)
+    write_ensemble(repository, "chain", [("X", *FLOATS)], [("Y", *FLOATS), ("MID", *FLOATS)], [ADD, DOUBLE], 8)
+    write_ensemble(repository, "nested", [("A", *FLOATS)], [("B", *FLOATS)],
+                   [("chain", {"X": "A"}, {"Y": "HALF"}), ("chain", {"X": "HALF"}, {"Y": "B"})], 8)
+    write_ensemble(repository, "diamond", [("X", *FLOATS)], [("L", *FLOATS), ("R", *FLOATS)],
+                   [ADD, ("double", {"IN": "MID"}, {"OUT": "L"}), ("add_one", {"IN": "MID"}, {"OUT": "R"})], 8)
+    # X is from before the decoupled step: every response carries it.
+    stream = [("identity_int32", {"INPUT0": "PART"}, {"OUTPUT0": "Y"}), ("repeat", {"IN": "X"}, {"OUT": "PART"}),
+              ("identity_int32", {"INPUT0": "X"}, {"OUTPUT0": "BEFORE"})]
+    write_ensemble(repository, "stream", [("X", *NUMBER)], [("Y", *NUMBER), ("BEFORE", *NUMBER)], stream)
+    write_ensemble(repository, "narrow_stream", [("X", *NUMBER)], [("Y", *NUMBER), ("BEFORE", *NUMBER)], stream,
+                   more="max_inflight_requests: 1")
+    write_ensemble(repository, "streams", [("X", *NUMBER)], [("Z", *NUMBER)],
+                   [("stream", {"X": "X"}, {"Y": "Y"}), ("repeat", {"IN": "Y"}, {"OUT": "Z"})])
+    write_ensemble(repository, "describe", [("X", *NUMBER)], [("TEXT", "STRING", [1])], [("params", {"INPUT0": "X"}, {"OUTPUT0": "TEXT"})])
+    write_ensemble(repository, "failing", [("X", *NUMBER)], [("Y", *NUMBER)],
+                   [("identity_int32", {"INPUT0": "X"}, {"OUTPUT0": "Z"}), ("fail", {"INPUT0": "Z"}, {"OUTPUT0": "Y"})])
+    write_ensemble(repository, "optional", [("A", "INT8", [-1], True), ("B", "STRING", [-1], True)], [("C", "INT8", [-1]), ("D", "STRING", [-1])],
+                   [("dtypes", {"I_INT8": "A", "I_STRING": "B"}, {"O_INT8": "C", "O_STRING": "D"})])
+    return start_server(repository, [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}"])
+
+
+def post(server, path, body):
+    request = urllib.request.Request(server.url + path, data=json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        return json.load(reply)
+
+
+def infer(server, model, inputs, outputs=None, **more):
+    body = {"inputs": [{"name": name, "datatype": kind, "shape": list(np.shape(data)), "data": data} for name, kind, data in inputs], **more}
+    if outputs is not None:
+        body["outputs"] = [{"name": name} for name in outputs]
+    answer = post(server, f"/v2/models/{model}/infer", body)
+    return {one["name"]: one["data"] for one in answer["outputs"]}, answer
+
+
+def refused(server, model, inputs, outputs=None):
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        infer(server, model, inputs, outputs)
+    return caught.value.code, json.load(caught.value)["error"]
+
+
+def streamed(server, model, value):
+    request = urllib.request.Request(f"{server.url}/v2/models/{model}/generate_stream", data=json.dumps({"X": value}).encode())
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        return [json.loads(line[6:]) for line in reply.read().decode().split("\n\n") if line]
+
+
+def floats(*rows):
+    return [[float(row)] * 16 for row in rows]
+
+
+@pytest.mark.parametrize("outputs", [None, ["Y"], ["MID"], ["MID", "Y"]], ids=str)
+def test_any_subset_of_outputs_can_be_asked_for(server, outputs):
+    data, answer = infer(server, "chain", [("X", "FP32", floats(1))], outputs)
+    assert set(data) == set(outputs or ["Y", "MID"])
+    assert data.get("MID", [2.0] * 16) == [2.0] * 16 and data.get("Y", [4.0] * 16) == [4.0] * 16
+    assert answer["parameters"] == {"sequence_id": 0, "sequence_start": False, "sequence_end": False}
+
+
+def test_a_parameter_occurs_once_in_the_answer(server):
+    body = json.dumps({"inputs": [{"name": "X", "datatype": "FP32", "shape": [1, 16], "data": [0] * 16}]}).encode()
+    with urllib.request.urlopen(urllib.request.Request(f"{server.url}/v2/models/chain/infer", data=body)) as reply:
+        assert reply.read().count(b'"sequence_id"') == 1
+
+
+def test_steps_that_a_subset_does_not_need_do_not_run(server):
+    def runs():
+        with urllib.request.urlopen(server.url + "/v2/models/double/stats") as reply:
+            return json.load(reply)["model_stats"][0]["inference_stats"]["success"]["count"]
+    before = runs()
+    infer(server, "chain", [("X", "FP32", floats(1))], ["MID"])
+    assert runs() == before
+
+
+def test_a_batch_goes_through_as_it_is(server):
+    data, answer = infer(server, "chain", [("X", "FP32", floats(1, 2, 3))], ["Y"])
+    assert answer["outputs"][0]["shape"] == [3, 16] and data["Y"] == sum(floats(4, 6, 8), [])
+
+
+def test_an_ensemble_is_a_step_of_another(server):
+    data, _ = infer(server, "nested", [("A", "FP32", floats(1))])
+    assert data == {"B": [10.0] * 16}
+
+
+def test_one_tensor_feeds_two_steps(server):
+    data, _ = infer(server, "diamond", [("X", "FP32", floats(1))])
+    assert data == {"L": [4.0] * 16, "R": [3.0] * 16}
+
+
+@pytest.mark.parametrize("model", ["stream", "narrow_stream"])
+@pytest.mark.parametrize("count", [0, 1, 2, 300])
+def test_each_response_of_a_decoupled_step_becomes_one_in_order(server, model, count):
+    events = streamed(server, model, count)
+    assert [event["Y"] for event in events] == list(range(count))
+    assert all(event["BEFORE"] == count for event in events)
+
+
+def test_an_error_in_mid_stream_comes_after_the_good_responses(server):
+    events = streamed(server, "stream", -2)
+    assert [event.get("Y") for event in events] == [0, 1, None]
+    assert events[2]["error"] == "in ensemble 'stream', step 1 ('repeat'): stream error"
+
+
+def test_decoupled_steps_nest(server):
+    assert [event["Z"] for event in streamed(server, "streams", 4)] == [0, 0, 1, 0, 1, 2]
+
+
+def test_a_part_from_before_the_stream_is_one_response(server):
+    request = urllib.request.Request(f"{server.url}/v2/models/stream/config")
+    with urllib.request.urlopen(request) as reply:
+        assert json.load(reply)["model_transaction_policy"] == {"decoupled": True}
+    client, answers = grpcclient.InferenceServerClient(f"127.0.0.1:{server.grpc}"), []
+    value = grpcclient.InferInput("X", [1], "INT32")
+    value.set_data_from_numpy(np.array([5], dtype=np.int32))
+    client.start_stream(lambda result, error: answers.append((result, error)))
+    client.async_stream_infer("stream", [value], outputs=[grpcclient.InferRequestedOutput("BEFORE")], enable_empty_final_response=True)
+    client.stop_stream()
+    assert [error for _, error in answers] == [None] * len(answers)
+    values = [result.as_numpy("BEFORE") for result, _ in answers]
+    assert [int(value[0]) for value in values if value is not None] == [5]
+    assert answers[-1][0].get_response().parameters["triton_final_response"].bool_param
+
+
+def test_what_the_request_says_reaches_the_step(server):
+    data, answer = infer(server, "describe", [("X", "INT32", [1])], id="r-7", parameters={
+        "sequence_id": 42, "sequence_start": True, "timeout": 9000000, "color": "red", "depth": 3, "fast": True})
+    said = json.loads(data["TEXT"][0])
+    assert said["id"] == "r-7" and said["corr"] == 42 and said["flags"] == 1 and said["timeout"] == 9000000
+    assert {"color": "red", "depth": 3, "fast": True}.items() <= said["parameters"].items()
+    assert answer["id"] == "r-7"
+    assert answer["parameters"] == {"sequence_id": 42, "sequence_start": True, "sequence_end": False}
+
+
+@pytest.mark.parametrize("value, status", [(3, 500), (4, 404), (5, 400), (6, 503)])
+def test_a_failing_step_gives_its_name_and_its_code(server, value, status):
+    code, error = refused(server, "failing", [("X", "INT32", [value])])
+    assert code == status and error == f"in ensemble 'failing', step 1 ('fail'): error {value}"
+
+
+@pytest.mark.parametrize("inputs, expected", [
+    ([("A", "INT8", [1, 2])], {"C": [1, 2]}),
+    ([("B", "BYTES", ["x"])], {"D": ["x"]}),
+    ([("A", "INT8", [3]), ("B", "BYTES", ["y", "z"])], {"C": [3], "D": ["y", "z"]}),
+], ids=["A", "B", "both"])
+def test_optional_tensors_may_be_left_out(server, inputs, expected):
+    assert infer(server, "optional", inputs)[0] == expected
+
+
+def test_statistics_count_the_ensemble_and_its_steps(server):
+    def count(model):
+        with urllib.request.urlopen(f"{server.url}/v2/models/{model}/stats") as reply:
+            return json.load(reply)["model_stats"][0]
+    before = count("chain")["inference_stats"], count("add_one")["inference_stats"]
+    infer(server, "chain", [("X", "FP32", floats(1, 2))])
+    after = count("chain"), count("add_one")
+    for old, new in zip(before, after):
+        assert new["inference_stats"]["success"]["count"] == old["success"]["count"] + 1
+    assert after[0]["inference_stats"]["success"]["ns"] > before[0]["success"]["ns"]
+
+
+BAD = {
+    "no_such_step": ([("X", *FLOATS)], [("Y", *FLOATS)], [("nosuch", {"IN": "X"}, {"OUT": "Y"})], 8, "nosuch"),
+    "no_such_input": ([("X", *FLOATS)], [("Y", *FLOATS)], [("double", {"INN": "X"}, {"OUT": "Y"})], 8, "input 'INN'"),
+    "nobody_produces": ([("X", *FLOATS)], [("Y", *FLOATS), ("Z", *FLOATS)], [ADD, DOUBLE], 8, "output 'Z' of the ensemble is produced by no step"),
+    "types_differ": ([("X", *NUMBER)], [("Y", *FLOATS)], [ADD, DOUBLE], 8, "is TYPE_FP32, but input 'X' of the ensemble is TYPE_INT32"),
+    "cycle": ([("X", *FLOATS)], [("Y", *FLOATS)],
+              [("add_one", {"IN": "Y"}, {"OUT": "M"}), ("double", {"IN": "M"}, {"OUT": "Y"})], 8, "cycle"),
+    "batch_too_large": ([("X", *FLOATS)], [("Y", *FLOATS)], [ADD, DOUBLE], 64, "max_batch_size 64 of the ensemble exceeds max_batch_size 8"),
+}
+
+
+def test_a_faulty_ensemble_names_its_fault_and_leaves_the_others_serving(start_server, tmp_path):
+    if not os.environ.get("NEREID_TEST_BACKENDS"):
+        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
+    for model in ("add_one", "double"):
+        shutil.copytree(MODELS / model, tmp_path / model)
+    for name, (inputs, outputs, steps, max_batch_size, _) in BAD.items():
+        write_ensemble(tmp_path, name, inputs, outputs, steps, max_batch_size)
+    server = start_server(tmp_path, [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}", "--model-control-mode=explicit",
+                                     "--load-model=add_one"])
+    for name, (*_, expected) in BAD.items():
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(urllib.request.Request(f"{server.url}/v2/repository/models/{name}/load", data=b"{}"), timeout=60)
+        error = json.load(caught.value)["error"]
+        assert expected in error and name in error, error
+    assert infer(server, "add_one", [("IN", "FP32", floats(1))])[0] == {"OUT": [2.0] * 16}
+    server.stop()
