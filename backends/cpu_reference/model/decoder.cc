@@ -53,7 +53,8 @@ Decoder::Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const 
       pool_(pool),
       cos_(spec.ropes.size()),
       sin_(spec.ropes.size()),
-      scores_(pool.num_threads()) {}
+      scores_(pool.num_threads()),
+      rows_(pool.num_threads()) {}
 
 std::span<float> Decoder::Forward(const llm::Batch& batch) {
   PrepareBuffers(batch);
@@ -85,13 +86,18 @@ std::span<float> Decoder::Forward(const llm::Batch& batch) {
 void Decoder::PrepareBuffers(const llm::Batch& batch) {
   num_tokens_ = static_cast<int64_t>(batch.token_ids.size());
   positions_.resize(num_tokens_);
-  sequence_of_.resize(num_tokens_);
+  tiles_.clear();
+  const int32_t tokens_per_tile =
+      std::max(1, kMaxRowsAtOnce * spec_.num_kv_heads / spec_.num_heads);
   int32_t longest = 0;
   for (size_t i = 0; i < batch.sequences.size(); ++i) {
     const llm::BatchSequence& sequence = batch.sequences[i];
     for (int32_t token = 0; token < sequence.num_tokens; ++token) {
       positions_[sequence.first_token + token] = sequence.num_cached + token;
-      sequence_of_[sequence.first_token + token] = static_cast<int32_t>(i);
+    }
+    for (int32_t token = 0; token < sequence.num_tokens; token += tokens_per_tile) {
+      tiles_.push_back({static_cast<int32_t>(i), sequence.first_token + token,
+                        std::min(tokens_per_tile, sequence.num_tokens - token)});
     }
     longest = std::max(longest, sequence.num_cached + sequence.num_tokens);
   }
@@ -105,9 +111,8 @@ void Decoder::PrepareBuffers(const llm::Batch& batch) {
   const int64_t inner = std::max(spec_.intermediate_size, spec_.moe.intermediate_size);
   Grow(gate_, num_tokens_ * inner);
   Grow(up_, num_tokens_ * inner);
-  const int64_t queries = spec_.num_heads / spec_.num_kv_heads;
   const int64_t context = (longest + kBlockSize - 1) / kBlockSize * kBlockSize;
-  for (std::vector<float>& scores : scores_) Grow(scores, queries * context);
+  for (std::vector<float>& scores : scores_) Grow(scores, kMaxRowsAtOnce * context);
 }
 
 void Decoder::PrepareRope() {
@@ -179,22 +184,31 @@ void Decoder::RunAttention(const llm::Batch& batch, int32_t layer) {
 }
 
 void Decoder::WriteCache(const llm::Batch& batch, int32_t layer) {
-  PagedKvWriteParams params;
-  params.cache = cache_.Layer(layer);
-  for (const llm::BatchSequence& sequence : batch.sequences) {
-    params.keys = k_.data() + sequence.first_token * spec_.kv_size();
-    params.values = v_.data() + sequence.first_token * spec_.kv_size();
-    params.num_tokens = sequence.num_tokens;
-    params.first_position = sequence.num_cached;
-    params.block_table = sequence.block_table.data();
-    ops_.paged_kv_write(params);
-  }
+  PagedKvWriteParams shared;
+  shared.cache = cache_.Layer(layer);
+  const auto write = [&](int64_t first_head, int64_t last_head, int) {
+    PagedKvWriteParams params = shared;
+    params.first_head = static_cast<int32_t>(first_head);
+    params.last_head = static_cast<int32_t>(last_head);
+    for (const llm::BatchSequence& sequence : batch.sequences) {
+      params.keys = k_.data() + sequence.first_token * spec_.kv_size();
+      params.values = v_.data() + sequence.first_token * spec_.kv_size();
+      params.num_tokens = sequence.num_tokens;
+      params.first_position = sequence.num_cached;
+      params.block_table = sequence.block_table.data();
+      ops_.paged_kv_write(params);
+    }
+  };
+  num_tokens_* spec_.kv_size() < kMinSharedWork / 4
+      ? write(0, spec_.num_kv_heads, 0)
+      : pool_.ParallelRanges(spec_.num_kv_heads, 1, write);
 }
 
+// A tile is a few neighbouring tokens of one sequence, so that long prompts read a key or value
+// once for several of them.
 void Decoder::Attend(const llm::Batch& batch, int32_t layer) {
   const int32_t queries = spec_.num_heads / spec_.num_kv_heads;
   PagedAttentionParams shared;
-  shared.num_queries = queries;
   shared.window = spec_.layers[layer].sliding_window;
   shared.cache = cache_.Layer(layer);
   shared.scale = spec_.attention_scale;
@@ -202,18 +216,25 @@ void Decoder::Attend(const llm::Batch& batch, int32_t layer) {
   const auto attend = [&](int64_t first, int64_t last, int thread) {
     PagedAttentionParams params = shared;
     params.scratch = scores_[thread].data();
-    for (int64_t unit = first; unit < last; ++unit) {  // a token's queries of one kv head
-      const int64_t token = unit / spec_.num_kv_heads;
+    std::vector<AttentionRow>& rows = rows_[thread];
+    for (int64_t unit = first; unit < last; ++unit) {
+      const Tile& tile = tiles_[unit / spec_.num_kv_heads];
       params.kv_head = static_cast<int32_t>(unit % spec_.num_kv_heads);
-      params.context = positions_[token] + 1;
-      params.block_table = batch.sequences[sequence_of_[token]].block_table.data();
-      const int64_t offset = (token * spec_.num_heads + params.kv_head * queries) * spec_.head_dim;
-      params.queries = q_.data() + offset;
-      params.out = attention_.data() + offset;
+      rows.clear();
+      for (int32_t token = tile.first_token; token < tile.first_token + tile.num_tokens; ++token) {
+        for (int32_t query = 0; query < queries; ++query) {
+          const int64_t head = int64_t{params.kv_head} * queries + query;
+          const int64_t offset = (int64_t{token} * spec_.num_heads + head) * spec_.head_dim;
+          rows.push_back({q_.data() + offset, attention_.data() + offset, positions_[token] + 1});
+        }
+      }
+      params.rows = rows.data();
+      params.num_rows = static_cast<int32_t>(rows.size());
+      params.block_table = batch.sequences[tile.sequence].block_table.data();
       ops_.paged_attention(params);
     }
   };
-  pool_.ParallelRanges(num_tokens_ * spec_.num_kv_heads, 1, attend);
+  pool_.ParallelRanges(static_cast<int64_t>(tiles_.size()) * spec_.num_kv_heads, 1, attend);
 }
 
 void Decoder::RunMlp(const Mlp& mlp, const float* in, int64_t num_rows, float* out,

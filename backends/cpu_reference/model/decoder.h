@@ -27,6 +27,13 @@ class Decoder {
   std::span<float> Forward(const llm::Batch& batch);
 
  private:
+  // Tokens of one sequence whose attention is computed together.
+  struct Tile {
+    int32_t sequence;  // index into Batch::sequences
+    int32_t first_token;
+    int32_t num_tokens;
+  };
+
   void PrepareBuffers(const llm::Batch& batch);
   void PrepareRope();
   void Embed(const llm::Batch& batch);
@@ -54,17 +61,18 @@ class Decoder {
   ThreadPool& pool_;
 
   int64_t num_tokens_ = 0;
-  std::vector<int32_t> positions_;       // [num_tokens]
-  std::vector<int32_t> sequence_of_;     // [num_tokens], index into Batch::sequences
+  std::vector<int32_t> positions_;  // [num_tokens]
+  std::vector<Tile> tiles_;
   std::vector<std::vector<float>> cos_;  // per rope [num_tokens, dim / 2]
   std::vector<std::vector<float>> sin_;
-  std::vector<float> residual_;             // [num_tokens, hidden_size]
-  std::vector<float> normed_;               // [num_tokens, hidden_size]
-  std::vector<float> hidden_;               // [num_tokens, hidden_size]
-  std::vector<float> q_, k_, v_;            // [num_tokens, heads * head_dim]
-  std::vector<float> attention_;            // [num_tokens, num_heads * head_dim]
-  std::vector<float> gate_, up_;            // [num_tokens, intermediate_size]
-  std::vector<std::vector<float>> scores_;  // per thread
+  std::vector<float> residual_;                  // [num_tokens, hidden_size]
+  std::vector<float> normed_;                    // [num_tokens, hidden_size]
+  std::vector<float> hidden_;                    // [num_tokens, hidden_size]
+  std::vector<float> q_, k_, v_;                 // [num_tokens, heads * head_dim]
+  std::vector<float> attention_;                 // [num_tokens, num_heads * head_dim]
+  std::vector<float> gate_, up_;                 // [num_tokens, intermediate_size]
+  std::vector<std::vector<float>> scores_;       // per thread
+  std::vector<std::vector<AttentionRow>> rows_;  // per thread
   std::vector<float> logits_;
 };
 

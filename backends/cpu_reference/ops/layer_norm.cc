@@ -17,11 +17,11 @@ void NormRow(const LayerNormParams& p, const float* in, float* out) {
   VecF squares = {};
   for (int64_t i = 0; i < whole; i += kLanes) {
     const VecF centred = Load(in + i) - mean;
-    squares += centred * centred;
+    squares = MulAdd(centred, centred, squares);
   }
   VecF tail = {};
   for (int i = 0; i < rest; ++i) tail[i] = in[whole + i] - mean;
-  squares += tail * tail;
+  squares = MulAdd(tail, tail, squares);
   const float scale = 1.0f / __builtin_sqrtf(Reduce(squares) / count + p.epsilon);
 
   for (int64_t i = 0; i < whole; i += kLanes) {

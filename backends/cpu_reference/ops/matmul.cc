@@ -27,7 +27,8 @@ struct Tile {
 };
 
 NEREID_INLINE void Finish4(float* out, Vec4 sums, const float* bias, bool accumulate) {
-  auto* to = reinterpret_cast<Vec4Unaligned*>(out);
+  // Spelt out: `auto` would drop the alignment of 1.
+  Vec4Unaligned* to = reinterpret_cast<Vec4Unaligned*>(out);
   if (bias != nullptr) sums += *reinterpret_cast<const Vec4Unaligned*>(bias);
   *to = accumulate ? *to + sums : sums;
 }
@@ -45,16 +46,19 @@ __attribute__((noinline)) void RunTile(const Tile<W>& tile) {
     for (int n = 0; n < NR; ++n) {
       const VecF weights = LoadWeights(tile.weights + n * columns + k);
 #pragma GCC unroll 8
-      for (int m = 0; m < MR; ++m) sums[m][n] += in[m] * weights;
+      for (int m = 0; m < MR; ++m) sums[m][n] = MulAdd(in[m], weights, sums[m][n]);
     }
   }
   if (whole != columns) {
     const int rest = static_cast<int>(columns - whole);
+    VecF in[MR];
+#pragma GCC unroll 8
+    for (int m = 0; m < MR; ++m) in[m] = LoadPart(tile.in + m * columns + whole, rest);
+#pragma GCC unroll 8
     for (int n = 0; n < NR; ++n) {
       const VecF weights = LoadWeightsPart(tile.weights + n * columns + whole, rest);
-      for (int m = 0; m < MR; ++m) {
-        sums[m][n] += LoadPart(tile.in + m * columns + whole, rest) * weights;
-      }
+#pragma GCC unroll 8
+      for (int m = 0; m < MR; ++m) sums[m][n] = MulAdd(in[m], weights, sums[m][n]);
     }
   }
 #pragma GCC unroll 8
@@ -67,6 +71,7 @@ __attribute__((noinline)) void RunTile(const Tile<W>& tile) {
                 tile.bias != nullptr ? tile.bias + n : nullptr, tile.accumulate);
       }
     } else {
+#pragma GCC unroll 8
       for (int n = 0; n < NR; ++n) {
         float sum = Reduce(sums[m][n]);
         if (tile.bias != nullptr) sum += tile.bias[n];

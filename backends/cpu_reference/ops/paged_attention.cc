@@ -1,5 +1,5 @@
-// Scores by blocks of 16 keys, softmax, weighted sum of values. Queries go in groups of four, so
-// that a key or value once loaded serves all of them.
+// Scores by blocks of 16 keys, softmax, weighted sum of values. Rows go in groups of four, so that
+// a key or value once loaded serves all of them.
 #include "cpu_reference/ops/paged_attention.h"
 
 #include "cpu_reference/ops/simd.h"
@@ -11,39 +11,79 @@ constexpr int kVectorsPerBlock = kBlockSize / kLanes;
 constexpr float kHidden = -3.0e38f;
 
 struct Range {
-  int32_t first_block, last_block;  // blocks [first, last)
   int32_t first, last;              // positions [first, last)
+  int32_t first_block, last_block;  // the blocks that hold them
 };
 
-// Raw scores of G queries against one block, to scratch.
+Range RangeOf(const PagedAttentionParams& p, const AttentionRow& row) {
+  Range range;
+  range.first = p.window > 0 && row.context > p.window ? row.context - p.window : 0;
+  range.last = row.context;
+  range.first_block = range.first / kBlockSize;
+  range.last_block = (range.last + kBlockSize - 1) / kBlockSize;
+  return range;
+}
+
+// Up to four rows at work: their ranges, and the blocks that any of them sees.
 template <int G>
-NEREID_INLINE void ScoreBlock(const PagedAttentionParams& p, int32_t query, int32_t block,
-                              int64_t stride) {
-  const float* keys = p.cache.KeyBlock(p.block_table[block], p.kv_head);
-  const float* q = p.queries + int64_t{query} * p.cache.head_dim;
-  VecF sums[G][kVectorsPerBlock] = {};
+struct Group {
+  const AttentionRow* rows;
+  float* scores[G];
+  Range ranges[G];
+  int32_t first_block, last_block;
+};
+
+// Raw scores of G rows against B neighbouring blocks.
+template <int G, int B>
+NEREID_INLINE void ScoreBlocks(const PagedAttentionParams& p, const Group<G>& group,
+                               int32_t block) {
+  constexpr int kVectors = kVectorsPerBlock;
+  const float* keys[B];
+  for (int b = 0; b < B; ++b) keys[b] = p.cache.KeyBlock(p.block_table[block + b], p.kv_head);
+  VecF sums[G][B][kVectors] = {};
   for (int32_t d = 0; d < p.cache.head_dim; ++d) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectorsPerBlock; ++v) {
-      const VecF key = Load(keys + d * kBlockSize + v * kLanes);
+    for (int b = 0; b < B; ++b) {
 #pragma GCC unroll 4
-      for (int g = 0; g < G; ++g) sums[g][v] += key * q[g * p.cache.head_dim + d];
+      for (int v = 0; v < kVectors; ++v) {
+        const VecF key = Load(keys[b] + d * kBlockSize + v * kLanes);
+#pragma GCC unroll 4
+        for (int g = 0; g < G; ++g) {
+          sums[g][b][v] = MulAdd(key, Broadcast(group.rows[g].query[d]), sums[g][b][v]);
+        }
+      }
     }
   }
+#pragma GCC unroll 4
   for (int g = 0; g < G; ++g) {
-    float* scores = p.scratch + (query + g) * stride + int64_t{block} * kBlockSize;
-    for (int v = 0; v < kVectorsPerBlock; ++v) Store(scores + v * kLanes, sums[g][v] * p.scale);
+#pragma GCC unroll 4
+    for (int b = 0; b < B; ++b) {
+      float* scores = group.scores[g] + int64_t{block + b} * kBlockSize;
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) Store(scores + v * kLanes, sums[g][b][v] * p.scale);
+    }
   }
 }
 
-void SoftCap(float* scores, int64_t first, int64_t last, float cap) {
-  for (int64_t i = first; i < last; i += kLanes) {
+template <int G>
+void Score(const PagedAttentionParams& p, const Group<G>& group) {
+  // As many blocks at a time as there are registers for.
+  constexpr int kAtOnce = kLanes == 16 ? (G == 1 ? 4 : 2) : 1;
+  int32_t block = group.first_block;
+  for (; block + kAtOnce <= group.last_block; block += kAtOnce) {
+    ScoreBlocks<G, kAtOnce>(p, group, block);
+  }
+  for (; block < group.last_block; ++block) ScoreBlocks<G, 1>(p, group, block);
+}
+
+void SoftCap(float* scores, int64_t begin, int64_t end, float cap) {
+  for (int64_t i = begin; i < end; i += kLanes) {
     const VecF e = Exp(Load(scores + i) * (2.0f / cap));
     Store(scores + i, (1.0f - 2.0f / (e + 1.0f)) * cap);
   }
 }
 
-// Scores of one query become weights; those outside the range become 0.
+// Scores of one row become weights; those outside its range become 0.
 void Softmax(float* scores, const Range& range) {
   const int64_t begin = int64_t{range.first_block} * kBlockSize;
   const int64_t end = int64_t{range.last_block} * kBlockSize;
@@ -63,32 +103,52 @@ void Softmax(float* scores, const Range& range) {
   for (int64_t i = begin; i < end; i += kLanes) Store(scores + i, Load(scores + i) * scale);
 }
 
-// out[g][d .. d + ND vectors) = sum over positions of weight * value.
-template <int G, int ND>
-void MixValues(const PagedAttentionParams& p, int32_t query, const Range& range, int64_t stride,
-               int32_t d) {
-  VecF sums[G][ND] = {};
-  for (int32_t block = range.first_block; block < range.last_block; ++block) {
-    const float* values = p.cache.ValueBlock(p.block_table[block], p.kv_head) + d;
-    const float* weights = p.scratch + query * stride + int64_t{block} * kBlockSize;
-    const int32_t start = block * kBlockSize;
-    const int32_t from = range.first > start ? range.first - start : 0;
-    const int32_t to = range.last < start + kBlockSize ? range.last - start : kBlockSize;
-    for (int32_t t = from; t < to; ++t) {
-      VecF value[ND];
+// sums[g] += weight * value over the positions of a block, or over those in each row's range.
+template <int G, int ND, bool kAllActive>
+NEREID_INLINE void MixBlock(const PagedAttentionParams& p, const Group<G>& group, int32_t block,
+                            int32_t d, VecF (&sums)[G][ND]) {
+  const float* values = p.cache.ValueBlock(p.block_table[block], p.kv_head) + d;
+  const int32_t start = block * kBlockSize;
+  for (int32_t t = 0; t < kBlockSize; ++t) {
+    VecF value[ND];
 #pragma GCC unroll 4
-      for (int v = 0; v < ND; ++v)
-        value[v] = Load(values + int64_t{t} * p.cache.value_size + v * kLanes);
+    for (int v = 0; v < ND; ++v) {
+      value[v] = Load(values + int64_t{t} * p.cache.value_size + v * kLanes);
+    }
 #pragma GCC unroll 4
-      for (int g = 0; g < G; ++g) {
-#pragma GCC unroll 4
-        for (int v = 0; v < ND; ++v) sums[g][v] += value[v] * weights[g * stride + t];
+    for (int g = 0; g < G; ++g) {
+      if constexpr (!kAllActive) {
+        if (start + t < group.ranges[g].first || start + t >= group.ranges[g].last) continue;
       }
+      const VecF weight = Broadcast(group.scores[g][start + t]);
+#pragma GCC unroll 4
+      for (int v = 0; v < ND; ++v) sums[g][v] = MulAdd(value[v], weight, sums[g][v]);
     }
   }
+}
+
+// out[d .. d + ND vectors) of each row = sum over its positions of weight * value.
+template <int G, int ND>
+void MixValues(const PagedAttentionParams& p, const Group<G>& group, int32_t d) {
+  VecF sums[G][ND] = {};
+  for (int32_t block = group.first_block; block < group.last_block; ++block) {
+    bool all_active = true;
+    for (int g = 0; g < G; ++g) {
+      all_active = all_active && group.ranges[g].first <= block * kBlockSize &&
+                   group.ranges[g].last >= (block + 1) * kBlockSize;
+    }
+    // A position that a row does not see must not touch its sums, not even by 0 times a value.
+    if (all_active) {
+      MixBlock<G, ND, true>(p, group, block, d, sums);
+    } else {
+      MixBlock<G, ND, false>(p, group, block, d, sums);
+    }
+  }
+#pragma GCC unroll 4
   for (int g = 0; g < G; ++g) {
+#pragma GCC unroll 4
     for (int v = 0; v < ND; ++v) {
-      float* out = p.out + int64_t{query + g} * p.cache.head_dim + d + v * kLanes;
+      float* out = group.rows[g].out + d + v * kLanes;
       const int32_t left = p.cache.head_dim - d - v * kLanes;
       if (left >= kLanes) {
         Store(out, sums[g][v]);
@@ -100,38 +160,42 @@ void MixValues(const PagedAttentionParams& p, int32_t query, const Range& range,
 }
 
 template <int G>
-void Attend(const PagedAttentionParams& p, int32_t query, const Range& range, int64_t stride) {
-  for (int32_t block = range.first_block; block < range.last_block; ++block) {
-    ScoreBlock<G>(p, query, block, stride);
-  }
+void Attend(const PagedAttentionParams& p, const AttentionRow* rows, int64_t stride) {
+  Group<G> group;
+  group.rows = rows;
   for (int g = 0; g < G; ++g) {
-    float* scores = p.scratch + (query + g) * stride;
+    group.scores[g] = p.scratch + g * stride;
+    group.ranges[g] = RangeOf(p, rows[g]);
+    const Range& range = group.ranges[g];
+    if (g == 0 || range.first_block < group.first_block) group.first_block = range.first_block;
+    if (g == 0 || range.last_block > group.last_block) group.last_block = range.last_block;
+  }
+  Score<G>(p, group);
+  for (int g = 0; g < G; ++g) {
     if (p.soft_cap > 0.0f) {
-      SoftCap(scores, int64_t{range.first_block} * kBlockSize,
-              int64_t{range.last_block} * kBlockSize, p.soft_cap);
+      SoftCap(group.scores[g], int64_t{group.ranges[g].first_block} * kBlockSize,
+              int64_t{group.ranges[g].last_block} * kBlockSize, p.soft_cap);
     }
-    Softmax(scores, range);
+    Softmax(group.scores[g], group.ranges[g]);
   }
   int32_t d = 0;
-  for (; d + 4 * kLanes <= p.cache.value_size; d += 4 * kLanes) {
-    MixValues<G, 4>(p, query, range, stride, d);
-  }
-  for (; d < p.cache.value_size; d += kLanes) MixValues<G, 1>(p, query, range, stride, d);
+  for (; d + 4 * kLanes <= p.cache.value_size; d += 4 * kLanes) MixValues<G, 4>(p, group, d);
+  for (; d + 2 * kLanes <= p.cache.value_size; d += 2 * kLanes) MixValues<G, 2>(p, group, d);
+  for (; d < p.cache.value_size; d += kLanes) MixValues<G, 1>(p, group, d);
 }
 
 }  // namespace
 
 void PagedAttention(const PagedAttentionParams& p) {
-  Range range;
-  range.first = p.window > 0 && p.context > p.window ? p.context - p.window : 0;
-  range.last = p.context;
-  range.first_block = range.first / kBlockSize;
-  range.last_block = (p.context + kBlockSize - 1) / kBlockSize;
-  const int64_t stride = int64_t{range.last_block} * kBlockSize;
-  int32_t query = 0;
-  for (; query + 4 <= p.num_queries; query += 4) Attend<4>(p, query, range, stride);
-  for (; query + 2 <= p.num_queries; query += 2) Attend<2>(p, query, range, stride);
-  for (; query < p.num_queries; ++query) Attend<1>(p, query, range, stride);
+  int64_t stride = 0;
+  for (int32_t row = 0; row < p.num_rows; ++row) {
+    const int64_t size = int64_t{RangeOf(p, p.rows[row]).last_block} * kBlockSize;
+    if (size > stride) stride = size;
+  }
+  int32_t row = 0;
+  for (; row + 4 <= p.num_rows; row += 4) Attend<4>(p, p.rows + row, stride);
+  for (; row + 2 <= p.num_rows; row += 2) Attend<2>(p, p.rows + row, stride);
+  for (; row < p.num_rows; ++row) Attend<1>(p, p.rows + row, stride);
 }
 
 }  // namespace nereid::cpu::NEREID_ISA

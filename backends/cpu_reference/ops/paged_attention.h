@@ -1,27 +1,35 @@
-// Attention of one token's query heads that share a key/value head, over the paged cache.
-//   queries     [num_queries, head_dim]   float
-//   out         [num_queries, head_dim]   float
-//   block_table covers context tokens; the token sees positions [context - window, context)
-//   scratch     [num_queries, BlocksFor(context) * kBlockSize]   float
-// The sums run over positions in one fixed order: the result depends on the context alone.
+// Attention of a few query rows of one sequence that share a key/value head: the heads of a group,
+// of one token or of several neighbours.
+//   rows[i].query, rows[i].out  [head_dim]   float
+//   rows[i].context             tokens that it may see: positions [context - window, context)
+//   block_table                 covers the longest context
+//   scratch                     [kMaxRowsAtOnce, blocks of the longest context * kBlockSize] float
+// The sums of a row run over its positions in one fixed order: they do not depend on the other
+// rows.
 #pragma once
 
 #include "cpu_reference/ops/kv_cache_view.h"
 
 namespace nereid::cpu {
 
+inline constexpr int32_t kMaxRowsAtOnce = 4;
+
+struct AttentionRow {
+  const float* query = nullptr;
+  float* out = nullptr;
+  int32_t context = 0;
+};
+
 struct PagedAttentionParams {
-  const float* queries = nullptr;
-  int32_t num_queries = 0;
+  const AttentionRow* rows = nullptr;
+  int32_t num_rows = 0;
   int32_t kv_head = 0;
-  int32_t context = 0;  // tokens in the cache, the query's own included
-  int32_t window = 0;   // 0: all of them
+  int32_t window = 0;  // 0: everything before
   const int32_t* block_table = nullptr;
   KvCacheView cache;
   float scale = 1.0f;
   float soft_cap = 0.0f;  // 0: none
   float* scratch = nullptr;
-  float* out = nullptr;
 };
 
 }  // namespace nereid::cpu

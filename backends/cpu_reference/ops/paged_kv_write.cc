@@ -11,7 +11,7 @@ void PagedKvWrite(const PagedKvWriteParams& p) {
     const int32_t position = p.first_position + token;
     const int32_t block = p.block_table[position / kBlockSize];
     const int32_t index = position % kBlockSize;
-    for (int32_t head = 0; head < p.cache.num_kv_heads; ++head) {
+    for (int32_t head = p.first_head; head < p.last_head; ++head) {
       const int64_t from = (int64_t{token} * p.cache.num_kv_heads + head) * head_dim;
       float* key = p.cache.KeyBlock(block, head) + index;
       float* value = p.cache.ValueBlock(block, head) + int64_t{index} * p.cache.value_size;

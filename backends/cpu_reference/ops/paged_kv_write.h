@@ -14,6 +14,8 @@ struct PagedKvWriteParams {
   int32_t first_position = 0;
   const int32_t* block_table = nullptr;
   KvCacheView cache;
+  int32_t first_head = 0;  // threads share the work by heads: [first_head, last_head)
+  int32_t last_head = 0;
 };
 
 }  // namespace nereid::cpu

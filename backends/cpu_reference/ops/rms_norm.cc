@@ -10,9 +10,11 @@ void NormRow(const RmsNormParams& p, const float* in, float* out) {
   const int64_t whole = p.size - p.size % kLanes;
   const int rest = static_cast<int>(p.size - whole);
   VecF squares = {};
-  for (int64_t i = 0; i < whole; i += kLanes) squares += Load(in + i) * Load(in + i);
+  for (int64_t i = 0; i < whole; i += kLanes) {
+    squares = MulAdd(Load(in + i), Load(in + i), squares);
+  }
   const VecF tail = LoadPart(in + whole, rest);
-  squares += tail * tail;
+  squares = MulAdd(tail, tail, squares);
   const float mean = Reduce(squares) / static_cast<float>(p.size);
   const float scale = 1.0f / __builtin_sqrtf(mean + p.epsilon);
   for (int64_t i = 0; i < whole; i += kLanes) {

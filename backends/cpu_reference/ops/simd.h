@@ -4,6 +4,8 @@
 // those, and it could be one that this processor can not run.
 #pragma once
 
+#include <immintrin.h>
+
 #include <cstdint>
 
 #ifndef NEREID_ISA
@@ -23,10 +25,8 @@ inline constexpr int kLanes = 4;
 typedef float VecF __attribute__((vector_size(kLanes * 4)));
 typedef int32_t VecI __attribute__((vector_size(kLanes * 4)));
 typedef uint32_t VecU __attribute__((vector_size(kLanes * 4)));
-typedef uint16_t VecU16 __attribute__((vector_size(kLanes * 2)));
 typedef float Vec4 __attribute__((vector_size(16)));
 typedef VecF VecFUnaligned __attribute__((aligned(1), may_alias));
-typedef VecU16 VecU16Unaligned __attribute__((aligned(1), may_alias));
 typedef Vec4 Vec4Unaligned __attribute__((aligned(1), may_alias));
 
 #define NEREID_INLINE static inline __attribute__((always_inline))
@@ -49,6 +49,20 @@ NEREID_INLINE VecF LoadPart(const float* from, int count) {
 }
 NEREID_INLINE void StorePart(float* to, VecF value, int count) {
   for (int i = 0; i < count; ++i) to[i] = value[i];
+}
+
+// a * b + c, rounded once where the instruction set can. The compiler is told not to fuse on its
+// own
+// (-ffp-contract=off), because it does so differently in each instance of a template, and a result
+// would depend on the tile that made it.
+NEREID_INLINE VecF MulAdd(VecF a, VecF b, VecF c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_ps(a, b, c);
+#elif defined(__AVX2__)
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
 }
 
 NEREID_INLINE VecF Max(VecF a, VecF b) {
@@ -116,17 +130,17 @@ NEREID_INLINE Vec4 Reduce4(VecF a, VecF b, VecF c, VecF d) {
 NEREID_INLINE VecF Exp(VecF x) {
   x = Min(Max(x, Broadcast(-87.0f)), Broadcast(88.0f));
   const VecF magic = Broadcast(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
-  const VecF shifted = x * 1.44269504f + magic;
+  const VecF shifted = MulAdd(x, Broadcast(1.44269504f), magic);
   const VecF n = shifted - magic;
-  VecF r = x - n * 0.693359375f;
-  r = r + n * 2.12194440e-4f;
+  VecF r = MulAdd(n, Broadcast(-0.693359375f), x);
+  r = MulAdd(n, Broadcast(2.12194440e-4f), r);
   VecF p = Broadcast(1.9875691500e-4f);
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.0f;
+  p = MulAdd(p, r, Broadcast(1.3981999507e-3f));
+  p = MulAdd(p, r, Broadcast(8.3334519073e-3f));
+  p = MulAdd(p, r, Broadcast(4.1665795894e-2f));
+  p = MulAdd(p, r, Broadcast(1.6666665459e-1f));
+  p = MulAdd(p, r, Broadcast(5.0000001201e-1f));
+  p = MulAdd(p, r * r, r) + 1.0f;
   const VecI exponent = (reinterpret_cast<VecI>(shifted) - reinterpret_cast<VecI>(magic)) << 23;
   return reinterpret_cast<VecF>(reinterpret_cast<VecI>(p) + exponent);
 }
@@ -139,8 +153,18 @@ struct Fp16 {
   uint16_t bits;
 };
 
+// Spelt out: GCC 12 makes five instructions of __builtin_convertvector.
 NEREID_INLINE VecU Widen(const uint16_t* from) {
-  return __builtin_convertvector(*reinterpret_cast<const VecU16Unaligned*>(from), VecU);
+#if defined(__AVX512F__)
+  return reinterpret_cast<VecU>(
+      _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))));
+#elif defined(__AVX2__)
+  return reinterpret_cast<VecU>(
+      _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+#else
+  return reinterpret_cast<VecU>(
+      _mm_cvtepu16_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#endif
 }
 NEREID_INLINE VecF LoadWeights(const float* from) {
   return Load(from);

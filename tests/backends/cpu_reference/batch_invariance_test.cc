@@ -90,15 +90,16 @@ struct Setting {
 };
 
 std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Setting& setting) {
-  auto checkpoint =
-      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory)));
+  Result<llm::Checkpoint> opened = llm::Checkpoint::Open(directory);
+  auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(*opened));
   CpuExecutorOptions options;
   options.num_threads = setting.num_threads;
   options.max_num_sequences = setting.max_num_sequences;
   options.max_num_tokens = setting.max_num_tokens;
   options.max_cache_tokens = setting.max_cache_tokens;
   auto model = llm::ReadDecoder(*checkpoint);
-  auto executor = CpuExecutor::Create(checkpoint, std::move(*model), options);
+  Result<std::unique_ptr<CpuExecutor>> executor =
+      CpuExecutor::Create(std::move(checkpoint), std::move(*model), options);
   EXPECT_TRUE(executor.ok());
   llm::EngineOptions engine_options;
   engine_options.scheduler.policy = setting.policy;

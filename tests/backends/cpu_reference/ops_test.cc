@@ -60,9 +60,9 @@ struct Product {
     MatmulParams params;
     params.in = in.data();
     params.num_rows = rows;
-    params.weights = {type == WeightType::kBf16 ? static_cast<const void*>(halves.data())
-                                                : weights.data(),
-                      type, outputs, columns};
+    params.weights = {
+        type == WeightType::kBf16 ? static_cast<const void*>(halves.data()) : weights.data(), type,
+        outputs, columns};
     params.bias = bias.data();
     params.out = out;
     params.out_stride = outputs;
@@ -86,7 +86,8 @@ TEST_P(OpsTest, MatmulEqualsAPlainLoop) {
             for (int64_t k = 0; k < columns; ++k) {
               sum += double{product.in[m * columns + k]} * product.weights[n * columns + k];
             }
-            ASSERT_NEAR(out[m * outputs + n], sum, 1e-4) << rows << "x" << outputs << "x" << columns;
+            ASSERT_NEAR(out[m * outputs + n], sum, 1e-4)
+                << rows << "x" << outputs << "x" << columns;
           }
         }
       }
@@ -134,7 +135,8 @@ TEST_P(OpsTest, MatmulReadsEveryFiniteHalfExactly) {
   for (size_t i = 0; i < halves.size(); ++i) {
     const int exponent = halves[i] >> 10 & 31;
     const double mantissa = (halves[i] & 1023) / 1024.0;
-    double value = exponent == 0 ? std::ldexp(mantissa, -14) : std::ldexp(1.0 + mantissa, exponent - 15);
+    double value =
+        exponent == 0 ? std::ldexp(mantissa, -14) : std::ldexp(1.0 + mantissa, exponent - 15);
     if ((halves[i] & 0x8000) != 0) value = -value;
     ASSERT_EQ(out[i], static_cast<float>(value)) << halves[i];
   }
@@ -144,7 +146,8 @@ TEST_P(OpsTest, MatmulReadsEveryFiniteHalfExactly) {
 
 TEST_P(OpsTest, NormsEqualPlainLoops) {
   for (const int64_t size : {1, 5, 16, 31, 64, 100}) {
-    const std::vector<float> in = Random(3 * size, 4), weight = Random(size, 5), bias = Random(size, 6);
+    const std::vector<float> in = Random(3 * size, 4), weight = Random(size, 5),
+                             bias = Random(size, 6);
     std::vector<float> rms(3 * size), layer(3 * size);
     ops().rms_norm({in.data(), size, weight.data(), 1e-5f, 3, size, rms.data(), size, false});
     ops().layer_norm({in.data(), weight.data(), bias.data(), 1e-5f, 3, size, layer.data()});
@@ -174,8 +177,10 @@ TEST_P(OpsTest, ActivationsEqualTheirFormulas) {
     ops().activation({kind, values.data(), gate, static_cast<int64_t>(values.size())});
     return values;
   };
-  const auto silu = run(ActivationKind::kSilu, nullptr), gated = run(ActivationKind::kSilu, factors.data());
-  const auto gelu = run(ActivationKind::kGelu, nullptr), tanh = run(ActivationKind::kGeluTanh, nullptr);
+  const auto silu = run(ActivationKind::kSilu, nullptr),
+             gated = run(ActivationKind::kSilu, factors.data());
+  const auto gelu = run(ActivationKind::kGelu, nullptr),
+             tanh = run(ActivationKind::kGeluTanh, nullptr);
   const auto relu = run(ActivationKind::kRelu, nullptr);
   for (size_t i = 0; i < in.size(); ++i) {
     const double x = in[i];
@@ -183,7 +188,9 @@ TEST_P(OpsTest, ActivationsEqualTheirFormulas) {
     EXPECT_NEAR(silu[i], x / (1.0 + std::exp(-x)), slack);
     EXPECT_FLOAT_EQ(gated[i], silu[i] * factors[i]);
     EXPECT_NEAR(gelu[i], 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0))), slack);
-    EXPECT_NEAR(tanh[i], 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x))), slack);
+    EXPECT_NEAR(tanh[i],
+                0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x))),
+                slack);
     EXPECT_EQ(relu[i], x > 0 ? in[i] : 0.0f);
   }
 }
@@ -232,21 +239,25 @@ class Attention {
     Write(half, tokens - half);
   }
 
-  std::vector<float> Run(const std::vector<float>& queries, int32_t num_queries, int32_t context,
+  // Row i of `queries` sees contexts[i] tokens.
+  std::vector<float> Run(const std::vector<float>& queries, const std::vector<int32_t>& contexts,
                          int32_t window, float cap) {
-    std::vector<float> out(queries.size()), scratch(num_queries * (context + 2 * kBlockSize));
+    const size_t d = view_.head_dim;
+    std::vector<float> out(contexts.size() * d), scratch(kMaxRowsAtOnce * (tokens_ + kBlockSize));
+    std::vector<AttentionRow> rows;
+    for (size_t i = 0; i < contexts.size(); ++i) {
+      rows.push_back({queries.data() + i * d, out.data() + i * d, contexts[i]});
+    }
     PagedAttentionParams params;
-    params.queries = queries.data();
-    params.num_queries = num_queries;
+    params.rows = rows.data();
+    params.num_rows = static_cast<int32_t>(rows.size());
     params.kv_head = 1;
-    params.context = context;
     params.window = window;
     params.block_table = table_.data();
     params.cache = view_;
     params.scale = 0.3f;
     params.soft_cap = cap;
     params.scratch = scratch.data();
-    params.out = out.data();
     ops_.paged_attention(params);
     return out;
   }
@@ -276,7 +287,8 @@ class Attention {
  private:
   void Write(int32_t first, int32_t count) {
     const int64_t offset = int64_t{first} * 2 * view_.head_dim;
-    ops_.paged_kv_write({k_.data() + offset, v_.data() + offset, count, first, table_.data(), view_});
+    ops_.paged_kv_write(
+        {k_.data() + offset, v_.data() + offset, count, first, table_.data(), view_, 0, 2});
   }
 
   const OpTable& ops_;
@@ -294,7 +306,8 @@ TEST_P(OpsTest, PagedAttentionEqualsAPlainLoop) {
       for (const int32_t context : {1, 15, 16, 17, 33, 100}) {
         for (const int32_t window : {0, 1, 16, 20}) {
           for (const float cap : {0.0f, 5.0f}) {
-            const std::vector<float> out = attention.Run(queries, num_queries, context, window, cap);
+            const std::vector<float> out =
+                attention.Run(queries, std::vector<int32_t>(num_queries, context), window, cap);
             for (int32_t q = 0; q < num_queries; ++q) {
               const std::vector<double> plain =
                   attention.Plain(queries.data() + q * head_dim, context, window, cap);
@@ -310,14 +323,17 @@ TEST_P(OpsTest, PagedAttentionEqualsAPlainLoop) {
   }
 }
 
-TEST_P(OpsTest, PagedAttentionGivesAQueryTheSameBitsInAnyGroup) {
+TEST_P(OpsTest, PagedAttentionGivesARowTheSameBitsInAnyCompany) {
   Attention attention(ops(), 48, 70);
-  const std::vector<float> queries = Random(7 * 48, 12);
-  const std::vector<float> together = attention.Run(queries, 7, 70, 0, 0.0f);
-  for (int q = 0; q < 7; ++q) {
-    const std::vector<float> one(queries.begin() + q * 48, queries.begin() + (q + 1) * 48);
-    const std::vector<float> alone = attention.Run(one, 1, 70, 0, 0.0f);
-    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + q * 48));
+  const std::vector<float> queries = Random(9 * 48, 12);
+  const std::vector<int32_t> contexts = {14, 15, 16, 17, 18, 33, 70, 1, 2};
+  for (const int32_t window : {0, 5, 16, 40}) {
+    const std::vector<float> together = attention.Run(queries, contexts, window, 0.0f);
+    for (int q = 0; q < 9; ++q) {
+      const std::vector<float> one(queries.begin() + q * 48, queries.begin() + (q + 1) * 48);
+      const std::vector<float> alone = attention.Run(one, {contexts[q]}, window, 0.0f);
+      EXPECT_TRUE(std::equal(alone.begin(), alone.end(), together.begin() + q * 48)) << q;
+    }
   }
 }
 

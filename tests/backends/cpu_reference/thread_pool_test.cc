@@ -27,7 +27,8 @@ TEST(ThreadPoolTest, RunsEveryChunkOnce) {
     EXPECT_EQ(counts[1], 50 * 3);
     EXPECT_EQ(counts[99], 50);
     for (auto& count : counts) count = 0;
-    pool.ParallelFor(200000, [&](int64_t chunk, int) { ++counts[chunk]; });  // more than one loop holds
+    pool.ParallelFor(200000,
+                     [&](int64_t chunk, int) { ++counts[chunk]; });  // more than one loop holds
     for (const auto& count : counts) ASSERT_EQ(count, 1);
   }
 }

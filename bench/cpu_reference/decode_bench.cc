@@ -1,0 +1,218 @@
+// Decode and prefill of a checkpoint on the CPU, beside what the machine could do: bytes of weights
+// a step against the measured read bandwidth at the same footprint, multiply-adds against the
+// measured peak. Without --checkpoint, a synthetic Llama of the given shape.
+//
+//   decode_bench [--checkpoint DIR] [--threads N] [--hidden 384 --layers 8 --heads 6 --kv-heads 6
+//                 --inner 1024 --vocab 4096] [--context 128] [--seconds 1]
+#include <immintrin.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "cpu_reference/cpu_executor.h"
+#include "synthetic_checkpoint.h"
+
+namespace nereid::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(clockid_t clock) {
+  timespec time = {};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// Of a call, over about `seconds`. On a busy machine `processor`, all threads together, tells more
+// than the clock on the wall.
+struct Timing {
+  double least, median, processor;
+};
+Timing Measure(double seconds, const std::function<void()>& body) {
+  body();
+  std::vector<double> times, processor;
+  for (double sum = 0.0; sum < seconds || times.size() < 5; sum += times.back()) {
+    const double start = Seconds(CLOCK_MONOTONIC);
+    const double used = Seconds(CLOCK_PROCESS_CPUTIME_ID);
+    body();
+    times.push_back(Seconds(CLOCK_MONOTONIC) - start);
+    processor.push_back(Seconds(CLOCK_PROCESS_CPUTIME_ID) - used);
+  }
+  std::sort(times.begin(), times.end());
+  std::sort(processor.begin(), processor.end());
+  return {times.front(), times[times.size() / 2], processor[processor.size() / 2]};
+}
+
+__attribute__((target("avx2"))) int64_t SumAvx2(const int64_t* data, size_t count) {
+  __m256i sums[8] = {};
+  for (size_t i = 0; i + 32 <= count; i += 32) {
+    for (int j = 0; j < 8; ++j) {
+      sums[j] = _mm256_xor_si256(
+          sums[j], _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data + i + 4 * j)));
+    }
+  }
+  int64_t sum = 0;
+  for (const __m256i& part : sums) sum ^= part[0] ^ part[1] ^ part[2] ^ part[3];
+  return sum;
+}
+
+// Reading `bytes` again and again by all threads of a pool, as a decode step does.
+Timing ReadTime(cpu::ThreadPool& pool, int64_t bytes, double seconds) {
+  std::vector<int64_t> data(bytes / 8, 1);
+  std::atomic<int64_t> sink{0};
+  return Measure(seconds, [&] {
+    pool.BeginStep();
+    pool.ParallelRanges(static_cast<int64_t>(data.size()), 4096,
+                        [&](int64_t first, int64_t last, int) {
+                          sink ^= SumAvx2(data.data() + first, last - first);
+                        });
+    pool.EndStep();
+  });
+}
+
+struct Options {
+  std::string checkpoint;
+  int threads = 0;
+  int context = 128;
+  double seconds = 1.0;
+  LlamaShape shape;
+};
+
+Options ParseOptions(int argc, char** argv) {
+  Options options;
+  const std::map<std::string, int64_t*> sizes = {
+      {"--hidden", &options.shape.hidden}, {"--layers", &options.shape.layers},
+      {"--heads", &options.shape.heads},   {"--kv-heads", &options.shape.kv_heads},
+      {"--inner", &options.shape.inner},   {"--vocab", &options.shape.vocab}};
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    if (name == "--checkpoint")
+      options.checkpoint = argv[i + 1];
+    else if (name == "--threads")
+      options.threads = std::atoi(argv[i + 1]);
+    else if (name == "--context")
+      options.context = std::atoi(argv[i + 1]);
+    else if (name == "--seconds")
+      options.seconds = std::atof(argv[i + 1]);
+    else if (sizes.contains(name))
+      *sizes.at(name) = std::atoll(argv[i + 1]);
+    else
+      std::printf("unknown option %s\n", argv[i]);
+  }
+  return options;
+}
+
+// `num_sequences` runs of `num_tokens` tokens that follow `num_cached` ones; greedy.
+class Batches {
+ public:
+  Batches(const llm::ExecutorLimits& limits, int num_sequences, int num_tokens, int num_cached) {
+    const int blocks = (num_cached + num_tokens + limits.block_size - 1) / limits.block_size;
+    tables_.resize(num_sequences);
+    history_.assign(num_cached + num_tokens, 1);
+    int next = 0;
+    for (int s = 0; s < num_sequences; ++s) {
+      for (int b = 0; b < blocks; ++b) tables_[s].push_back(next++ % limits.num_blocks);
+      llm::BatchSequence& sequence = batch_.sequences.emplace_back();
+      sequence.slot = s;
+      sequence.first_token = s * num_tokens;
+      sequence.num_tokens = num_tokens;
+      sequence.num_cached = num_cached;
+      sequence.block_table = tables_[s];
+      sequence.num_logits = 1;
+      sequence.samples = true;
+      sequence.sampling = {&params_, history_, 0, {}};
+      for (int t = 0; t < num_tokens; ++t) {
+        batch_.token_ids.push_back((s * 31 + t * 7) % limits.vocab_size);
+      }
+    }
+  }
+  const llm::Batch& batch() const { return batch_; }
+
+ private:
+  llm::SamplingParams params_;
+  std::vector<std::vector<int32_t>> tables_;
+  std::vector<int32_t> history_;
+  llm::Batch batch_;
+};
+
+Timing MeasureStep(cpu::CpuExecutor& executor, int num_sequences, int num_tokens, int num_cached,
+                   double seconds) {
+  const Batches batches(executor.limits(), num_sequences, num_tokens, num_cached);
+  return Measure(seconds, [&] {
+    if (!executor.Submit(batches.batch()).ok() || !executor.Collect().ok()) std::abort();
+  });
+}
+
+Result<std::unique_ptr<cpu::CpuExecutor>> Load(const Options& options) {
+  NEREID_ASSIGN_OR_RETURN(llm::Checkpoint opened, llm::Checkpoint::Open(options.checkpoint));
+  auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(opened));
+  NEREID_ASSIGN_OR_RETURN(llm::DecoderModel model, llm::ReadDecoder(*checkpoint));
+  cpu::CpuExecutorOptions executor_options;
+  executor_options.num_threads = options.threads;
+  executor_options.max_num_tokens = 2048;
+  return cpu::CpuExecutor::Create(std::move(checkpoint), std::move(model), executor_options);
+}
+
+int Run(Options options) {
+  const bool is_synthetic = options.checkpoint.empty();
+  if (is_synthetic) {
+    options.checkpoint =
+        (std::filesystem::temp_directory_path() / ("nereid-bench-" + std::to_string(::getpid())))
+            .string();
+    WriteLlama(options.shape, options.checkpoint);
+  }
+  const auto load_start = Clock::now();
+  Result<std::unique_ptr<cpu::CpuExecutor>> loaded = Load(options);
+  if (!loaded.ok()) {
+    std::printf("%s\n", loaded.status().message().c_str());
+    return 1;
+  }
+  cpu::CpuExecutor& executor = **loaded;
+  const double load_ms =
+      std::chrono::duration<double, std::milli>(Clock::now() - load_start).count();
+  const int64_t bytes = executor.weight_bytes_per_step();
+  const int64_t macs = bytes / 2;  // bf16: one multiply-add a weight and token
+  cpu::ThreadPool pool(executor.pool().num_threads());
+  const Timing read = ReadTime(pool, bytes, options.seconds);
+  const Timing far = ReadTime(pool, int64_t{1} << 30, options.seconds);
+  std::printf("%s, %d threads, ops %s, load %.1f ms\n", options.checkpoint.c_str(),
+              pool.num_threads(), std::string(cpu::BestOps().isa).c_str(), load_ms);
+  std::printf("weights a step: %.1f MB; reading as much: %.1f GB/s (least %.1f); 1 GB: %.1f GB/s\n",
+              bytes / 1e6, bytes / read.median / 1e9, bytes / read.least / 1e9,
+              1.073741824 / far.median);
+  for (const int batch : {1, 2, 4, 8, 16, 32, 64}) {
+    const Timing step = MeasureStep(executor, batch, 1, options.context, options.seconds);
+    std::printf(
+        "decode batch %2d: %.3f ms (least %.3f, processor %.3f), %.0f tokens/s, %.1f GB/s; "
+        "of the read bandwidth: %.0f %% (least %.0f, processor %.0f)\n",
+        batch, step.median * 1e3, step.least * 1e3, step.processor * 1e3, batch / step.median,
+        bytes / step.median / 1e9, read.median / step.median * 100, read.least / step.least * 100,
+        read.processor / step.processor * 100);
+  }
+  for (const int tokens : {32, 128, 512, 1024}) {
+    if (tokens > executor.limits().max_positions) continue;
+    const Timing step = MeasureStep(executor, 1, tokens, 0, options.seconds);
+    std::printf(
+        "prefill %4d tokens: %.2f ms (processor %.2f), %.0f tokens/s, %.0f GFLOP/s (a "
+        "processor %.0f)\n",
+        tokens, step.median * 1e3, step.processor * 1e3, tokens / step.median,
+        2.0 * macs * tokens / step.median / 1e9, 2.0 * macs * tokens / step.processor / 1e9);
+  }
+  if (is_synthetic) std::filesystem::remove_all(options.checkpoint);
+  return 0;
+}
+
+}  // namespace
+}  // namespace nereid::bench
+
+int main(int argc, char** argv) {
+  return nereid::bench::Run(nereid::bench::ParseOptions(argc, argv));
+}
