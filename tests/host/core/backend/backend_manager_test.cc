@@ -1,0 +1,124 @@
+#include "backend/backend_manager.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "base/error.h"
+
+namespace nereid {
+namespace {
+
+TRITONSERVER_Error* Execute(TRITONBACKEND_ModelInstance*, TRITONBACKEND_Request**, uint32_t) {
+  return nullptr;
+}
+
+int g_num_finalized = 0;
+
+BackendEntryPoints EntryPoints() {
+  BackendEntryPoints entry;
+  entry.instance_execute = &Execute;
+  entry.finalize = [](TRITONBACKEND_Backend*) -> TRITONSERVER_Error* {
+    ++g_num_finalized;
+    return nullptr;
+  };
+  return entry;
+}
+
+TEST(BackendManagerTest, MergesSettingsUnderCmdline) {
+  MemoryManager memory;
+  BackendOptions options;
+  options.backend_dirs = {"/given", "/own"};
+  options.auto_complete_config = false;
+  options.min_compute_capability = 6;
+  options.settings[""] = {{"shared", "all"}, {"key", "all"}};
+  options.settings["b"] = {{"key", "old"}, {"key", "own"}};
+  options.settings["other"] = {{"key", "other"}};
+  BackendManager manager(options, &memory);
+  ASSERT_TRUE(manager.AddBuiltIn("b", EntryPoints()).ok());
+  ModelConfig config;
+  config.backend = "b";
+  Backend* backend = *manager.Get(config, "", 1);
+  EXPECT_EQ(nlohmann::json::parse(backend->config().json()), nlohmann::json::parse(R"({"cmdline": {
+    "auto-complete-config": "false", "backend-directory": "/given", "default-max-batch-size": "4",
+    "key": "own", "min-compute-capability": "6.000000", "shared": "all"}})"));
+}
+
+TEST(BackendManagerTest, FinalizesBackendsWhenItEnds) {
+  g_num_finalized = 0;
+  {
+    MemoryManager memory;
+    BackendManager manager({}, &memory);
+    ASSERT_TRUE(manager.AddBuiltIn("b", EntryPoints()).ok());
+    EXPECT_EQ(manager.List().size(), 1U);
+    EXPECT_EQ(g_num_finalized, 0);
+  }
+  EXPECT_EQ(g_num_finalized, 1);
+}
+
+TEST(BackendManagerTest, ReportsABackendThatFailsToInitialise) {
+  MemoryManager memory;
+  BackendManager manager({}, &memory);
+  BackendEntryPoints entry = EntryPoints();
+  entry.initialize = [](TRITONBACKEND_Backend*) { return ToError(UnavailableError("no licence")); };
+  const Status status = manager.AddBuiltIn("b", entry);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(status.message(), "backend 'b' failed to initialise ('b'): no licence");
+}
+
+TEST(BackendManagerTest, SurvivesABackendThatThrows) {
+  MemoryManager memory;
+  BackendManager manager({}, &memory);
+  BackendEntryPoints entry = EntryPoints();
+  entry.initialize = [](TRITONBACKEND_Backend*) -> TRITONSERVER_Error* {
+    throw std::runtime_error("boom");
+  };
+  const Status status = manager.AddBuiltIn("b", entry);
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_NE(status.message().find("boom"), std::string::npos);
+}
+
+TEST(BackendManagerTest, ReadsAttributesAndIgnoresTheirErrors) {
+  MemoryManager memory;
+  BackendEntryPoints entry = EntryPoints();
+  entry.get_attribute = [](TRITONBACKEND_Backend*, TRITONBACKEND_BackendAttribute* attributes) {
+    EXPECT_EQ(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+                  attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 2, nullptr, 0),
+              nullptr);
+    EXPECT_EQ(TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(attributes, true),
+              nullptr);
+    return static_cast<TRITONSERVER_Error*>(nullptr);
+  };
+  auto backend = Backend::FromEntryPoints({"b", "", ""}, entry, "{}", &memory);
+  ASSERT_TRUE(backend.ok());
+  ASSERT_EQ((*backend)->attributes().preferred_groups.size(), 1U);
+  EXPECT_EQ((*backend)->attributes().preferred_groups[0].count, 2);
+  EXPECT_TRUE((*backend)->attributes().parallel_instance_loading);
+
+  entry.get_attribute = [](TRITONBACKEND_Backend*, TRITONBACKEND_BackendAttribute*) {
+    return ToError(UnsupportedError("none"));
+  };
+  backend = Backend::FromEntryPoints({"b", "", ""}, entry, "{}", &memory);
+  ASSERT_TRUE(backend.ok());
+  EXPECT_FALSE((*backend)->attributes().parallel_instance_loading);
+}
+
+TEST(MemoryManagerTest, GivesCpuMemoryAndRefusesTheRest) {
+  MemoryManager memory;
+  for (const uint64_t size : {uint64_t{0}, uint64_t{100}}) {
+    const auto buffer = memory.Allocate(TRITONSERVER_MEMORY_CPU, 0, size);
+    ASSERT_TRUE(buffer.ok());
+    EXPECT_NE(*buffer, nullptr);
+    EXPECT_TRUE(memory.Free(*buffer, TRITONSERVER_MEMORY_CPU, 0).ok());
+  }
+  EXPECT_EQ(memory.Allocate(TRITONSERVER_MEMORY_GPU, 0, 8).status().code(),
+            StatusCode::kUnsupported);
+  EXPECT_EQ(memory.Allocate(TRITONSERVER_MEMORY_CPU_PINNED, 0, 8).status().code(),
+            StatusCode::kUnsupported);
+  EXPECT_EQ(memory.Allocate(TRITONSERVER_MEMORY_CPU, 0, uint64_t{1} << 62).status().code(),
+            StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace nereid

@@ -1,0 +1,100 @@
+#include "backend/backend_search.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace nereid {
+namespace {
+
+namespace fs = std::filesystem;
+
+class BackendSearchTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "backend_search.XXXXXX").string();
+    root_ = mkdtemp(name.data());
+    search_ = {root_ / "model", 3, {root_ / "given", root_ / "own"}, false};
+    config_.name = "m";
+    config_.backend = "b";
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  void Touch(const std::string& path) {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << "not a library";
+  }
+  // The path found, relative to the root, or the error.
+  std::string Find() {
+    const auto found = FindBackend(config_, search_);
+    if (!found.ok()) return "error: " + found.status().message();
+    EXPECT_EQ(fs::path(found->library).parent_path(), found->directory);
+    return fs::relative(found->library, root_).string();
+  }
+
+  fs::path root_;
+  BackendSearch search_;
+  ModelConfig config_;
+};
+
+TEST_F(BackendSearchTest, LooksInVersionModelGivenAndOwnFoldersInThisOrder) {
+  for (const char* path : {"own/b/libtriton_b.so", "given/b/libtriton_b.so", "model/libtriton_b.so",
+                           "model/3/libtriton_b.so"}) {
+    Touch(path);
+    EXPECT_EQ(Find(), path);
+  }
+}
+
+TEST_F(BackendSearchTest, ListsWhereItLooked) {
+  const std::string error = Find();
+  for (const char* folder : {"model/3/", "model/", "given/b/", "own/b/"}) {
+    EXPECT_NE(error.find((root_ / folder / "libtriton_b.so").string()), std::string::npos) << error;
+  }
+}
+
+TEST_F(BackendSearchTest, TakesTheRuntimeFileWhenOneIsNamed) {
+  config_.runtime = "special.so";
+  Touch("given/b/libtriton_b.so");
+  Touch("given/b/special.so");
+  EXPECT_EQ(Find(), "given/b/special.so");
+}
+
+TEST_F(BackendSearchTest, KeepsRuntimeInsideTheBackendsFolder) {
+  for (const char* runtime : {"../evil.so", "/lib/evil.so", ".."}) {
+    config_.runtime = runtime;
+    EXPECT_NE(Find().find("runtime: expected a file name"), std::string::npos);
+  }
+  config_.runtime = "";
+  config_.backend = "../b";
+  EXPECT_NE(Find().find("backend: expected a name"), std::string::npos);
+}
+
+TEST_F(BackendSearchTest, RunsEnsemblesByTheirOwnBackend) {
+  config_.backend = "";
+  config_.platform = "ensemble";
+  Touch("own/ensemble/libtriton_ensemble.so");
+  EXPECT_EQ(Find(), "own/ensemble/libtriton_ensemble.so");
+}
+
+TEST_F(BackendSearchTest, ResolvesTensorrtllmToAnEngineThatIsThere) {
+  config_.backend = "tensorrtllm";
+  Touch("own/cpu_reference/libtriton_cpu_reference.so");
+  Touch("own/gpu_llm/libtriton_gpu_llm.so");
+  EXPECT_EQ(Find(), "own/cpu_reference/libtriton_cpu_reference.so");
+  EXPECT_EQ(FindBackend(config_, search_)->name, "cpu_reference");
+  search_.has_gpu = true;
+  EXPECT_EQ(Find(), "own/gpu_llm/libtriton_gpu_llm.so");
+  Touch("given/tensorrtllm/libtriton_tensorrtllm.so");
+  EXPECT_EQ(Find(), "given/tensorrtllm/libtriton_tensorrtllm.so");
+}
+
+TEST_F(BackendSearchTest, NamesPythonBasedBackends) {
+  Touch("given/b/model.py");
+  EXPECT_EQ(FindBackend(config_, search_).status().code(), StatusCode::kUnsupported);
+  EXPECT_NE(Find().find("given/b/model.py' is a python-based backend"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nereid

@@ -1,0 +1,135 @@
+#include "fake_backend.h"
+
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "config/config_loader.h"
+
+namespace nereid::test {
+namespace {
+
+void Expect(TRITONSERVER_Error* error) {
+  const Status status = TakeError(error);
+  if (!status.ok()) std::abort();
+}
+
+TRITONSERVER_Error* ModelInitialize(TRITONBACKEND_Model* model) {
+  FakeBackend::current->Record("model_initialize");
+  const auto& act = FakeBackend::current->model_initialize;
+  return ToError(act ? act(model) : Status::Ok());
+}
+TRITONSERVER_Error* ModelFinalize(TRITONBACKEND_Model*) {
+  if (FakeBackend::current->finalize) FakeBackend::current->finalize();
+  FakeBackend::current->Record("model_finalize");
+  return nullptr;
+}
+TRITONSERVER_Error* InstanceInitialize(TRITONBACKEND_ModelInstance* instance) {
+  const char* name = nullptr;
+  Expect(TRITONBACKEND_ModelInstanceName(instance, &name));
+  FakeBackend::current->Record(StrCat("instance_initialize ", name));
+  const auto& act = FakeBackend::current->instance_initialize;
+  return ToError(act ? act(instance) : Status::Ok());
+}
+TRITONSERVER_Error* InstanceFinalize(TRITONBACKEND_ModelInstance*) {
+  FakeBackend::current->Record("instance_finalize");
+  return nullptr;
+}
+TRITONSERVER_Error* InstanceReady(TRITONBACKEND_ModelInstance* instance) {
+  const auto& act = FakeBackend::current->instance_ready;
+  return ToError(act ? act(instance) : Status::Ok());
+}
+TRITONSERVER_Error* Execute(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request** requests,
+                            uint32_t count) {
+  FakeBackend::current->Record(StrCat("execute ", count));
+  const auto& act = FakeBackend::current->execute;
+  if (act) return ToError(act(instance, {requests, requests + count}));
+  for (uint32_t i = 0; i < count; ++i) AnswerIdentity(instance, requests[i]);
+  return nullptr;
+}
+TRITONSERVER_Error* GetAttribute(TRITONBACKEND_Backend*,
+                                 TRITONBACKEND_BackendAttribute* attributes) {
+  return TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
+      attributes, FakeBackend::current->parallel_instances);
+}
+
+}  // namespace
+
+FakeBackend* FakeBackend::current = nullptr;
+
+std::vector<std::string> FakeBackend::Calls() {
+  std::lock_guard lock(mutex_);
+  return calls_;
+}
+
+void FakeBackend::Record(const std::string& call) {
+  std::lock_guard lock(mutex_);
+  calls_.push_back(call);
+}
+
+BackendEntryPoints FakeBackend::EntryPoints() {
+  BackendEntryPoints entry;
+  entry.get_attribute = &GetAttribute;
+  entry.model_initialize = &ModelInitialize;
+  entry.model_finalize = &ModelFinalize;
+  entry.instance_initialize = &InstanceInitialize;
+  entry.instance_finalize = &InstanceFinalize;
+  entry.instance_execute = &Execute;
+  entry.instance_ready = &InstanceReady;
+  return entry;
+}
+
+void AnswerIdentity(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request* request) {
+  const uint64_t start_ns = SteadyNowNs();
+  TRITONBACKEND_Input* input = nullptr;
+  const int64_t* shape = nullptr;
+  uint32_t dims = 0;
+  uint64_t byte_size = 0;
+  uint32_t num_buffers = 0;
+  Expect(TRITONBACKEND_RequestInputByIndex(request, 0, &input));
+  Expect(TRITONBACKEND_InputProperties(input, nullptr, nullptr, &shape, &dims, &byte_size,
+                                       &num_buffers));
+  TRITONBACKEND_Response* response = nullptr;
+  TRITONBACKEND_Output* output = nullptr;
+  void* target = nullptr;
+  TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
+  int64_t id = 0;
+  Expect(TRITONBACKEND_ResponseNew(&response, request));
+  Expect(
+      TRITONBACKEND_ResponseOutput(response, &output, "OUT", TRITONSERVER_TYPE_FP32, shape, dims));
+  Expect(TRITONBACKEND_OutputBuffer(output, &target, byte_size, &type, &id));
+  for (uint32_t i = 0; i < num_buffers; ++i) {
+    const void* piece = nullptr;
+    uint64_t piece_bytes = 0;
+    Expect(TRITONBACKEND_InputBuffer(input, i, &piece, &piece_bytes, &type, &id));
+    std::memcpy(target, piece, piece_bytes);
+    target = static_cast<char*>(target) + piece_bytes;
+  }
+  const uint64_t end_ns = SteadyNowNs();
+  Expect(TRITONBACKEND_ModelInstanceReportStatistics(instance, request, true, start_ns, start_ns,
+                                                     end_ns, end_ns));
+  Expect(TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, nullptr));
+  Expect(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
+}
+
+ModelFixture::ModelFixture() {
+  FakeBackend::current = &backend;
+  services = std::make_unique<CoreServices>(nullptr, CoreOptions{});
+}
+
+ModelFixture::~ModelFixture() {
+  services.reset();
+  FakeBackend::current = nullptr;
+}
+
+Result<std::shared_ptr<Model>> ModelFixture::Load(const std::string& json) {
+  if (services->backends.List().empty()) {
+    NEREID_RETURN_IF_ERROR(services->backends.AddBuiltIn("fake", FakeBackend::EntryPoints()));
+  }
+  ModelLoadSpec spec;
+  NEREID_ASSIGN_OR_RETURN(spec.config, config::ReadModelConfig({"m", "", "", json}));
+  spec.on_destroyed = [this] { ++num_destroyed; };
+  return Model::Load(std::move(spec), *services);
+}
+
+}  // namespace nereid::test

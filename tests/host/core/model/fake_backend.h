@@ -1,0 +1,57 @@
+// A backend inside the test: entry points that record each call and do what the test says. One at a
+// time in a process.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "model/model.h"
+#include "nereid/status.h"
+
+namespace nereid::test {
+
+struct FakeBackend {
+  // Each entry point that was called, in order: "model_initialize", "execute 2", ...
+  std::vector<std::string> Calls();
+  void Record(const std::string& call);
+
+  // What the entry points do; empty: succeed.
+  std::function<Status(TRITONBACKEND_Model*)> model_initialize;
+  std::function<Status(TRITONBACKEND_ModelInstance*)> instance_initialize;
+  std::function<Status(TRITONBACKEND_ModelInstance*)> instance_ready;
+  // Empty: answers each request with OUT = IN.
+  std::function<Status(TRITONBACKEND_ModelInstance*, std::vector<TRITONBACKEND_Request*>)> execute;
+  std::function<void()> finalize;
+  bool parallel_instances = false;
+
+  static BackendEntryPoints EntryPoints();
+  // The one that the entry points speak to.
+  static FakeBackend* current;
+
+ private:
+  std::mutex mutex_;  // guards calls_
+  std::vector<std::string> calls_;
+};
+
+// OUT = IN, final; statistics reported; released.
+void AnswerIdentity(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request* request);
+
+// Services with the fake backend under the name "fake", and models made from JSON.
+class ModelFixture {
+ public:
+  ModelFixture();
+  ~ModelFixture();
+
+  Result<std::shared_ptr<Model>> Load(const std::string& json);
+  // Waits until everything of every dropped model has ended.
+  void WaitForEnds() { services->reaper.WaitIdle(); }
+
+  FakeBackend backend;
+  std::unique_ptr<CoreServices> services;
+  std::atomic<int> num_destroyed{0};
+};
+
+}  // namespace nereid::test

@@ -1,0 +1,194 @@
+// How models come and go: which entry points are called, in which order, and what a failure leaves.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "base/error.h"
+#include "fake_backend.h"
+#include "support/test_client.h"
+
+namespace nereid {
+namespace {
+
+using Calls = std::vector<std::string>;
+
+constexpr char kTensors[] =
+    R"("input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
+       "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}])";
+
+std::string Config(const std::string& more = "") {
+  return StrCat(R"({"backend": "fake", )", kTensors, more, "}");
+}
+
+class ModelLifeTest : public testing::Test, public test::ModelFixture {
+ protected:
+  Calls FailToLoad(const std::string& json, const std::string& reason) {
+    const auto model = Load(json);
+    EXPECT_FALSE(model.ok());
+    EXPECT_NE(model.status().message().find(reason), std::string::npos) << model.status().message();
+    WaitForEnds();
+    return backend.Calls();
+  }
+};
+
+TEST_F(ModelLifeTest, CallsEachEntryPointInItsPlace) {
+  auto model = Load(Config(R"(, "instance_group": [{"name": "g", "count": 2}])"));
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(backend.Calls(),
+            (Calls{"model_initialize", "instance_initialize g_0", "instance_initialize g_1"}));
+  EXPECT_EQ(num_destroyed, 0);
+  model->reset();
+  WaitForEnds();
+  EXPECT_EQ(backend.Calls(),
+            (Calls{"model_initialize", "instance_initialize g_0", "instance_initialize g_1",
+                   "instance_finalize", "instance_finalize", "model_finalize"}));
+  EXPECT_EQ(num_destroyed, 1);
+}
+
+TEST_F(ModelLifeTest, FinalisesAModelThatFailedToInitialise) {
+  backend.model_initialize = [](auto*) { return UnavailableError("no weights"); };
+  EXPECT_EQ(FailToLoad(Config(), "no weights"), (Calls{"model_initialize", "model_finalize"}));
+  EXPECT_EQ(num_destroyed, 1);
+}
+
+TEST_F(ModelLifeTest, FinalisesInstancesThatFailedToInitialise) {
+  backend.instance_initialize = [](auto*) { return InternalError("out of memory"); };
+  EXPECT_EQ(
+      FailToLoad(Config(R"(, "instance_group": [{"name": "g", "count": 3}])"), "out of memory"),
+      (Calls{"model_initialize", "instance_initialize g_0", "instance_finalize",
+             "model_finalize"}));
+}
+
+TEST_F(ModelLifeTest, SurvivesABackendThatThrows) {
+  backend.model_initialize = [](auto*) -> Status { throw std::runtime_error("boom"); };
+  FailToLoad(Config(), "boom");
+}
+
+TEST_F(ModelLifeTest, InitialisesInstancesAtTheSameTimeWhereTheBackendAllows) {
+  backend.parallel_instances = true;
+  std::mutex mutex;
+  std::condition_variable both;
+  int num_inside = 0;
+  backend.instance_initialize = [&](auto*) {
+    std::unique_lock lock(mutex);
+    ++num_inside;
+    both.notify_all();
+    const bool together =
+        both.wait_for(lock, std::chrono::seconds(5), [&] { return num_inside == 2; });
+    return together ? Status::Ok() : InternalError("alone");
+  };
+  const auto model = Load(Config(R"(, "instance_group": [{"name": "g", "count": 2}])"));
+  EXPECT_TRUE(model.ok()) << model.status().message();
+}
+
+TEST_F(ModelLifeTest, TakesWhatABackendCompletes) {
+  backend.model_initialize = [](TRITONBACKEND_Model* model) {
+    TRITONSERVER_Message* message = nullptr;
+    const std::string json = StrCat(R"({"max_batch_size": 4, )", kTensors,
+                                    R"(, "model_transaction_policy": {"decoupled": true}})");
+    EXPECT_EQ(TRITONSERVER_MessageNewFromSerializedJson(&message, json.data(), json.size()),
+              nullptr);
+    Status status = TakeError(TRITONBACKEND_ModelSetConfig(model, 1, message));
+    EXPECT_EQ(TRITONSERVER_MessageDelete(message), nullptr);
+    return status;
+  };
+  const auto model = Load(R"({"backend": "fake"})");
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ((*model)->plan().max_batch_size, 4);
+  EXPECT_TRUE((*model)->plan().decoupled);
+  EXPECT_EQ((*model)->plan().inputs.size(), 1U);
+  EXPECT_EQ((*model)->SetConfig("{}").code(), StatusCode::kUnsupported);
+}
+
+TEST_F(ModelLifeTest, RefusesWhatThisMachineDoesNotHave) {
+  FailToLoad(Config(R"(, "instance_group": [{"kind": "KIND_GPU", "gpus": [77]}])"), "77");
+}
+
+TEST_F(ModelLifeTest, AsksEveryInstanceWhetherItIsReady) {
+  const auto model = Load(Config());
+  ASSERT_TRUE(model.ok());
+  EXPECT_TRUE((*model)->CheckReady().ok());
+  backend.instance_ready = [](auto*) { return UnavailableError("reloading"); };
+  EXPECT_EQ((*model)->CheckReady().message(), "reloading");
+}
+
+TEST_F(ModelLifeTest, WarmsEveryInstanceUpBeforeItServes) {
+  const auto model = Load(Config(R"(, "instance_group": [{"name": "g", "count": 2}],
+    "model_warmup": [{"name": "w", "batch_size": 1, "count": 3,
+      "inputs": {"IN": {"data_type": "TYPE_FP32", "dims": [4], "random_data": true}}}])"));
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  const Calls calls = backend.Calls();
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), "execute 1"), 6);
+  EXPECT_EQ((*model)->num_inflight(), 0U);
+}
+
+TEST_F(ModelLifeTest, FailsToLoadWhenWarmUpFails) {
+  backend.execute = [](auto*, auto) { return InternalError("bad kernel"); };
+  FailToLoad(Config(R"(, "model_warmup": [{"name": "w", "batch_size": 1,
+      "inputs": {"IN": {"data_type": "TYPE_FP32", "dims": [4], "zero_data": true}}}])"),
+             "failed to run warmup sample 'w' on instance");
+  FailToLoad(Config(R"(, "model_warmup": [{"name": "w", "batch_size": 1,
+      "inputs": {"IN": {"data_type": "TYPE_INT8", "dims": [4], "zero_data": true}}}])"),
+             "data-type is 'INT8'");
+  FailToLoad(Config(R"(, "model_warmup": [{"name": "w", "batch_size": 1,
+      "inputs": {"IN": {"data_type": "TYPE_FP32", "dims": [4], "input_data_file": "none"}}}])"),
+             "cannot open");
+}
+
+TEST_F(ModelLifeTest, RefusesOrderedResponsesOfADecoupledModel) {
+  FailToLoad(Config(R"(, "max_batch_size": 2, "model_transaction_policy": {"decoupled": true},
+                         "dynamic_batching": {"preserve_ordering": true})"),
+             "preserve_ordering");
+}
+
+TEST_F(ModelLifeTest, MayLoseItsLastReferenceOnItsOwnInstanceThread) {
+  for (int round = 0; round < 20; ++round) {
+    test::TestClient client;
+    {
+      auto model = Load(Config());
+      ASSERT_TRUE(model.ok());
+      // Released and deleted on the instance's thread: with it goes the last reference.
+      auto* owner = new test::TestRequest(*model, &client, "r", {1});
+      owner->request.set_release_callback(
+          [](TRITONSERVER_InferenceRequest*, uint32_t, void* self) {
+            delete static_cast<test::TestRequest*>(self);
+          },
+          owner);
+      ASSERT_TRUE(owner->request.Prepare().ok());
+      ASSERT_TRUE((*model)->Enqueue(&owner->request).ok());
+    }
+    while (num_destroyed <= round) std::this_thread::yield();
+    WaitForEnds();
+    EXPECT_EQ(client.answers().size(), 1U);
+  }
+}
+
+TEST_F(ModelLifeTest, WaitsWithItsEndForRequestsThatABackendKeeps) {
+  std::vector<TRITONBACKEND_Request*> kept;
+  std::mutex mutex;
+  backend.execute = [&](auto*, std::vector<TRITONBACKEND_Request*> requests) {
+    std::lock_guard lock(mutex);
+    kept.insert(kept.end(), requests.begin(), requests.end());
+    return Status::Ok();
+  };
+  test::TestClient client;
+  auto model = Load(Config());
+  ASSERT_TRUE(model.ok());
+  auto owner = std::make_unique<test::TestRequest>(*model, &client, "r", std::vector<int64_t>{1});
+  ASSERT_TRUE(owner->request.Prepare().ok());
+  ASSERT_TRUE((*model)->Enqueue(&owner->request).ok());
+  while (std::lock_guard(mutex), kept.empty()) std::this_thread::yield();
+  EXPECT_EQ((*model)->num_inflight(), 1U);
+  model->reset();
+  WaitForEnds();
+  EXPECT_EQ(num_destroyed, 0);
+  EXPECT_EQ(TRITONBACKEND_RequestRelease(kept[0], TRITONSERVER_REQUEST_RELEASE_ALL), nullptr);
+  client.WaitFor(1);
+  owner.reset();
+  WaitForEnds();
+  EXPECT_EQ(num_destroyed, 1);
+}
+
+}  // namespace
+}  // namespace nereid

@@ -1,0 +1,137 @@
+// Metrics that backends register, through the C functions that they use.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "observe/metrics.h"
+#include "triton/core/tritonserver.h"
+
+namespace nereid {
+namespace {
+
+// The message; empty on success.
+std::string Take(TRITONSERVER_Error* error) {
+  const std::string message = error == nullptr ? "" : TRITONSERVER_ErrorMessage(error);
+  TRITONSERVER_ErrorDelete(error);
+  return message;
+}
+
+TRITONSERVER_MetricFamily* Family(TRITONSERVER_MetricKind kind, const char* name) {
+  TRITONSERVER_MetricFamily* family = nullptr;
+  EXPECT_EQ(Take(TRITONSERVER_MetricFamilyNew(&family, kind, name, "a test")), "");
+  return family;
+}
+
+TRITONSERVER_Metric* Metric(TRITONSERVER_MetricFamily* family, const char* label_value,
+                            const TRITONSERVER_MetricArgs* args = nullptr) {
+  TRITONSERVER_Parameter* label =
+      TRITONSERVER_ParameterNew("where", TRITONSERVER_PARAMETER_STRING, label_value);
+  const TRITONSERVER_Parameter* labels[] = {label};
+  TRITONSERVER_Metric* metric = nullptr;
+  EXPECT_EQ(Take(TRITONSERVER_MetricNewWithArgs(&metric, family, labels, 1, args)), "");
+  TRITONSERVER_ParameterDelete(label);
+  return metric;
+}
+
+double Value(TRITONSERVER_Metric* metric) {
+  double value = -1;
+  EXPECT_EQ(Take(TRITONSERVER_MetricValue(metric, &value)), "");
+  return value;
+}
+
+std::string Page() {
+  Metrics metrics({true, false, false});
+  return metrics.Page();
+}
+
+TEST(CustomMetricsTest, CountersOnlyGrow) {
+  auto* family = Family(TRITONSERVER_METRIC_KIND_COUNTER, "test_counter");
+  auto* metric = Metric(family, "a");
+  EXPECT_EQ(Take(TRITONSERVER_MetricIncrement(metric, 2.5)), "");
+  EXPECT_NE(Take(TRITONSERVER_MetricIncrement(metric, -1)), "");
+  EXPECT_NE(Take(TRITONSERVER_MetricSet(metric, 1)), "");
+  EXPECT_NE(Take(TRITONSERVER_MetricObserve(metric, 1)), "");
+  EXPECT_EQ(Value(metric), 2.5);
+  EXPECT_NE(Page().find("# TYPE test_counter counter\ntest_counter{where=\"a\"} 2.5\n"),
+            std::string::npos);
+  EXPECT_EQ(Take(TRITONSERVER_MetricDelete(metric)), "");
+  EXPECT_EQ(Take(TRITONSERVER_MetricFamilyDelete(family)), "");
+  EXPECT_EQ(Page().find("test_counter"), std::string::npos);
+}
+
+TEST(CustomMetricsTest, GaugesGoBothWays) {
+  auto* family = Family(TRITONSERVER_METRIC_KIND_GAUGE, "test_gauge");
+  auto* metric = Metric(family, "a");
+  EXPECT_EQ(Take(TRITONSERVER_MetricSet(metric, 10)), "");
+  EXPECT_EQ(Take(TRITONSERVER_MetricIncrement(metric, -4)), "");
+  EXPECT_EQ(Value(metric), 6);
+  Take(TRITONSERVER_MetricDelete(metric));
+  Take(TRITONSERVER_MetricFamilyDelete(family));
+}
+
+TEST(CustomMetricsTest, HistogramsCountByBucket) {
+  auto* family = Family(TRITONSERVER_METRIC_KIND_HISTOGRAM, "test_histogram");
+  TRITONSERVER_MetricArgs* args = nullptr;
+  ASSERT_EQ(Take(TRITONSERVER_MetricArgsNew(&args)), "");
+  const double buckets[] = {1, 5};
+  ASSERT_EQ(Take(TRITONSERVER_MetricArgsSetHistogram(args, buckets, 2)), "");
+  auto* metric = Metric(family, "a", args);
+  for (const double value : {0.5, 1.0, 3.0, 100.0}) {
+    EXPECT_EQ(Take(TRITONSERVER_MetricObserve(metric, value)), "");
+  }
+  double ignored = 0;
+  EXPECT_NE(Take(TRITONSERVER_MetricValue(metric, &ignored)), "");
+  const std::string page = Page();
+  EXPECT_NE(page.find("test_histogram_bucket{where=\"a\",le=\"1\"} 2\n"), std::string::npos)
+      << page;
+  EXPECT_NE(page.find("test_histogram_bucket{where=\"a\",le=\"5\"} 3\n"), std::string::npos);
+  EXPECT_NE(page.find("test_histogram_bucket{where=\"a\",le=\"+Inf\"} 4\n"), std::string::npos);
+  EXPECT_NE(page.find("test_histogram_sum{where=\"a\"} 104.5\n"), std::string::npos);
+  TRITONSERVER_Metric* without_args = nullptr;
+  EXPECT_NE(Take(TRITONSERVER_MetricNew(&without_args, family, nullptr, 0)), "");
+  Take(TRITONSERVER_MetricArgsDelete(args));
+  Take(TRITONSERVER_MetricDelete(metric));
+  Take(TRITONSERVER_MetricFamilyDelete(family));
+}
+
+TEST(CustomMetricsTest, AFamilyCannotGoBeforeItsMetrics) {
+  auto* family = Family(TRITONSERVER_METRIC_KIND_GAUGE, "test_order");
+  auto* metric = Metric(family, "a");
+  EXPECT_NE(Take(TRITONSERVER_MetricFamilyDelete(family)), "");
+  Take(TRITONSERVER_MetricDelete(metric));
+  EXPECT_EQ(Take(TRITONSERVER_MetricFamilyDelete(family)), "");
+}
+
+TEST(CustomMetricsTest, FamiliesOfOneNameShareTheirMetrics) {
+  auto* first = Family(TRITONSERVER_METRIC_KIND_COUNTER, "test_shared");
+  auto* second = Family(TRITONSERVER_METRIC_KIND_COUNTER, "test_shared");
+  auto* a = Metric(first, "same");
+  auto* b = Metric(second, "same");
+  auto* c = Metric(second, "other");
+  Take(TRITONSERVER_MetricIncrement(a, 1));
+  Take(TRITONSERVER_MetricIncrement(b, 1));
+  EXPECT_EQ(Value(a), 2);
+  EXPECT_EQ(Value(c), 0);
+  Take(TRITONSERVER_MetricDelete(a));
+  EXPECT_EQ(Take(TRITONSERVER_MetricFamilyDelete(first)), "");
+  EXPECT_EQ(Value(b), 2);
+  TRITONSERVER_MetricFamily* other_kind = nullptr;
+  EXPECT_NE(Take(TRITONSERVER_MetricFamilyNew(&other_kind, TRITONSERVER_METRIC_KIND_GAUGE,
+                                              "test_shared", "a test")),
+            "");
+  Take(TRITONSERVER_MetricDelete(b));
+  Take(TRITONSERVER_MetricDelete(c));
+  Take(TRITONSERVER_MetricFamilyDelete(second));
+}
+
+TEST(CustomMetricsTest, RefusesNamesThatPrometheusDoesNotKnow) {
+  TRITONSERVER_MetricFamily* family = nullptr;
+  EXPECT_NE(Take(TRITONSERVER_MetricFamilyNew(&family, TRITONSERVER_METRIC_KIND_GAUGE, "a b", "")),
+            "");
+  EXPECT_NE(
+      Take(TRITONSERVER_MetricFamilyNew(&family, TRITONSERVER_METRIC_KIND_GAUGE, nullptr, "")), "");
+}
+
+}  // namespace
+}  // namespace nereid

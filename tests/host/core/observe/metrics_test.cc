@@ -1,0 +1,84 @@
+#include "observe/metrics.h"
+
+#include <gtest/gtest.h>
+
+namespace nereid {
+namespace {
+
+class FakeModel : public MetricsSource {
+ public:
+  FakeModel(std::string name, uint64_t num_success) {
+    reading_.model = std::move(name);
+    reading_.version = 1;
+    reading_.pending = 3;
+    reading_.load_secs = 0.25;
+    reading_.statistics.success = {num_success, 5000};
+    reading_.statistics.failures = {1, 2, 3, 4};
+  }
+  Reading Read() const override { return reading_; }
+  Reading reading_;
+};
+
+bool Has(const std::string& page, const std::string& line) {
+  return page.find(line + "\n") != std::string::npos;
+}
+
+TEST(MetricsTest, ShowsWhatEachModelDid) {
+  Metrics metrics({});
+  const FakeModel model("m", 7);
+  metrics.AddSource(&model);
+  const std::string page = metrics.Page();
+  EXPECT_TRUE(
+      Has(page,
+          "# HELP nv_inference_request_success Number of successful inference requests, all "
+          "batch sizes\n# TYPE nv_inference_request_success counter\n"
+          "nv_inference_request_success{model=\"m\",version=\"1\"} 7"))
+      << page;
+  const std::string failure = "nv_inference_request_failure{model=\"m\",reason=";
+  EXPECT_TRUE(Has(page, failure + "\"REJECTED\",version=\"1\"} 1"));
+  EXPECT_TRUE(Has(page, failure + "\"CANCELED\",version=\"1\"} 2"));
+  EXPECT_TRUE(Has(page, failure + "\"BACKEND\",version=\"1\"} 3"));
+  EXPECT_TRUE(Has(page, failure + "\"OTHER\",version=\"1\"} 4"));
+  EXPECT_TRUE(Has(page, "nv_inference_request_duration_us{model=\"m\",version=\"1\"} 5"));
+  EXPECT_TRUE(Has(page, "nv_inference_pending_request_count{model=\"m\",version=\"1\"} 3"));
+  EXPECT_TRUE(Has(page, "nv_model_load_duration_secs{model=\"m\",version=\"1\"} 0.25"));
+  EXPECT_NE(page.find("nv_cpu_memory_total_bytes "), std::string::npos);
+  metrics.RemoveSource(&model);
+  EXPECT_EQ(metrics.Page().find("model=\"m\""), std::string::npos);
+}
+
+TEST(MetricsTest, ShowsTheNewLoadOfAModelWhileTheOldOneDrains) {
+  Metrics metrics({});
+  const FakeModel old_load("m", 100), new_load("m", 1), other("a", 5);
+  metrics.AddSource(&old_load);
+  metrics.AddSource(&other);
+  metrics.AddSource(&new_load);
+  const std::string page = metrics.Page();
+  EXPECT_TRUE(Has(page,
+                  "nv_inference_request_success{model=\"a\",version=\"1\"} 5\n"
+                  "nv_inference_request_success{model=\"m\",version=\"1\"} 1"));
+  EXPECT_EQ(page.find("} 100"), std::string::npos);
+}
+
+TEST(MetricsTest, AddsAModelsTagsAsLabels) {
+  Metrics metrics({});
+  FakeModel model("m", 1);
+  model.reading_.tags = {{"team", "a \"b\""}};
+  metrics.AddSource(&model);
+  EXPECT_TRUE(
+      Has(metrics.Page(),
+          "nv_inference_request_success{model=\"m\",version=\"1\",team=\"a \\\"b\\\"\"} 1"));
+}
+
+TEST(MetricsTest, LeavesOutWhatIsSwitchedOff) {
+  Metrics metrics({true, false, false});
+  const FakeModel model("m", 1);
+  metrics.AddSource(&model);
+  const std::string page = metrics.Page();
+  EXPECT_EQ(page.find("nv_cpu_"), std::string::npos);
+  EXPECT_EQ(page.find("_duration_us"), std::string::npos);
+  EXPECT_NE(page.find("nv_inference_count"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nereid

@@ -1,0 +1,154 @@
+#include "request/infer_request.h"
+
+#include <gtest/gtest.h>
+
+#include "support/test_client.h"
+
+namespace nereid {
+namespace {
+
+using test::FakeTarget;
+using test::TestClient;
+using test::TestRequest;
+
+constexpr char kConfig[] = R"({"backend": "b", "max_batch_size": 4,
+  "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [2]}],
+  "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [2]},
+             {"name": "MORE", "data_type": "TYPE_FP32", "dims": [2]}],
+  "dynamic_batching": {"priority_levels": 3, "default_priority_level": 2}})";
+
+class InferRequestTest : public testing::Test {
+ protected:
+  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kConfig);
+  TestClient client_;
+  TestRequest owner_{target_, &client_, "r", {1, 2}};
+  InferRequest& request_ = owner_.request;
+};
+
+TEST_F(InferRequestTest, RefusesTheSameInputTwice) {
+  const Status status = request_.AddInput("IN", DataType::kFp32, {});
+  EXPECT_EQ(status.message(), "[request id: r] input 'IN' already exists in request");
+}
+
+TEST_F(InferRequestTest, NamesInputsThatItDoesNotHave) {
+  EXPECT_EQ(request_.RemoveInput("X").message(),
+            "[request id: r] input 'X' does not exist in request");
+  EXPECT_EQ(request_.AppendInputData("X", nullptr, {}).code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(request_.RemoveAllInputData("X").code(), StatusCode::kInvalidArg);
+}
+
+TEST_F(InferRequestTest, RefusesDataWithoutAnAddress) {
+  BufferAttributes attributes;
+  attributes.byte_size = 4;
+  EXPECT_EQ(request_.AppendInputData("IN", nullptr, attributes).code(), StatusCode::kInvalidArg);
+}
+
+TEST_F(InferRequestTest, RefusesOutputsThatTheModelDoesNotHave) {
+  EXPECT_EQ(request_.AddRequestedOutput("NOPE").message(),
+            "unexpected inference output 'NOPE' for model 'm'");
+}
+
+TEST_F(InferRequestTest, ListsEveryOutputWhenTheClientNamedNone) {
+  EXPECT_EQ(request_.num_outputs(), 2U);
+  EXPECT_EQ(request_.output_name(0), "OUT");
+  ASSERT_TRUE(request_.AddRequestedOutput("MORE").ok());
+  ASSERT_TRUE(request_.AddRequestedOutput("MORE").ok());
+  EXPECT_EQ(request_.num_outputs(), 1U);
+  EXPECT_EQ(request_.output_name(0), "MORE");
+  request_.RemoveRequestedOutput("MORE");
+  EXPECT_EQ(request_.num_outputs(), 2U);
+}
+
+TEST_F(InferRequestTest, GivesUnknownPrioritiesTheDefaultLevel) {
+  EXPECT_EQ(request_.priority(), 2U);
+  request_.set_priority(3);
+  EXPECT_EQ(request_.priority(), 3U);
+  request_.set_priority(4);
+  EXPECT_EQ(request_.priority(), 2U);
+  request_.set_priority(0);
+  EXPECT_EQ(request_.priority(), 2U);
+}
+
+TEST_F(InferRequestTest, TellsTheTwoKindsOfCorrelationIdApart) {
+  uint64_t number = 1;
+  const char* text = nullptr;
+  EXPECT_TRUE(request_.GetCorrelationId(&number).ok());
+  EXPECT_EQ(number, 0U);
+  EXPECT_EQ(request_.GetCorrelationId(&text).code(), StatusCode::kInvalidArg);
+  request_.set_correlation_id(std::string("abc"));
+  EXPECT_EQ(request_.GetCorrelationId(&number).code(), StatusCode::kInvalidArg);
+  ASSERT_TRUE(request_.GetCorrelationId(&text).ok());
+  EXPECT_STREQ(text, "abc");
+}
+
+TEST_F(InferRequestTest, CannotBeCancelledBeforeItRan) {
+  EXPECT_EQ(request_.Cancel().code(), StatusCode::kInternal);
+  EXPECT_FALSE(request_.IsCancelled());
+}
+
+TEST_F(InferRequestTest, TellsItsTargetOfACancellation) {
+  ASSERT_TRUE(request_.Prepare().ok());
+  ASSERT_TRUE(request_.Cancel().ok());
+  EXPECT_TRUE(request_.IsCancelled());
+  ASSERT_EQ(target_->cancelled.size(), 1U);
+  request_.Fail(CancelledError("gone"), FailureReason::kCanceled);
+  EXPECT_EQ(client_.WaitFor(1)[0].error.code(), StatusCode::kCancelled);
+}
+
+TEST_F(InferRequestTest, CannotBeLentTwice) {
+  ASSERT_TRUE(request_.Prepare().ok());
+  EXPECT_EQ(request_.Prepare().message(),
+            "[request id: r] request to model 'm' is still in flight");
+  request_.Fail(InternalError("x"), FailureReason::kOther);
+}
+
+TEST_F(InferRequestTest, NeedsBothCallbacks) {
+  InferRequest bare(target_, -1);
+  EXPECT_EQ(bare.Prepare().code(), StatusCode::kInvalidArg);
+}
+
+TEST_F(InferRequestTest, CanBeUsedAgainAfterItsRelease) {
+  for (size_t i = 1; i <= 3; ++i) {
+    ASSERT_TRUE(request_.Prepare().ok());
+    EXPECT_TRUE(request_.lent());
+    EXPECT_FALSE(request_.IsCancelled());
+    ASSERT_TRUE(request_.Cancel().ok());
+    request_.Fail(InternalError("round ", i), FailureReason::kOther);
+    const auto answers = client_.WaitFor(i);
+    ASSERT_EQ(answers.size(), i);
+    EXPECT_EQ(answers.back().error.message(), "round " + std::to_string(i));
+    EXPECT_FALSE(request_.lent());
+  }
+}
+
+TEST_F(InferRequestTest, ComesBackUnansweredWhenTheQueueRefusesIt) {
+  ASSERT_TRUE(request_.Prepare().ok());
+  request_.Unprepare();
+  EXPECT_FALSE(request_.lent());
+  EXPECT_TRUE(client_.answers().empty());
+  EXPECT_EQ(client_.num_released(), 0U);
+  EXPECT_TRUE(request_.Prepare().ok());
+  request_.Fail(InternalError("x"), FailureReason::kOther);
+}
+
+TEST_F(InferRequestTest, CountsFailuresByReason) {
+  ASSERT_TRUE(request_.Prepare().ok());
+  request_.Fail(InternalError("x"), FailureReason::kRejected);
+  const StatisticsSnapshot sum = target_->statistics().Sum();
+  EXPECT_EQ(sum.fail.count, 1U);
+  EXPECT_EQ(sum.failures[static_cast<size_t>(FailureReason::kRejected)], 1U);
+}
+
+TEST_F(InferRequestTest, PrefersTheDataOfAHostPolicy) {
+  const float numa[2] = {7, 8};
+  BufferAttributes attributes;
+  attributes.byte_size = sizeof(numa);
+  ASSERT_TRUE(request_.AppendInputData("IN", numa, attributes, "gpu_0").ok());
+  const InputTensor& input = request_.input(0);
+  EXPECT_EQ(input.BuffersFor("gpu_0")[0].base, numa);
+  EXPECT_EQ(input.BuffersFor("cpu")[0].base, owner_.data.data());
+  EXPECT_EQ(input.BuffersFor(nullptr)[0].base, owner_.data.data());
+}
+
+}  // namespace
+}  // namespace nereid

@@ -1,0 +1,177 @@
+#include "request/response_sink.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "request/infer_response.h"
+#include "support/test_client.h"
+
+namespace nereid {
+namespace {
+
+using test::FakeTarget;
+using test::TestClient;
+using test::TestRequest;
+
+constexpr uint32_t kFinal = TRITONSERVER_RESPONSE_COMPLETE_FINAL;
+constexpr char kConfig[] = R"({"backend": "b", "max_batch_size": 2,
+  "model_transaction_policy": {"decoupled": true},
+  "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [1]}],
+  "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [1], "reshape": {"shape": []}},
+             {"name": "A", "data_type": "TYPE_FP32", "dims": [1]},
+             {"name": "B", "data_type": "TYPE_FP32", "dims": [1]}]})";
+
+class ResponseSinkTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(request_.Prepare().ok()); }
+  std::unique_ptr<InferResponse> NewResponse() {
+    return std::move(InferResponse::New(request_.sink())).value();
+  }
+  void Release() { request_.Release(TRITONSERVER_REQUEST_RELEASE_ALL); }
+
+  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kConfig);
+  TestClient client_;
+  TestRequest owner_{target_, &client_, "r", {2, 1}};
+  InferRequest& request_ = owner_.request;
+};
+
+TEST_F(ResponseSinkTest, DeliversResponsesInTheirOrder) {
+  for (const uint32_t flags : {0U, 0U, kFinal}) {
+    ASSERT_TRUE(InferResponse::Send(NewResponse(), flags).ok());
+  }
+  Release();
+  const auto answers = client_.answers();
+  ASSERT_EQ(answers.size(), 3U);
+  EXPECT_FALSE(answers[1].is_final);
+  EXPECT_TRUE(answers[2].is_final);
+  EXPECT_EQ(answers[2].request_id, "r");
+}
+
+TEST_F(ResponseSinkTest, AnswersForABackendThatForgetsToAnswer) {
+  Release();
+  const auto answers = client_.answers();
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_TRUE(answers[0].is_final);
+  EXPECT_EQ(answers[0].error.code(), StatusCode::kInternal);
+  EXPECT_NE(answers[0].error.message().find("model 'm'"), std::string::npos);
+  EXPECT_EQ(client_.num_released(), 1U);
+}
+
+TEST_F(ResponseSinkTest, AnswersWhenOnlyResponsesThatAreNotFinalCame) {
+  ASSERT_TRUE(InferResponse::Send(NewResponse(), 0).ok());
+  Release();
+  const auto answers = client_.answers();
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_TRUE(answers[0].error.ok());
+  EXPECT_EQ(answers[1].error.code(), StatusCode::kInternal);
+}
+
+TEST_F(ResponseSinkTest, WaitsForAFactoryThatOutlivesTheRequest) {
+  ResponseSink* sink = request_.sink();
+  sink->AddRef();
+  sink->AddSender();
+  Release();
+  EXPECT_TRUE(client_.answers().empty());
+  ASSERT_TRUE(sink->Send(nullptr, kFinal).ok());
+  sink->DropSender();
+  sink->Release();
+  const auto answers = client_.answers();
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_FALSE(answers[0].has_response);
+}
+
+TEST_F(ResponseSinkTest, WaitsForAResponseThatIsStillBeingFilled) {
+  auto response = NewResponse();
+  Release();
+  EXPECT_TRUE(client_.answers().empty());
+  ASSERT_TRUE(InferResponse::Send(std::move(response), kFinal).ok());
+  EXPECT_EQ(client_.answers().size(), 1U);
+}
+
+TEST_F(ResponseSinkTest, AnswersWhenTheLastResponseIsDeletedUnsent) {
+  auto response = NewResponse();
+  Release();
+  response.reset();
+  ASSERT_EQ(client_.answers().size(), 1U);
+  EXPECT_EQ(client_.answers()[0].error.code(), StatusCode::kInternal);
+}
+
+TEST_F(ResponseSinkTest, RefusesWhateverComesAfterTheFinalResponse) {
+  ASSERT_TRUE(InferResponse::Send(NewResponse(), kFinal).ok());
+  EXPECT_EQ(InferResponse::Send(NewResponse(), kFinal).code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(InferResponse::Send(NewResponse(), 0).code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(request_.sink()->Send(nullptr, kFinal).code(), StatusCode::kInvalidArg);
+  Release();
+  EXPECT_EQ(client_.answers().size(), 1U);
+}
+
+TEST_F(ResponseSinkTest, GivesOutputsBackWithTheResponse) {
+  auto response = NewResponse();
+  const int64_t shape[] = {2};
+  for (const char* name : {"OUT", "A", "B"}) {
+    auto output = response->AddOutput(name, DataType::kFp32, shape);
+    ASSERT_TRUE(output.ok());
+    TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_GPU;
+    int64_t id = 3;
+    const auto buffer = (*output)->AllocateBuffer(8, &type, &id);
+    ASSERT_TRUE(buffer.ok());
+    EXPECT_EQ(type, TRITONSERVER_MEMORY_CPU);
+    std::memset(*buffer, 'x', 8);
+    EXPECT_EQ((*output)->AllocateBuffer(8, &type, &id).status().code(), StatusCode::kAlreadyExists);
+  }
+  EXPECT_EQ(client_.num_buffers, 3);
+  ASSERT_TRUE(InferResponse::Send(std::move(response), kFinal).ok());
+  Release();
+  EXPECT_EQ(client_.answers()[0].outputs, std::vector<std::string>(3, "xxxxxxxx"));
+  EXPECT_EQ(client_.num_buffers, 0);
+}
+
+TEST_F(ResponseSinkTest, UndoesTheReshapeOfAnOutput) {
+  auto response = NewResponse();
+  const int64_t shape[] = {2};
+  EXPECT_EQ((*response->AddOutput("OUT", DataType::kFp32, shape))->shape(), Shape({2, 1}));
+  EXPECT_EQ(response->AddOutput("NOPE", DataType::kFp32, shape).status().message(),
+            "unexpected inference output 'NOPE' for model 'm'");
+  ASSERT_TRUE(InferResponse::Send(std::move(response), kFinal).ok());
+  Release();
+}
+
+TEST_F(ResponseSinkTest, ReportsAnAllocatorThatFails) {
+  client_.allocator().alloc_fn = [](TRITONSERVER_ResponseAllocator*, const char*, size_t,
+                                    TRITONSERVER_MemoryType, int64_t, void*, void**, void**,
+                                    TRITONSERVER_MemoryType*, int64_t*) {
+    return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "full");
+  };
+  auto response = NewResponse();
+  const int64_t shape[] = {2};
+  auto output = response->AddOutput("A", DataType::kFp32, shape);
+  TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
+  int64_t id = 0;
+  EXPECT_EQ((*output)->AllocateBuffer(8, &type, &id).status().message(), "full");
+  ASSERT_TRUE(InferResponse::Send(std::move(response), kFinal).ok());
+  Release();
+}
+
+TEST_F(ResponseSinkTest, AnswersOnceWhenTwoThreadsDropTheLastSenders) {
+  for (int round = 0; round < 200; ++round) {
+    TestClient client;
+    TestRequest owner(target_, &client, "race", {1, 1});
+    ASSERT_TRUE(owner.request.Prepare().ok());
+    ResponseSink* sink = owner.request.sink();
+    sink->AddRef();
+    sink->AddSender();
+    std::thread other([sink] {
+      sink->DropSender();
+      sink->Release();
+    });
+    owner.request.Release(TRITONSERVER_REQUEST_RELEASE_ALL);
+    other.join();
+    ASSERT_EQ(client.answers().size(), 1U);
+  }
+  Release();
+}
+
+}  // namespace
+}  // namespace nereid

@@ -1,0 +1,112 @@
+#include "scheduling/direct_scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <thread>
+
+#include "support/test_client.h"
+
+namespace nereid {
+namespace {
+
+using test::FakeTarget;
+using test::TestClient;
+using test::TestRequest;
+
+constexpr char kConfig[] = R"({"backend": "b",
+  "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [1]}],
+  "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [1]}]})";
+
+class DirectSchedulerTest : public testing::Test {
+ protected:
+  InferRequest* Make(const std::string& id) {
+    InferRequest& request =
+        requests_.emplace_back(target_, &client_, id, std::vector<int64_t>{1}).request;
+    EXPECT_TRUE(request.Prepare().ok());
+    return &request;
+  }
+  static void Answer(InferRequest* request) {
+    request->Fail(InternalError("answered"), FailureReason::kOther);
+  }
+
+  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kConfig);
+  TestClient client_;
+  std::deque<TestRequest> requests_;
+  QueueAttendant attendant_;
+  DirectScheduler scheduler_{&attendant_};
+  std::vector<InferRequest*> batch_;
+};
+
+TEST_F(DirectSchedulerTest, HandsOutOneRequestAtATimeInOrder) {
+  for (const char* id : {"a", "b"}) ASSERT_TRUE(scheduler_.Enqueue(Make(id)).ok());
+  EXPECT_EQ(scheduler_.num_pending(), 2U);
+  for (const char* id : {"a", "b"}) {
+    ASSERT_TRUE(scheduler_.TakeBatch(&batch_));
+    ASSERT_EQ(batch_.size(), 1U);
+    EXPECT_EQ(batch_[0]->id(), id);
+    Answer(batch_[0]);
+  }
+  EXPECT_EQ(scheduler_.num_pending(), 0U);
+}
+
+TEST_F(DirectSchedulerTest, AnswersACancelledRequestWhileEveryInstanceIsBusy) {
+  InferRequest* request = Make("a");
+  ASSERT_TRUE(scheduler_.Enqueue(request).ok());
+  scheduler_.OnCancelled(request);
+  const auto answers = client_.WaitFor(1);
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0].error.code(), StatusCode::kCancelled);
+  EXPECT_EQ(scheduler_.num_pending(), 0U);
+}
+
+TEST_F(DirectSchedulerTest, LeavesARequestThatRunsToItsBackend) {
+  InferRequest* request = Make("a");
+  ASSERT_TRUE(scheduler_.Enqueue(request).ok());
+  ASSERT_TRUE(scheduler_.TakeBatch(&batch_));
+  scheduler_.OnCancelled(request);
+  EXPECT_TRUE(client_.answers().empty());
+  Answer(request);
+}
+
+TEST_F(DirectSchedulerTest, FinishesWhatIsQueuedWhenItStops) {
+  InferRequest* queued = Make("a");
+  ASSERT_TRUE(scheduler_.Enqueue(queued).ok());
+  scheduler_.Stop();
+  InferRequest* late = Make("b");
+  EXPECT_EQ(scheduler_.Enqueue(late).code(), StatusCode::kUnavailable);
+  late->Unprepare();
+  ASSERT_TRUE(scheduler_.TakeBatch(&batch_));
+  Answer(batch_[0]);
+  EXPECT_FALSE(scheduler_.TakeBatch(&batch_));
+}
+
+TEST_F(DirectSchedulerTest, ServesManyClientsAndInstancesWithCancellations) {
+  constexpr int kClients = 3, kEach = 200;
+  std::vector<InferRequest*> all;
+  for (int i = 0; i < kClients * kEach; ++i) all.push_back(Make("r"));
+  std::vector<std::thread> instances, clients;
+  for (int i = 0; i < 2; ++i) {
+    instances.emplace_back([this] {
+      std::vector<InferRequest*> batch;
+      while (scheduler_.TakeBatch(&batch)) Answer(batch[0]);
+    });
+  }
+  for (int c = 0; c < kClients; ++c) {
+    clients.emplace_back([&, c] {
+      for (int i = c * kEach; i < (c + 1) * kEach; ++i) {
+        ASSERT_TRUE(scheduler_.Enqueue(all[i]).ok());
+        if (i % 3 == 0) scheduler_.OnCancelled(all[i]);
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  client_.WaitFor(all.size());
+  scheduler_.Stop();
+  for (std::thread& instance : instances) instance.join();
+  EXPECT_EQ(client_.answers().size(), all.size());
+  EXPECT_EQ(client_.num_released(), all.size());
+}
+
+}  // namespace
+}  // namespace nereid

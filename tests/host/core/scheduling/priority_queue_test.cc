@@ -1,0 +1,139 @@
+#include "scheduling/priority_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "support/test_client.h"
+
+namespace nereid {
+namespace {
+
+using test::FakeTarget;
+using test::TestClient;
+using test::TestRequest;
+
+constexpr char kConfig[] = R"({"backend": "b", "max_batch_size": 8,
+  "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [1]}],
+  "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [1]}],
+  "dynamic_batching": {"priority_levels": 3, "default_priority_level": 2}})";
+
+class PriorityQueueTest : public testing::Test {
+ protected:
+  InferRequest* Make(const std::string& id, uint64_t priority, uint64_t timeout_us = 0) {
+    InferRequest& request =
+        requests_.emplace_back(target_, &client_, id, std::vector<int64_t>{1, 1}).request;
+    request.set_priority(priority);
+    request.set_timeout_us(timeout_us);
+    EXPECT_TRUE(request.Prepare().ok());
+    return &request;
+  }
+  static std::string Order(const PriorityQueue& queue) {
+    std::string ids;
+    for (InferRequest* r = queue.First(); r != nullptr; r = queue.Next(r)) ids += r->id();
+    return ids;
+  }
+  void TearDown() override {
+    for (TestRequest& owner : requests_) {
+      owner.request.Fail(InternalError("end"), FailureReason::kOther);
+    }
+  }
+
+  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kConfig);
+  TestClient client_;
+  std::deque<TestRequest> requests_;
+  DynamicBatching config_ = target_->plan().priority_levels == 3
+                                ? *test::ConfigOf(kConfig).dynamic_batching
+                                : DynamicBatching{};
+};
+
+TEST_F(PriorityQueueTest, OrdersByLevelThenByArrival) {
+  PriorityQueue queue(config_);
+  for (const auto& [id, priority] :
+       std::vector<std::pair<const char*, int>>{{"a", 3}, {"b", 1}, {"c", 0}, {"d", 1}, {"e", 9}}) {
+    ASSERT_TRUE(queue.Push(Make(id, priority), 0).ok());
+  }
+  EXPECT_EQ(Order(queue), "bdcea");
+  EXPECT_EQ(queue.size(), 5U);
+}
+
+TEST_F(PriorityQueueTest, LetsARequestLeaveFromAnywhere) {
+  PriorityQueue queue(config_);
+  InferRequest* middle = nullptr;
+  for (const char* id : {"a", "b", "c"}) {
+    InferRequest* request = Make(id, 1);
+    if (request->id() == "b") middle = request;
+    ASSERT_TRUE(queue.Push(request, 0).ok());
+  }
+  EXPECT_TRUE(queue.Remove(middle));
+  EXPECT_FALSE(queue.Remove(middle));
+  EXPECT_EQ(Order(queue), "ac");
+}
+
+TEST_F(PriorityQueueTest, BoundsEachLevelByItself) {
+  config_.priority_queue_policy[1].max_queue_size = 2;
+  PriorityQueue queue(config_);
+  ASSERT_TRUE(queue.Push(Make("a", 1), 0).ok());
+  ASSERT_TRUE(queue.Push(Make("b", 1), 0).ok());
+  const Status full = queue.Push(Make("c", 1), 0);
+  EXPECT_EQ(full.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(full.message(), "[request id: c] Exceeds maximum queue size");
+  EXPECT_TRUE(queue.Push(Make("d", 2), 0).ok());
+}
+
+TEST_F(PriorityQueueTest, RejectsWhatOverstaysItsTimeout) {
+  config_.default_queue_policy.default_timeout_us = 5;
+  PriorityQueue queue(config_);
+  ASSERT_TRUE(queue.Push(Make("a", 1), 0).ok());
+  ASSERT_TRUE(queue.Push(Make("b", 1), 3000).ok());
+  EXPECT_EQ(queue.earliest_deadline_ns(), 5000U);
+  std::vector<InferRequest*> rejected;
+  queue.TakeExpired(4999, &rejected);
+  EXPECT_TRUE(rejected.empty());
+  queue.TakeExpired(5000, &rejected);
+  ASSERT_EQ(rejected.size(), 1U);
+  EXPECT_EQ(rejected[0]->id(), "a");
+  EXPECT_EQ(queue.earliest_deadline_ns(), 8000U);
+  EXPECT_EQ(Order(queue), "b");
+}
+
+TEST_F(PriorityQueueTest, MovesDelayedRequestsToTheEndOfTheirLevel) {
+  config_.priority_queue_policy[1].timeout_action = QueuePolicy::TimeoutAction::kDelay;
+  config_.priority_queue_policy[1].default_timeout_us = 5;
+  PriorityQueue queue(config_);
+  ASSERT_TRUE(queue.Push(Make("a", 1), 0).ok());
+  ASSERT_TRUE(queue.Push(Make("b", 1), 3000).ok());
+  ASSERT_TRUE(queue.Push(Make("c", 2), 0).ok());
+  std::vector<InferRequest*> rejected;
+  queue.TakeExpired(6000, &rejected);
+  EXPECT_TRUE(rejected.empty());
+  EXPECT_EQ(Order(queue), "bac");
+  EXPECT_EQ(queue.size(), 3U);
+  queue.TakeExpired(9000, &rejected);
+  EXPECT_EQ(Order(queue), "abc");
+  EXPECT_TRUE(queue.Remove(queue.First()));
+  EXPECT_EQ(Order(queue), "bc");
+}
+
+TEST_F(PriorityQueueTest, LetsARequestShortenItsTimeoutWherePermitted) {
+  const auto deadline = [&](uint64_t standard_us, bool allowed, uint64_t own_us) {
+    DynamicBatching config = config_;
+    config.default_queue_policy.default_timeout_us = standard_us;
+    config.default_queue_policy.allow_timeout_override = allowed;
+    PriorityQueue queue(config);
+    InferRequest* request = Make("x", 2, own_us);
+    EXPECT_TRUE(queue.Push(request, 0).ok());
+    EXPECT_TRUE(queue.Remove(request));
+    return request->queue_deadline_ns;
+  };
+  EXPECT_EQ(deadline(10, true, 4), 4000U);
+  EXPECT_EQ(deadline(10, true, 40), 10000U);
+  EXPECT_EQ(deadline(10, true, 0), 10000U);
+  EXPECT_EQ(deadline(10, false, 4), 10000U);
+  EXPECT_EQ(deadline(0, true, 4), 4000U);
+  EXPECT_EQ(deadline(0, false, 4), 0U);
+  EXPECT_EQ(deadline(0, true, UINT64_MAX), 0U);
+}
+
+}  // namespace
+}  // namespace nereid
