@@ -37,9 +37,22 @@ def compare_values(value, before, instead):
         return
     if "json" in instead:
         before = instead["json"]
+    if "models" in instead:
+        value, before = index_with(value, instead["models"]), index_with(before, instead["models"])
+        before = sorted([model for model in before if model["name"] not in instead["models"]]
+                        + [{"name": name, "state": state} for name, state in instead["models"].items()], key=lambda model: model["name"])
+    if "ignore_lines" in instead:
+        value, before = ([line for line in lines if not re.search(instead["ignore_lines"], line)] for lines in (value, before))
     for path in instead.get("ignore", []):
         value, before = without(value, path.split(".")), without(before, path.split("."))
     assert value == before
+
+
+def index_with(models, differing):
+    """An index of the repository of which the differing models keep their name and state; a failed one has to say why."""
+    for model in models:
+        assert model["name"] not in differing or model.get("state") != "UNAVAILABLE" or model["reason"]
+    return [{key: model.get(key) for key in ("name", "state")} if model["name"] in differing else model for model in models]
 
 
 def without(value, path):

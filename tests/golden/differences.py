@@ -17,6 +17,7 @@ def load(name):
 
 DIFFERENCES = load("differences.toml")["difference"]
 LATER = load("later.toml")["later"]
+LATER_MODELS = set() if AGAINST_TRITON else {model for entry in LATER for model in entry.get("models", [])}
 
 
 def covers(entry, recording):
