@@ -1,5 +1,6 @@
 #include "repository/model_lifecycle.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -14,26 +15,66 @@ struct ModelLifecycle::State {
     uint64_t generation = 0;  // of the model object that the status is about
   };
   struct Entry {
-    bool busy = false;  // a load or unload is under way
+    bool busy = false;  // a load is under way
+    size_t num_alive = 0;
     std::map<int64_t, Version> versions;
     ModelTable::VersionMap serving;
+    std::vector<std::string> then_unload;
   };
 
   mutable std::mutex mutex;  // guards all members
   std::condition_variable changed;
+  ModelTable* table = nullptr;  // null once the lifecycle has ended
   std::map<std::string, Entry> entries;
   size_t num_alive = 0;
   uint64_t next_generation = 1;
 
-  void Gone(const std::string& name, int64_t version, uint64_t generation) {
+  void Born(const std::string& name) {
     std::lock_guard lock(mutex);
-    --num_alive;
-    Version& entry = entries[name].versions[version];
-    if (entry.generation == generation && entry.status.state == ModelState::kUnloading) {
-      entry.status = {ModelState::kUnavailable, "unloaded"};
-      NEREID_LOG_INFO("successfully unloaded '", name, "' version ", version);
+    ++num_alive;
+    ++entries[name].num_alive;
+  }
+
+  // [whichever thread drops the last of a model: its reaper]
+  void Gone(const std::string& name, int64_t version, uint64_t generation) {
+    std::vector<std::string> next;
+    {
+      std::lock_guard lock(mutex);
+      --num_alive;
+      Entry& entry = entries[name];
+      if (--entry.num_alive == 0) next.swap(entry.then_unload);
+      Version& gone = entry.versions[version];
+      if (gone.generation == generation && gone.status.state == ModelState::kUnloading) {
+        gone.status = {ModelState::kUnavailable, "unloaded"};
+        NEREID_LOG_INFO("successfully unloaded '", name, "' version ", version);
+      }
+      changed.notify_all();
     }
-    changed.notify_all();
+    for (const std::string& other : next) Unload(other);
+  }
+
+  void Unload(const std::string& name) {
+    ModelTable::VersionMap dropped;  // destroyed after the lock is released
+    std::vector<std::string> next;
+    {
+      std::unique_lock lock(mutex);
+      const auto it = entries.find(name);
+      if (it == entries.end() || table == nullptr) return;
+      Entry& entry = it->second;
+      changed.wait(lock, [&entry] { return !entry.busy; });
+      for (auto& [number, version] : entry.versions) {
+        if (entry.serving.count(number) > 0) {
+          version.status = {ModelState::kUnloading, ""};
+        } else if (version.status.state == ModelState::kUnavailable) {
+          version.status.reason = "unloaded";
+        }
+      }
+      dropped = std::exchange(entry.serving, {});
+      table->Publish(name, {});
+      if (entry.num_alive == 0) next.swap(entry.then_unload);
+      changed.notify_all();
+    }
+    for (const std::string& other : next) Unload(other);
   }
 };
 
@@ -78,11 +119,15 @@ ModelLifecycle::ModelLifecycle(ModelTable* table, ModelLoader* loader, unsigned 
       loader_(loader),
       num_retries_(num_retries),
       state_(std::make_shared<State>()),
-      pool_(std::make_unique<LoadPool>(num_threads)) {}
+      pool_(std::make_unique<LoadPool>(num_threads)) {
+  state_->table = table;
+}
 
 ModelLifecycle::~ModelLifecycle() {
   pool_.reset();
   for (const auto& [name, versions] : Statuses()) Unload(name);
+  std::lock_guard lock(state_->mutex);
+  state_->table = nullptr;
 }
 
 void ModelLifecycle::Load(Plan plan, std::function<void(Status)> done) {
@@ -98,6 +143,7 @@ void ModelLifecycle::Load(Plan plan, std::function<void(Status)> done) {
     State::Entry& entry = state_->entries[loading->plan.name];
     state_->changed.wait(lock, [&entry] { return !entry.busy; });
     entry.busy = true;
+    entry.then_unload.clear();
     loading->is_reload = !entry.serving.empty();
     for (const int64_t version : versions) {
       loading->generations.push_back(state_->next_generation++);
@@ -115,10 +161,7 @@ void ModelLifecycle::LoadVersion(const std::shared_ptr<Loading>& loading, size_t
   const int64_t version = plan.versions[index];
   NEREID_LOG_INFO("loading: ", plan.name, ":", version);
   for (unsigned attempt = 0; attempt <= num_retries_; ++attempt) {
-    {
-      std::lock_guard lock(state_->mutex);
-      ++state_->num_alive;
-    }
+    state_->Born(plan.name);
     auto gone = [state = state_, name = plan.name, version, files = plan.files,
                  generation = loading->generations[index]]() mutable {
       files.reset();
@@ -200,23 +243,23 @@ Status ModelLifecycle::Publish(Loading* loading) {
 }
 
 void ModelLifecycle::Unload(const std::string& name) {
-  ModelTable::VersionMap dropped;  // destroyed after the lock is released
-  {
-    std::unique_lock lock(state_->mutex);
-    const auto it = state_->entries.find(name);
-    if (it == state_->entries.end()) return;
-    State::Entry& entry = it->second;
-    state_->changed.wait(lock, [&entry] { return !entry.busy; });
-    for (auto& [number, version] : entry.versions) {
-      if (entry.serving.count(number) > 0) {
-        version.status = {ModelState::kUnloading, ""};
-      } else if (version.status.state == ModelState::kUnavailable) {
-        version.status.reason = "unloaded";
-      }
-    }
-    dropped = std::exchange(entry.serving, {});
-    table_->Publish(name, {});
-  }
+  state_->Unload(name);
+}
+
+void ModelLifecycle::ThenUnload(const std::string& name, std::vector<std::string> next) {
+  std::lock_guard lock(state_->mutex);
+  state_->entries[name].then_unload = std::move(next);
+}
+
+bool ModelLifecycle::WaitUntilUnloading(const std::vector<std::string>& names,
+                                        std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(state_->mutex);
+  return state_->changed.wait_until(lock, deadline, [&] {
+    return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
+      const auto it = state_->entries.find(name);
+      return it == state_->entries.end() || it->second.serving.empty();
+    });
+  });
 }
 
 void ModelLifecycle::RecordFailure(const std::string& name, int64_t version,

@@ -57,6 +57,13 @@ class ModelLifecycle {
   // serving, all new versions must load, or the old ones stay; otherwise those that loaded serve.
   void Load(Plan plan, std::function<void(Status)> done);
 
+  // When nothing of `name` is left after its next unload, `next` are unloaded too: the steps of an
+  // ensemble serve until its last request is answered. A load of `name` cancels it.
+  void ThenUnload(const std::string& name, std::vector<std::string> next);
+  // False when one of them still served at the deadline.
+  bool WaitUntilUnloading(const std::vector<std::string>& names,
+                          std::chrono::steady_clock::time_point deadline);
+
   // Takes the model out of the table; its versions are gone when the last request is answered.
   // No-op for unknown names.
   void Unload(const std::string& name);

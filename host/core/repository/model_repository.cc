@@ -12,6 +12,8 @@
 namespace nereid {
 namespace {
 
+constexpr std::chrono::seconds kMaxChainWait{1};
+
 std::string LoadFailure(const std::string& name, const Status& status) {
   return StrCat("failed to load '", name,
                 "', failed to poll from model repository: ", status.message());
@@ -197,25 +199,42 @@ Status ModelRepository::Unload(const std::string& name, bool dependents) {
   if (statuses.count(name) == 0 && FindModel(Repositories(), name).empty()) {
     return NotFoundError("failed to unload '", name, "': no such model");
   }
-  std::vector<std::string> steps;
-  {
-    std::lock_guard lock(mutex_);
-    if (const auto it = loaded_.find(name); it != loaded_.end()) {
-      steps = it->second.steps;
-      loaded_.erase(it);
-    }
-  }
+  const std::vector<std::string> steps = dependents ? ChainSteps(name) : std::vector<std::string>();
+  Forget(name);
   for (const std::string& ensemble : EnsemblesWith(name)) {
     NEREID_LOG_INFO("unloading: ensemble '", ensemble, "' with its step '", name, "'");
     NEREID_RETURN_IF_ERROR(Unload(ensemble, false));
   }
   NEREID_LOG_INFO("unloading: ", name);
   lifecycle_->Unload(name);
-  if (!dependents) return Status::Ok();
-  for (const std::string& step : steps) {
-    if (EnsemblesWith(step).empty()) NEREID_RETURN_IF_ERROR(Unload(step, true));
-  }
+  // As a rule there are no requests and the steps follow at once; long ones are not waited for.
+  lifecycle_->WaitUntilUnloading(steps, std::chrono::steady_clock::now() + kMaxChainWait);
   return Status::Ok();
+}
+
+void ModelRepository::Forget(const std::string& name) {
+  std::lock_guard lock(mutex_);
+  loaded_.erase(name);
+}
+
+std::vector<std::string> ModelRepository::ChainSteps(const std::string& ensemble) {
+  std::vector<std::string> steps;
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = loaded_.find(ensemble);
+    if (it == loaded_.end()) return {};
+    steps = std::exchange(it->second.steps, {});
+  }
+  std::vector<std::string> chained, all;
+  for (const std::string& step : steps) {
+    if (!EnsemblesWith(step).empty()) continue;
+    chained.push_back(step);
+    for (std::string& deeper : ChainSteps(step)) all.push_back(std::move(deeper));
+    Forget(step);
+  }
+  lifecycle_->ThenUnload(ensemble, chained);
+  all.insert(all.end(), chained.begin(), chained.end());
+  return all;
 }
 
 void ModelRepository::UnloadAll() {

@@ -68,6 +68,10 @@ class ModelRepository {
   bool IsCurrent(const ModelPlan& plan) const;
   void Remember(const ModelPlan& plan);
   std::vector<std::string> EnsemblesWith(const std::string& step) const;
+  // Lets the steps of an ensemble that no other one calls follow it when it is unloaded; their
+  // names.
+  std::vector<std::string> ChainSteps(const std::string& ensemble);
+  void Forget(const std::string& name);
   // Makes a failure known that happened before any version was loaded.
   void RecordFailure(const std::string& name, const Status& status) const;
   static Status Summarise(const Failures& failures);
