@@ -1,6 +1,6 @@
 # nereid_test(<name> SOURCES <file>... [LIBS <target>...] [ENV <VAR=value>...])
 #
-# A GoogleTest program; every case becomes one CTest test named <Suite>.<Case>. Tests find shared test data through the
+# A GoogleTest program, part of the target unit_tests; every case becomes one CTest test named <Suite>.<Case>. Tests find shared test data through the
 # variable NEREID_TEST_DATA (a folder; absent on a stranger's machine: such tests call GTEST_SKIP and are counted so).
 function(nereid_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBS;ENV" ${ARGN})
@@ -10,6 +10,10 @@ function(nereid_test name)
   target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE
     NEREID_SOURCE_DIR="${PROJECT_SOURCE_DIR}" NEREID_STAGE_DIR="${NEREID_STAGE}")
+  if(NOT TARGET unit_tests)
+    add_custom_target(unit_tests)
+  endif()
+  add_dependencies(unit_tests ${name})
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
     PROPERTIES TIMEOUT 300 LABELS unit ENVIRONMENT "${arg_ENV}")
 endfunction()
