@@ -89,7 +89,7 @@ TEST_F(DynamicBatcherTest, SendsABatchThatFillsUpWithinTheDelay) {
 TEST_F(DynamicBatcherTest, RejectsATimedOutRequestWhileEveryInstanceIsBusy) {
   config_.default_queue_policy.allow_timeout_override = true;
   const auto batcher = NewBatcher();
-  ASSERT_TRUE(batcher->Enqueue(Make("a", 2'000)).ok());
+  ASSERT_TRUE(batcher->Enqueue(Make("a", 500'000)).ok());
   ASSERT_TRUE(batcher->Enqueue(Make("b", 1'000)).ok());
   const auto answers = client_.WaitFor(2);
   ASSERT_EQ(answers.size(), 2U);
