@@ -101,7 +101,6 @@ def test_a_lost_connection_cancels_its_requests(server, stub):
     wait_running(stub, 5)
     channel.close()
     expect_cancelled(stub, before, 5)
-    assert all(call.cancelled() for call in calls)
 
 
 @pytest.mark.parametrize("num_heard", [0, 3])
