@@ -15,6 +15,11 @@ constexpr int kMaxRows = 2;
 // Outputs whose weights stay in the first-level cache while all rows pass by.
 constexpr int64_t kOutputsPerPanel = 32;
 
+// With few rows the weights stream from memory, NR short rows side by side, which hardware does not
+// foresee: the tile asks for as many bytes as it reads, this far ahead in the order of memory.
+constexpr int kMaxStreamedRows = 4;
+constexpr int64_t kPrefetchBytes = 16384;
+
 template <typename W>
 struct Tile {
   const float* in;   // first row
@@ -39,6 +44,13 @@ __attribute__((noinline)) void RunTile(const Tile<W>& tile) {
   const int64_t columns = tile.columns;
   const int64_t whole = columns - columns % kLanes;
   for (int64_t k = 0; k < whole; k += kLanes) {
+    if constexpr (MR <= kMaxStreamedRows) {
+      const char* ahead = reinterpret_cast<const char*>(tile.weights + k * NR) + kPrefetchBytes;
+#pragma GCC unroll 16
+      for (int b = 0; b < NR * kLanes * static_cast<int>(sizeof(W)); b += 64) {
+        __builtin_prefetch(ahead + b);
+      }
+    }
     VecF in[MR];
 #pragma GCC unroll 8
     for (int m = 0; m < MR; ++m) in[m] = Load(tile.in + m * columns + k);
