@@ -82,7 +82,8 @@ TEST(CheckpointTest, ReadsShards) {
   folder.Write("two.safetensors", SafetensorsBytes({tensors.begin() + 5, tensors.end()}));
   std::string map;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    map += (i > 0 ? ",\"" : "\"") + tensors[i].name + (i < 5 ? "\":\"one" : "\":\"two") + ".safetensors\"";
+    map += (i > 0 ? ",\"" : "\"") + tensors[i].name + (i < 5 ? "\":\"one" : "\":\"two") +
+           ".safetensors\"";
   }
   folder.Write("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
   EXPECT_EQ(MessageOf(folder), "");
@@ -148,9 +149,12 @@ TEST(DecoderSpecTest, RefusesByName) {
 TEST(DecoderSpecTest, NamesTheKeyThatMakesNoSense) {
   EXPECT_THAT(MessageForConfig(R"({"model_type":"llama"})"), HasSubstr("'vocab_size' is missing"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("hidden_size":-4)")), HasSubstr("'hidden_size' is -4"));
-  EXPECT_THAT(MessageForConfig(WithKey(R"("hidden_size":"4")")), HasSubstr("'hidden_size' is \"4\""));
-  EXPECT_THAT(MessageForConfig(WithKey(R"("num_attention_heads":0)")), HasSubstr("is 0, expected 1"));
-  EXPECT_THAT(MessageForConfig(WithKey(R"("num_key_value_heads":3)")), HasSubstr("no multiple of 3"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("hidden_size":"4")")),
+              HasSubstr("'hidden_size' is \"4\""));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("num_attention_heads":0)")),
+              HasSubstr("is 0, expected 1"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("num_key_value_heads":3)")),
+              HasSubstr("no multiple of 3"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("num_hidden_layers":100000)")), HasSubstr("limit 1024"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("head_dim":3)")), HasSubstr("rope of 3 of 3"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("rope_theta":0)")), HasSubstr("rope_theta 0"));

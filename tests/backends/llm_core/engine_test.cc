@@ -13,8 +13,8 @@
 namespace nereid::llm {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::FakeExecutor;
+using ::testing::HasSubstr;
 using testing::NextToken;
 
 ExecutorLimits Limits() {
@@ -31,8 +31,8 @@ struct Seen {
   std::promise<void> ended;
   std::atomic<bool> is_cancelled{false};
   std::atomic<int> num_calls{0};
-  TokenIds ids;       // pieces in their order
-  TokenIds whole;     // the last call's ids
+  TokenIds ids;    // pieces in their order
+  TokenIds whole;  // the last call's ids
   float cum_log_prob = 0.0f;
   FinishReason finish = FinishReason::kNone;
   Status error;
@@ -147,7 +147,8 @@ TEST_F(EngineTest, ManyAtOnceFromManyThreadsGetTheirOwnTokens) {
         if (i % 5 == 0) seen->is_cancelled = true;
         seen->ended.get_future().wait();
         const TokenIds all = Expected(prompt, max_tokens);
-        EXPECT_EQ(seen->ids, TokenIds(all.begin(), all.begin() + static_cast<ptrdiff_t>(seen->ids.size())));
+        EXPECT_EQ(seen->ids,
+                  TokenIds(all.begin(), all.begin() + static_cast<ptrdiff_t>(seen->ids.size())));
         EXPECT_TRUE(seen->finish == FinishReason::kCancelled || seen->ids.size() == all.size());
       }
     });

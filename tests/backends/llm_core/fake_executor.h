@@ -1,6 +1,6 @@
 // An executor without a model: the "cache" remembers the token ids that were written, and the next
-// token is a hash of all that a sequence can read through its block table. A block that is shared by
-// mistake, freed too early or written at the wrong place changes the tokens.
+// token is a hash of all that a sequence can read through its block table. A block that is shared
+// by mistake, freed too early or written at the wrong place changes the tokens.
 #pragma once
 
 #include <cstdint>

@@ -26,12 +26,13 @@ void ExpectFault(const std::string& file, const std::string& part) {
 
 std::string Entry(const std::string& name, const std::string& dtype, const std::string& shape,
                   const std::string& offsets) {
-  return "\"" + name + "\":{\"dtype\":" + dtype + ",\"shape\":" + shape + ",\"data_offsets\":" +
-         offsets + "}";
+  return "\"" + name + "\":{\"dtype\":" + dtype + ",\"shape\":" + shape +
+         ",\"data_offsets\":" + offsets + "}";
 }
 
 TEST(SafetensorsTest, FindsTensorsAndTheirBytes) {
-  const std::string file = SafetensorsBytes({{"a", {2, 3}}, {"empty", {0, 5}}, {"b", {4}, "BF16", 2}});
+  const std::string file =
+      SafetensorsBytes({{"a", {2, 3}}, {"empty", {0, 5}}, {"b", {4}, "BF16", 2}});
   const Result<TensorMap> parsed = Parse(file);
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
   ASSERT_EQ(parsed->size(), 3u);
@@ -72,16 +73,19 @@ TEST(SafetensorsTest, RefusesTrailingBytesAndHoles) {
 
 TEST(SafetensorsTest, RefusesOverlappingTensors) {
   ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[0,4]") + "," +
-                             Entry("b", "\"U8\"", "[4]", "[3,7]") + "}", 7),
+                             Entry("b", "\"U8\"", "[4]", "[3,7]") + "}",
+                         7),
               "tensors 'a' and 'b' overlap");
   ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[0,4]") + "," +
-                             Entry("b", "\"U8\"", "[4]", "[0,4]") + "}", 4),
+                             Entry("b", "\"U8\"", "[4]", "[0,4]") + "}",
+                         4),
               "overlap");
 }
 
 TEST(SafetensorsTest, RefusesATensorThatOccursTwice) {
   ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[0,4]") + "," +
-                             Entry("a", "\"U8\"", "[4]", "[4,8]") + "}", 8),
+                             Entry("a", "\"U8\"", "[4]", "[4,8]") + "}",
+                         8),
               "tensor 'a' occurs twice");
 }
 
@@ -97,10 +101,12 @@ TEST(SafetensorsTest, RefusesOddTypesShapesAndOffsets) {
               "unknown dtype \"F31\"");
   ExpectFault(WithHeader("{" + Entry("a", "5", "[1]", "[0,4]") + "}", 4), "'dtype'");
   ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[-4]", "[0,4]") + "}", 4), "'shape' holds -4");
-  ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "4", "[0,4]") + "}", 4), "'shape' is not a list");
+  ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "4", "[0,4]") + "}", 4),
+              "'shape' is not a list");
   ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[4,0]") + "}", 4), "not an ascending");
   ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[0]") + "}", 4), "not a list of two");
-  ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[0,4.5]") + "}", 4), "not an ascending");
+  ExpectFault(WithHeader("{" + Entry("a", "\"U8\"", "[4]", "[0,4.5]") + "}", 4),
+              "not an ascending");
 }
 
 }  // namespace

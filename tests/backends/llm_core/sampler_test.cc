@@ -42,9 +42,9 @@ TEST(PhiloxTest, GivesThePublishedAnswers) {
             (std::vector<uint32_t>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(words(Philox4x32({{~0u, ~0u, ~0u, ~0u}}, ~0u, ~0u)),
             (std::vector<uint32_t>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
-  EXPECT_EQ(words(Philox4x32({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0xa4093822,
-                             0x299f31d0)),
-            (std::vector<uint32_t>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  EXPECT_EQ(
+      words(Philox4x32({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0xa4093822, 0x299f31d0)),
+      (std::vector<uint32_t>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
 TEST(PhiloxTest, UniformsStayInsideTheOpenInterval) {
@@ -75,7 +75,8 @@ TEST(SamplerTest, DrawsWithTheProbabilitiesOfTheSoftmax) {
   SamplingParams params;
   params.top_p = 1.0f;
   params.seed = 42;
-  const std::vector<float> logits = {std::log(0.1f), std::log(0.2f), std::log(0.3f), std::log(0.4f)};
+  const std::vector<float> logits = {std::log(0.1f), std::log(0.2f), std::log(0.3f),
+                                     std::log(0.4f)};
   std::map<int32_t, int> counts = Histogram(logits, params, 20000);
   for (int32_t id = 0; id < 4; ++id) EXPECT_NEAR(counts[id] / 20000.0, 0.1 * (id + 1), 0.015);
   params.temperature = 0.5f;  // squares the odds
@@ -115,7 +116,8 @@ TEST(SamplerTest, TopKKeepsTheKLikeliest) {
 
 TEST(SamplerTest, TopPKeepsTheSmallestSetThatReachesP) {
   SamplingParams params;
-  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
+  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f),
+                                     std::log(0.05f)};
   params.top_p = 0.5f;
   EXPECT_EQ(Histogram(logits, params, 1000).size(), 1u);
   params.top_p = 0.51f;
@@ -130,7 +132,8 @@ TEST(SamplerTest, TopPShareOutWhatTopKLeft) {
   SamplingParams params;
   params.top_k = 2;
   params.top_p = 0.62f;  // 0.5 / 0.8 = 0.625 of what top-k leaves
-  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
+  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f),
+                                     std::log(0.05f)};
   EXPECT_EQ(Histogram(logits, params, 1000).size(), 1u);
   params.top_p = 0.63f;
   EXPECT_EQ(Histogram(logits, params, 1000).size(), 2u);
@@ -139,7 +142,8 @@ TEST(SamplerTest, TopPShareOutWhatTopKLeft) {
 TEST(SamplerTest, MinPDropsWhatIsFarBehindTheLikeliest) {
   SamplingParams params;
   params.min_p = 0.4f;
-  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
+  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f),
+                                     std::log(0.05f)};
   EXPECT_EQ(Histogram(logits, params, 2000).size(), 2u);
 }
 
@@ -218,9 +222,14 @@ TEST(SamplingParamsTest, NamesTheParameterAndItsRange) {
   EXPECT_THAT(message([](auto& p) { p.temperature = NAN; }), HasSubstr("'temperature' is nan"));
   EXPECT_THAT(message([](auto& p) { p.top_k = -2; }), HasSubstr("'runtime_top_k' is -2"));
   EXPECT_THAT(message([](auto& p) { p.top_p = 1.5f; }), HasSubstr("expected 0 to 1"));
-  EXPECT_THAT(message([](auto& p) { p.repetition_penalty = 0; }), HasSubstr("'repetition_penalty'"));
-  EXPECT_THAT(message([](auto& p) { p.embedding_bias = {1, 2}; }), HasSubstr("has 2 values, expected 10"));
-  EXPECT_THAT(message([](auto& p) { p.bad_words = {{10}}; }), HasSubstr("token id 10, expected 0 to 9"));
+  EXPECT_THAT(message([](auto& p) { p.repetition_penalty = 0; }),
+              HasSubstr("'repetition_penalty'"));
+  EXPECT_THAT(message([](auto& p) {
+                p.embedding_bias = {1, 2};
+              }),
+              HasSubstr("has 2 values, expected 10"));
+  EXPECT_THAT(message([](auto& p) { p.bad_words = {{10}}; }),
+              HasSubstr("token id 10, expected 0 to 9"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The scheduler against a plain sequential model of it: same tokens whatever arrives, is cancelled or
-// runs out of room; no block lost, nobody starved.
+// The scheduler against a plain sequential model of it: same tokens whatever arrives, is cancelled
+// or runs out of room; no block lost, nobody starved.
 #include "llm_core/engine/scheduler.h"
 
 #include <gmock/gmock.h>
@@ -12,8 +12,8 @@
 namespace nereid::llm {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::FakeExecutor;
+using ::testing::HasSubstr;
 using testing::NextToken;
 
 ExecutorLimits SmallLimits() {
@@ -109,17 +109,17 @@ TEST_P(SchedulerPropertyTest, GivesTheTokensOfASequentialRun) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Policies, SchedulerPropertyTest,
-    ::testing::Values(Mode{CapacityPolicy::kGuaranteedNoEvict, true},
-                      Mode{CapacityPolicy::kGuaranteedNoEvict, false},
-                      Mode{CapacityPolicy::kMaxUtilization, true},
-                      Mode{CapacityPolicy::kMaxUtilization, false}),
-    [](const auto& info) {
-      return std::string(info.param.policy == CapacityPolicy::kMaxUtilization ? "MaxUtilization"
-                                                                              : "NoEvict") +
-             (info.param.chunked ? "Chunked" : "Whole");
-    });
+INSTANTIATE_TEST_SUITE_P(Policies, SchedulerPropertyTest,
+                         ::testing::Values(Mode{CapacityPolicy::kGuaranteedNoEvict, true},
+                                           Mode{CapacityPolicy::kGuaranteedNoEvict, false},
+                                           Mode{CapacityPolicy::kMaxUtilization, true},
+                                           Mode{CapacityPolicy::kMaxUtilization, false}),
+                         [](const auto& info) {
+                           return std::string(info.param.policy == CapacityPolicy::kMaxUtilization
+                                                  ? "MaxUtilization"
+                                                  : "NoEvict") +
+                                  (info.param.chunked ? "Chunked" : "Whole");
+                         });
 
 TEST(SchedulerTest, MaxUtilizationPreemptsAndRecomputes) {
   ExecutorLimits limits = SmallLimits();
@@ -162,9 +162,9 @@ TEST(SchedulerTest, NobodyOvertakesInTheWaitingQueue) {
   Scheduler scheduler({}, limits);
   FakeExecutor executor(limits);
   std::vector<std::unique_ptr<Sequence>> done;
-  scheduler.Add(MakeSequence({1, 2, 3, 4}, 16));   // 5 blocks
-  scheduler.Add(MakeSequence(TokenIds(24, 1), 4)); // 7: has to wait
-  scheduler.Add(MakeSequence({5}, 3));             // 1: would fit
+  scheduler.Add(MakeSequence({1, 2, 3, 4}, 16));    // 5 blocks
+  scheduler.Add(MakeSequence(TokenIds(24, 1), 4));  // 7: has to wait
+  scheduler.Add(MakeSequence({5}, 3));              // 1: would fit
   Step(scheduler, executor, done);
   EXPECT_EQ(scheduler.counts().num_running, 1);
   EXPECT_EQ(scheduler.counts().num_waiting, 2);
@@ -179,8 +179,10 @@ TEST(SchedulerTest, RefusesWhatCanNeverFitWithTheNumbers) {
   EXPECT_TRUE(scheduler.CheckFits(10, 30).ok());
   EXPECT_THAT(scheduler.CheckFits(64, 1).message(),
               HasSubstr("prompt of 64 tokens: the model's limit is 64"));
-  EXPECT_THAT(scheduler.CheckFits(60, 5).message(), HasSubstr("make 65 tokens, over the model's limit of 64"));
-  EXPECT_THAT(scheduler.CheckFits(10, 31).message(), HasSubstr("need 11 KV cache blocks of 4 tokens; the cache has 10"));
+  EXPECT_THAT(scheduler.CheckFits(60, 5).message(),
+              HasSubstr("make 65 tokens, over the model's limit of 64"));
+  EXPECT_THAT(scheduler.CheckFits(10, 31).message(),
+              HasSubstr("need 11 KV cache blocks of 4 tokens; the cache has 10"));
   EXPECT_THAT(scheduler.CheckFits(17, 1).message(), HasSubstr("over the 16 tokens of one step"));
 }
 
