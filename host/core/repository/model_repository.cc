@@ -1,13 +1,12 @@
 #include "repository/model_repository.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
-#include "base/bounded_queue.h"
 #include "observe/log.h"
+#include "repository/load_waves.h"
 
 namespace nereid {
 namespace {
@@ -60,60 +59,10 @@ void ModelRepository::RecordFailure(const std::string& name, const Status& statu
 }
 
 void ModelRepository::Carry(Plans plans, Failures* failures) {
-  // Shared with the load threads, which may still be inside TryPush when the last result was taken.
-  using Finished = BoundedQueue<std::pair<std::string, Status>>;
-  const auto finished = std::make_shared<Finished>(plans.size() + 1);
-  std::map<std::string, ModelPlan> running;
-  const auto start = [&](const std::string& name) {
-    auto node = plans.extract(name);
-    const ModelPlan& plan = running.emplace(name, std::move(node.mapped())).first->second;
-    lifecycle_->Load(plan.load, [finished, name](Status status) {
-      finished->TryPush({name, std::move(status)});
-    });
-  };
-  // Fails or starts every plan whose steps are settled.
-  const auto start_ready = [&] {
-    std::vector<std::string> names;
-    for (const auto& [name, plan] : plans) names.push_back(name);
-    for (const std::string& name : names) {
-      std::string missing;
-      bool waits = false;
-      for (const std::string& step : plans.at(name).steps) {
-        waits = waits || plans.count(step) > 0 || running.count(step) > 0;
-        if (!lifecycle_->IsServing(step)) missing += StrCat(missing.empty() ? "" : ", ", step);
-      }
-      if (waits) continue;
-      if (missing.empty()) {
-        start(name);
-        continue;
-      }
-      (*failures)[name] =
-          InvalidArgError("load failed for model '", name, "': ensemble ", name,
-                          " contains models that are not available or ambiguous: ", missing);
-      RecordFailure(name, failures->at(name));
-      plans.erase(name);
-    }
-  };
-  while (true) {
-    // Repeated while failing one ensemble settles another.
-    for (size_t before = plans.size() + 1; plans.size() < before;) {
-      before = plans.size();
-      start_ready();
-    }
-    if (running.empty()) break;
-    auto [name, status] = std::move(finished->Pop()).value();
-    if (status.ok()) {
-      Remember(running.at(name));
-    } else {
-      (*failures)[name] = std::move(status);
-    }
-    running.erase(name);
-  }
-  for (const auto& [name, plan] : plans) {
-    (*failures)[name] = InvalidArgError("load failed for model '", name,
-                                        "': circular dependency between ensembles");
-    RecordFailure(name, failures->at(name));
-  }
+  LoadWaves(std::move(plans), lifecycle_, [&](const ModelPlan& plan, const Status& status) {
+    if (status.ok()) return Remember(plan);
+    (*failures)[plan.load.name] = status;
+  }).Run();
 }
 
 Status ModelRepository::Summarise(const Failures& failures) {

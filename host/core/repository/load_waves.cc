@@ -1,0 +1,83 @@
+#include "repository/load_waves.h"
+
+#include <vector>
+
+namespace nereid {
+
+LoadWaves::LoadWaves(std::map<std::string, ModelPlan> plans, ModelLifecycle* lifecycle,
+                     Settled settled)
+    : waiting_(std::move(plans)),
+      lifecycle_(lifecycle),
+      settled_(std::move(settled)),
+      finished_(std::make_shared<Finished>(waiting_.size() + 1)) {}
+
+void LoadWaves::Run() {
+  StartReady();
+  while (!running_.empty()) {
+    auto [name, status] = std::move(finished_->Pop()).value();
+    settled_(running_.at(name), status);
+    running_.erase(name);
+    StartReady();
+  }
+  // What still waits, waits for itself.
+  while (!waiting_.empty()) {
+    const std::string name = waiting_.begin()->first;
+    Fail(name, InvalidArgError("load failed for model '", name,
+                               "': circular dependency between ensembles"));
+  }
+}
+
+void LoadWaves::StartReady() {
+  // Repeated while failing one ensemble settles another.
+  for (size_t before = waiting_.size() + 1; waiting_.size() < before;) {
+    before = waiting_.size();
+    std::vector<std::string> ready;
+    for (const auto& [name, plan] : waiting_) {
+      if (!Waits(plan)) ready.push_back(name);
+    }
+    for (const std::string& name : ready) {
+      const std::string missing = Missing(waiting_.at(name));
+      if (missing.empty()) {
+        Start(name);
+        continue;
+      }
+      Fail(name,
+           InvalidArgError("load failed for model '", name, "': ensemble ", name,
+                           " contains models that are not available or ambiguous: ", missing));
+    }
+  }
+}
+
+void LoadWaves::Start(const std::string& name) {
+  auto node = waiting_.extract(name);
+  const ModelPlan& plan = running_.emplace(name, std::move(node.mapped())).first->second;
+  lifecycle_->Load(plan.load, [finished = finished_, name](Status status) {
+    finished->TryPush({name, std::move(status)});
+  });
+}
+
+void LoadWaves::Fail(const std::string& name, Status status) {
+  const auto node = waiting_.extract(name);
+  const ModelPlan& plan = node.mapped();
+  for (const int64_t version : plan.load.versions) {
+    lifecycle_->RecordFailure(name, version, status.message());
+  }
+  settled_(plan, status);
+}
+
+bool LoadWaves::Waits(const ModelPlan& plan) const {
+  for (const std::string& step : plan.steps) {
+    if (waiting_.count(step) > 0 || running_.count(step) > 0) return true;
+  }
+  return false;
+}
+
+std::string LoadWaves::Missing(const ModelPlan& plan) const {
+  std::string missing;
+  for (const std::string& step : plan.steps) {
+    if (!lifecycle_->IsServing(step)) missing += StrCat(missing.empty() ? "" : ", ", step);
+  }
+  return missing;
+}
+
+}  // namespace nereid

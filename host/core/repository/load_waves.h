@@ -1,0 +1,49 @@
+// Several loads that depend on each other: each starts when the models that it calls are settled,
+// and fails without being tried when one of them does not serve. [the thread that asked for the
+// loads; waits for the load threads]
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/bounded_queue.h"
+#include "nereid/status.h"
+#include "repository/model_lifecycle.h"
+#include "repository/model_plan.h"
+
+namespace nereid {
+
+class LoadWaves {
+ public:
+  // Called once a plan, when it has loaded or failed.
+  using Settled = std::function<void(const ModelPlan&, const Status&)>;
+
+  // `lifecycle` outlives this object.
+  LoadWaves(std::map<std::string, ModelPlan> plans, ModelLifecycle* lifecycle, Settled settled);
+
+  // Returns when every plan is settled.
+  void Run();
+
+ private:
+  // Shared with the load threads, which may still be inside TryPush when the last result was taken.
+  using Finished = BoundedQueue<std::pair<std::string, Status>>;
+
+  // Starts or fails what waits for nothing.
+  void StartReady();
+  void Start(const std::string& name);
+  void Fail(const std::string& name, Status status);
+  bool Waits(const ModelPlan& plan) const;
+  // Steps that do not serve, separated by commas.
+  std::string Missing(const ModelPlan& plan) const;
+
+  std::map<std::string, ModelPlan> waiting_;
+  std::map<std::string, ModelPlan> running_;
+  ModelLifecycle* const lifecycle_;
+  const Settled settled_;
+  const std::shared_ptr<Finished> finished_;
+};
+
+}  // namespace nereid
