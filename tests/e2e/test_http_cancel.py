@@ -1,0 +1,136 @@
+"""HTTP clients that leave or read too slowly. The `patient` backend answers after the time that it is told and counts the requests that
+run and those that ended cancelled."""
+import json
+import os
+import pathlib
+import shutil
+import time
+import urllib.request
+
+import pytest
+
+from raw_http import Raw, post
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOREVER_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    target = tmp_path_factory.mktemp("patient") / "repo"
+    shutil.copytree(ROOT / "tests/support/repositories/patient", target)
+    return target
+
+
+@pytest.fixture(scope="module")
+def flags():
+    if not os.environ.get("NEREID_TEST_BACKENDS"):
+        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
+    return [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}"]
+
+
+@pytest.fixture(scope="module")
+def server(start_server, repository, flags):
+    return start_server(repository, [*flags, "--http-max-unsent-size=1000000"])
+
+
+def counters(server):
+    """Running and cancelled requests of the whole server."""
+    request = urllib.request.Request(server.url + "/v2/models/counters/infer", data=b'{"inputs":[]}')
+    outputs = json.load(urllib.request.urlopen(request, timeout=10))["outputs"]
+    values = {output["name"]: output["data"][0] for output in outputs}
+    return values["RUNNING"], values["CANCELLED"]
+
+
+def wait_running(server, count):
+    deadline = time.monotonic() + 10
+    while counters(server)[0] != count:
+        assert time.monotonic() < deadline, f"expected {count} running requests, got {counters(server)[0]}"
+        time.sleep(0.01)
+
+
+def infer_body():
+    values = {"COUNT": 1, "INTERVAL_MS": FOREVER_MS}
+    return {"inputs": [{"name": name, "datatype": "INT32", "shape": [1], "data": [value]} for name, value in values.items()]}
+
+
+WAITS = {
+    "infer": lambda: post("/v2/models/waiter/infer", infer_body()),
+    "generate": lambda: post("/v2/models/waiter/generate", {"COUNT": 1, "INTERVAL_MS": FOREVER_MS}),
+    "stream before its first event": lambda: post("/v2/models/ticker/generate_stream", {"COUNT": 1, "INTERVAL_MS": FOREVER_MS}),
+}
+
+
+@pytest.mark.parametrize("leave", ["close", "half_close"])
+@pytest.mark.parametrize("kind", WAITS)
+def test_a_client_that_leaves_cancels_its_request_at_once(server, kind, leave):
+    _, cancelled = counters(server)
+    client = Raw(server.http)
+    client.send(WAITS[kind]())
+    wait_running(server, 1)
+    left_at = time.monotonic()
+    getattr(client, leave)()
+    wait_running(server, 0)
+    assert counters(server)[1] == cancelled + 1
+    assert time.monotonic() - left_at < 2
+    client.close()
+
+
+def test_a_client_that_leaves_in_mid_stream_cancels_its_request(server):
+    _, cancelled = counters(server)
+    with Raw(server.http) as client:
+        client.send(post("/v2/models/ticker/generate_stream", {"COUNT": -1, "INTERVAL_MS": 5}))
+        client.read_until(b"\n\n")
+    wait_running(server, 0)
+    assert counters(server)[1] == cancelled + 1
+
+
+def test_a_client_that_leaves_behind_pipelined_bytes_cancels_its_request(server):
+    _, cancelled = counters(server)
+    with Raw(server.http) as client:
+        client.send(WAITS["infer"]() + post("/v2/models/counters/infer", {"inputs": []}) * 10)
+        wait_running(server, 1)
+    wait_running(server, 0)
+    assert counters(server)[1] == cancelled + 1
+
+
+def test_a_stream_that_is_not_read_is_dropped_and_others_go_on(server):
+    _, cancelled = counters(server)
+    with Raw(server.http, receive_buffer=4096) as slow, Raw(server.http) as reader:
+        slow.send(post("/v2/models/ticker/generate_stream", {"COUNT": -1, "INTERVAL_MS": 1, "SIZE": 100_000}))
+        reader.send(post("/v2/models/ticker/generate_stream", {"COUNT": 20, "INTERVAL_MS": 20}))
+        _, _, body = reader.answer()
+        assert body.count(b"data: ") == 20
+        wait_running(server, 0)
+        assert counters(server)[1] == cancelled + 1
+
+
+def test_a_slow_reader_within_the_limit_gets_everything(server):
+    with Raw(server.http, receive_buffer=4096) as client:
+        client.send(post("/v2/models/ticker/generate_stream", {"COUNT": 50, "INTERVAL_MS": 1, "SIZE": 1000}))
+        time.sleep(0.5)
+        _, _, body = client.answer()
+    events = [json.loads(event[6:]) for event in body.decode().split("\n\n")[:-1]]
+    assert [event["TICK"] for event in events] == list(range(len(events))) and len(events) == 50
+
+
+def test_a_stop_lets_requests_finish_and_turns_new_clients_away(start_server, repository, flags):
+    server = start_server(repository, flags)
+    with Raw(server.http) as client:
+        client.send(post("/v2/models/ticker/generate_stream", {"COUNT": 40, "INTERVAL_MS": 50}))
+        client.read_until(b"\n\n")
+        server.process.terminate()
+        time.sleep(0.3)
+        with pytest.raises(OSError):
+            Raw(server.http)
+        rest = client.read_until(b"\r\n0\r\n\r\n")
+        assert rest.count(b"data: ") >= 38
+    assert server.process.wait(timeout=30) == 0
+
+
+def test_a_stop_cancels_what_does_not_finish_in_time(start_server, repository, flags):
+    server = start_server(repository, [*flags, "--exit-timeout-secs=1"])
+    with Raw(server.http) as client:
+        client.send(WAITS["infer"]())
+        wait_running(server, 1)
+        assert server.stop() == 0

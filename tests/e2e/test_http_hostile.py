@@ -1,0 +1,190 @@
+"""Bad input over HTTP: each gets the right status and a message that names the thing, the process lives, others are untouched."""
+import json
+import os
+import pathlib
+import shutil
+import socket
+import struct
+import time
+
+import pytest
+
+from raw_http import Raw, post
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INFER = "/v2/models/identity_fp32/infer"
+GOOD = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2], "data": [1, 2]}]}
+
+
+@pytest.fixture(scope="module")
+def server(start_server, tmp_path_factory):
+    if not os.environ.get("NEREID_TEST_BACKENDS"):
+        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
+    repository = tmp_path_factory.mktemp("models")
+    for model in ("identity_fp32", "identity_string", "identity_batch", "textgen", "repeat"):
+        shutil.copytree(ROOT / "tests/golden/repo" / model, repository / model)
+    return start_server(repository, [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}", "--http-max-input-size=1000000"])
+
+
+@pytest.fixture(autouse=True)
+def lives_on(server):
+    """After each test a good request is still answered."""
+    yield
+    with Raw(server.http) as client:
+        client.send(post(INFER, GOOD))
+        assert client.answer()[0] == 200
+
+
+def refused(server, request, *, status=400):
+    """The error text of the answer to `request`, raw bytes."""
+    with Raw(server.http) as client:
+        client.send(request)
+        got, headers, body = client.answer()
+    assert got == status, body
+    assert headers["content-type"] == "application/json"
+    return json.loads(body)["error"]
+
+
+def tensor(**changes):
+    return {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2], "data": [1, 2], **changes}]}
+
+
+@pytest.mark.parametrize("body, words", [
+    (b"", "empty"), (b"{", "byte 1"), (b"[]", "an object"), (b'{"inputs":[', "byte 11"), (b'{"inputs":[]} x', "byte 14"),
+    (b'{"inputs":[],"inputs":[]}', "given twice"), (b'{"inputs":NaN}', "byte 10"), (b'{"inputs":[]}\xff', "byte 13"),
+    (b'{"id":"\xff","inputs":[]}', "UTF-8"), (b'[' * 100_000, "an object"), (b'{"a":' * 100_000, "nested deeper than 64"),
+    (b'{"inputs":' + b'[' * 100_000, "INPUT0|an object"),
+])
+def test_malformed_json(server, body, words):
+    assert any(word in refused(server, post(INFER, body)) for word in words.split("|"))
+
+
+@pytest.mark.parametrize("body, words", [
+    (tensor(datatype="INT32"), "INPUT0"), (tensor(datatype="FLOAT"), "'FLOAT'"), (tensor(datatype=3), "INPUT0"),
+    (tensor(shape=[3]), "shape [3] needs 3"), (tensor(shape=[-2]), "-2"), (tensor(shape=[1, 2]), "INPUT0"), (tensor(shape="x"), "'shape'"),
+    (tensor(shape=[4611686018427387904]), "INPUT0"), (tensor(shape=[2**63]), "dimension"), (tensor(shape=[2**62, 8]), "INPUT0"),
+    (tensor(shape=[1] * 1000), "dimensions"), (tensor(data=[[1], [2, 3]]), "ragged"), (tensor(data=["a", "b"]), "a number"),
+    (tensor(data=[1, 1e39]), "does not fit FP32"), (tensor(data=3), "an array"), (tensor(data=[None, 1]), "null"),
+    (tensor(name="NOPE"), "NOPE"), (tensor(name=""), "'name'"), ({"inputs": []}, "INPUT0"), ({}, "'inputs'"),
+    ({"inputs": GOOD["inputs"] * 2}, "INPUT0"), ({**GOOD, "outputs": [{"name": "NOPE"}]}, "NOPE"),
+    ({**GOOD, "parameters": {"timeout": -1}}, "timeout"), ({**GOOD, "parameters": {"x": []}}, "'x'"),
+    ({**GOOD, "parameters": {"triton_x": 1}}, "triton_x"), ({**GOOD, "id": 7}, "'id'"),
+    (tensor(parameters={"binary_data_size": 8}), "both"),
+])
+def test_wrong_tensors(server, body, words):
+    assert words in refused(server, post(INFER, body))
+
+
+def test_shared_memory_is_refused_by_name(server):
+    assert "shared memory" in refused(server, post(INFER, tensor(data=None, parameters={"shared_memory_region": "r"})), status=501)
+
+
+@pytest.mark.parametrize("length, words", [("x", "'x'"), ("-1", "'-1'"), ("99999", "99999"), ("1", "byte 1"), ("99999999999999999999", "999")])
+def test_wrong_header_length(server, length, words):
+    assert words in refused(server, post(INFER, GOOD, f"Inference-Header-Content-Length: {length}"))
+
+
+@pytest.mark.parametrize("claimed, sent", [(8, 4), (8, 12), (2**40, 8), (0, 8)])
+def test_binary_data_of_another_size(server, claimed, sent):
+    head = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2], "parameters": {"binary_data_size": claimed}}]}).encode()
+    error = refused(server, post(INFER, head + bytes(sent), f"Inference-Header-Content-Length: {len(head)}"))
+    assert "bytes" in error or "byte size" in error
+
+
+def test_binary_strings_that_lie_about_their_length(server):
+    head = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 8}}]}).encode()
+    for data in (struct.pack("<I", 2**31) + b"abcd", struct.pack("<I", 3) + b"abcd"):
+        assert "INPUT0" in refused(server, post("/v2/models/identity_string/infer", head + data, f"Inference-Header-Content-Length: {len(head)}"))
+
+
+@pytest.mark.parametrize("path, status", [
+    ("/v2/models/nosuch/infer", 404), ("/v2/models/nosuch/generate", 404), ("/v2/models/nosuch/generate_stream", 404),
+    ("/v2/models/identity_fp32/versions/9/infer", 404), ("/v2/models/identity_fp32/versions/x/infer", 404), ("/nope", 404),
+    ("/v2/models/repeat/infer", 501), ("/v2/health/ready", 405), ("/v2/models/identity_fp32", 405), ("/v2/systemsharedmemory/status", 501),
+    ("/v2/models/../../etc/passwd", 404), ("/v2/models/%2e%2e/infer", 404), ("/v2/repository/models/..%2f/load", 503),
+])
+def test_unknown_and_wrong_paths(server, path, status):
+    refused(server, post(path, GOOD), status=status)
+
+
+@pytest.mark.parametrize("body, words", [
+    (b"", "byte 0"), (b"{", "byte 1"), (b'{"text_input":null}', "text_input"), (b'{"text_input":["a","b"]}', "2 elements"),
+    (b'{"text_input":"a","max_tokens":"x"}', "max_tokens"), (b'{"text_input":"a","max_tokens":9999999999}', "INT32"),
+    (b'{"text_input":"a","foo":[1]}', "'foo'"), (b'{"text_input":"a","text_input":"b"}', "given twice"), (b"{}", "text_input"),
+    (b'{"text_input":"\\ud800"}', "surrogate"),
+])
+@pytest.mark.parametrize("path", ["generate", "generate_stream"])
+def test_wrong_generate_bodies(server, path, body, words):
+    assert words in refused(server, post(f"/v2/models/textgen/{path}", body))
+
+
+def test_too_large_a_body_is_refused_before_it_is_read(server):
+    with Raw(server.http) as client:
+        client.send(f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000001\r\nExpect: 100-continue\r\n\r\n".encode())
+        status, headers, body = client.answer()
+        assert status == 413 and b"1000001" in body and headers["connection"] == "close"
+        assert client.closed()
+    with Raw(server.http) as client:
+        client.send(f"POST {INFER} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        client.send(b"80000\r\n" + b" " * 0x80000 + b"\r\n")
+        client.send(b"80000\r\n")
+        assert client.answer()[0] == 413
+
+
+def test_an_unknown_encoding_is_named(server):
+    assert "'br'" in refused(server, post(INFER, GOOD, "Content-Encoding: br"), status=415)
+
+
+@pytest.mark.parametrize("request_bytes, status", [
+    (b"GARBAGE\r\n\r\n", 400), (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400), (b"GET / HTTP/9.9\r\n\r\n", 505),
+    (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 1000 + b"\r\n", 431), (b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n", 431),
+    (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400), (b"GET / HTTP/1.1\r\nbad header\r\n\r\n", 400),
+    (b"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+])
+def test_requests_that_are_not_http(server, request_bytes, status):
+    with Raw(server.http) as client:
+        client.send(request_bytes)
+        assert client.answer()[0] == status
+        assert client.closed()
+
+
+def test_pipelined_requests_are_answered_in_order_past_a_wrong_one(server):
+    with Raw(server.http) as client:
+        bodies = [tensor(data=[i, i]) if i % 5 else {"inputs": i} for i in range(50)]
+        client.send(b"".join(post(INFER, body) for body in bodies))
+        for i, body in enumerate(bodies):
+            status, _, answer = client.answer()
+            assert status == (200 if i % 5 else 400)
+            if i % 5:
+                assert json.loads(answer)["outputs"][0]["data"] == [i, i]
+
+
+def test_a_request_in_single_bytes(server):
+    with Raw(server.http) as client:
+        client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in post(INFER, GOOD):
+            client.send(bytes([byte]))
+        assert client.answer()[0] == 200
+
+
+def test_connections_that_end_anywhere_in_a_request(server):
+    whole = post(INFER, GOOD)
+    for cut in range(0, len(whole), 7):
+        client = Raw(server.http)
+        client.send(whole[:cut])
+        if cut % 2:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, not an orderly end
+        client.close()
+
+
+def test_hundreds_of_silent_connections_do_not_hinder_others(server):
+    silent = [Raw(server.http) for _ in range(500)]
+    for client in silent[::2]:
+        client.send(b"POST /v2/mod")
+    start = time.monotonic()
+    with Raw(server.http) as client:
+        client.send(post(INFER, GOOD))
+        assert client.answer()[0] == 200
+    assert time.monotonic() - start < 10
+    for client in silent:
+        client.close()

@@ -1,0 +1,112 @@
+// Any bytes as what an HTTP client sends: a verdict, never a crash. The first byte chooses the
+// parser: I an infer body (JSON, then after byte 0x1f the binary part), G a generate body, H a
+// request's head, C a chunked body. What is accepted must also hold together: tensors survive their
+// own JSON form, and chunks say the same however the network cut them.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "host/frontend/http/data_type.h"
+#include "host/frontend/http/generate_body.h"
+#include "host/frontend/http/infer_body.h"
+#include "host/frontend/http/router.h"
+#include "host/frontend/http/tensor_json.h"
+#include "host/frontend/http/transport/chunked_decoder.h"
+#include "host/frontend/http/transport/head_parser.h"
+
+namespace nereid::http {
+namespace {
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+void CheckJsonForm(const InputTensor& input) {
+  if (input.binary.data() != nullptr) return;
+  std::string json = "[";
+  size_t num_elements = 0;
+  const Status written =
+      AppendJsonElements(json, input.datatype, input.bytes(), TextPolicy::kRefuse, num_elements);
+  Require(written.ok());
+  json += ']';
+  JsonReader reader(json, 4);
+  ByteBuffer again;
+  Require(ReadJsonTensor(reader, input.datatype, input.shape, again).ok());
+  Require(again.view() == input.bytes());
+}
+
+void FuzzInfer(std::string_view text) {
+  const size_t split = text.find('\x1f');
+  InferBody body;
+  const std::string_view binary =
+      split == std::string_view::npos ? std::string_view() : text.substr(split + 1);
+  if (!ParseInferBody(text.substr(0, split), binary, 64, body).ok()) return;
+  for (const InputTensor& input : body.inputs) CheckJsonForm(input);
+}
+
+void FuzzGenerate(std::string_view text) {
+  static const ModelSignature model{{{"t", TRITONSERVER_TYPE_BYTES, {-1, 1}},
+                                     {"n", TRITONSERVER_TYPE_INT32, {1}},
+                                     {"f", TRITONSERVER_TYPE_FP32, {-1, 2, -1}},
+                                     {"z", TRITONSERVER_TYPE_FP64, {0, -1}},
+                                     {"b", TRITONSERVER_TYPE_BOOL, {-1}}}};
+  GenerateBody body;
+  if (!ParseGenerateBody(text, model, 64, body).ok()) return;
+  for (const InputTensor& input : body.inputs) {
+    if (ElementBytes(input.datatype) == 0) continue;
+    const std::optional<int64_t> count = ElementCount(input.shape);
+    Require(count && *count * ElementBytes(input.datatype) == input.bytes().size());
+  }
+}
+
+void FuzzHead(std::string_view text) {
+  const Limits limits;
+  const std::optional<size_t> end = FindHeadEnd(text, 0);
+  if (!end) return;
+  RequestHead head;
+  if (ParseHead(text.substr(0, *end), limits, head)) return;
+  (void)FindRoute(head.path);
+  (void)head.Header("content-type");
+}
+
+void FuzzChunks(std::string_view text) {
+  ChunkedDecoder whole(4096);
+  ChunkedDecoder split(4096);
+  ByteBuffer whole_body;
+  ByteBuffer split_body;
+  const size_t consumed = whole.Consume(text, whole_body);
+  size_t at = 0;
+  while (at < text.size() && split.state() < ChunkedDecoder::State::kDone) {
+    const size_t count = split.Consume(text.substr(at, 1), split_body);
+    if (count == 0) break;
+    at += count;
+  }
+  Require(whole.state() == split.state());
+  Require(whole_body.view() == split_body.view());
+  if (whole.state() == ChunkedDecoder::State::kDone) Require(consumed == at);
+}
+
+}  // namespace
+}  // namespace nereid::http
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace nereid::http;
+  if (size == 0) return 0;
+  // A copy of exact size, so that a read beyond the end is seen.
+  const std::string copy(reinterpret_cast<const char*>(data) + 1, size - 1);
+  switch (data[0]) {
+    case 'I':
+      FuzzInfer(copy);
+      break;
+    case 'G':
+      FuzzGenerate(copy);
+      break;
+    case 'H':
+      FuzzHead(copy);
+      break;
+    case 'C':
+      FuzzChunks(copy);
+      break;
+  }
+  return 0;
+}

@@ -1,0 +1,24 @@
+// Known answers.
+#include "host/frontend/http/base64.h"
+
+#include <gtest/gtest.h>
+
+namespace nereid::http {
+namespace {
+
+TEST(Base64Test, DecodesWithAndWithoutPadding) {
+  EXPECT_EQ(DecodeBase64(""), "");
+  EXPECT_EQ(DecodeBase64("Zg=="), "f");
+  EXPECT_EQ(DecodeBase64("Zg"), "f");
+  EXPECT_EQ(DecodeBase64("Zm9vYmFy"), "foobar");
+  EXPECT_EQ(DecodeBase64("/+8="), "\xff\xef");
+}
+
+TEST(Base64Test, RefusesWhatIsNotBase64) {
+  EXPECT_FALSE(DecodeBase64("Z"));
+  EXPECT_FALSE(DecodeBase64("Zm9v\n"));
+  EXPECT_FALSE(DecodeBase64("Zm=v"));
+}
+
+}  // namespace
+}  // namespace nereid::http

@@ -1,0 +1,87 @@
+// Flat objects to tensors and parameters.
+#include "host/frontend/http/generate_body.h"
+
+#include <gtest/gtest.h>
+
+namespace nereid::http {
+namespace {
+
+ModelSignature Model() {
+  Result<ModelSignature> model = ParseModelSignature(
+      R"({"name":"m","versions":["1"],"inputs":[
+          {"name":"text_input","datatype":"BYTES","shape":[-1,1]},
+          {"name":"max_tokens","datatype":"INT32","shape":[-1,1]},
+          {"name":"ids","datatype":"INT32","shape":[1,-1]},
+          {"name":"image","datatype":"FP32","shape":[-1,2,2]},
+          {"name":"stream","datatype":"BOOL","shape":[1]}],"outputs":[]})");
+  EXPECT_TRUE(model.ok());
+  return *model;
+}
+
+Status Parse(std::string_view json, GenerateBody& body) {
+  return ParseGenerateBody(json, Model(), 64, body);
+}
+
+std::string ErrorOf(std::string_view json) {
+  GenerateBody body;
+  const Status status = Parse(json, body);
+  return status.ok() ? "no error" : status.message();
+}
+
+TEST(GenerateBodyTest, MembersThatNameInputsBecomeTensors) {
+  GenerateBody body;
+  const Status status =
+      Parse(R"({"text_input":"hi","max_tokens":5,"ids":[1,2,3],"stream":true})", body);
+  ASSERT_TRUE(status.ok()) << status.message();
+  ASSERT_EQ(body.inputs.size(), 4u);
+  EXPECT_EQ(body.inputs[0].shape, (std::vector<int64_t>{1, 1}));
+  EXPECT_EQ(body.inputs[0].bytes(), std::string_view("\2\0\0\0hi", 6));
+  EXPECT_EQ(body.inputs[2].shape, (std::vector<int64_t>{1, 3}));
+  EXPECT_EQ(body.inputs[3].shape, (std::vector<int64_t>{1}));
+}
+
+TEST(GenerateBodyTest, TheInnermostOpenDimensionTakesWhatIsLeft) {
+  GenerateBody body;
+  ASSERT_TRUE(Parse(R"({"image":[1,2,3,4,5,6,7,8],"text_input":["a","b"]})", body).ok());
+  EXPECT_EQ(body.inputs[0].shape, (std::vector<int64_t>{2, 2, 2}));
+  EXPECT_EQ(body.inputs[1].shape, (std::vector<int64_t>{2, 1}));
+}
+
+TEST(GenerateBodyTest, ElementsMustFillTheShape) {
+  EXPECT_EQ(ErrorOf(R"({"image":[1,2,3]})"),
+            "input 'image': 3 elements do not fill shape [-1,2,2]");
+  EXPECT_EQ(ErrorOf(R"({"stream":[true,false]})"),
+            "input 'stream': 2 elements do not fill shape [1]");
+}
+
+TEST(GenerateBodyTest, OtherMembersBecomeParameters) {
+  GenerateBody body;
+  ASSERT_TRUE(
+      Parse(R"({"a":"x","b":-2,"c":0.5,"d":true,"parameters":{"e":1,"priority":3}})", body).ok());
+  ASSERT_EQ(body.options.parameters.size(), 5u);
+  EXPECT_EQ(body.options.parameters[4].name, "e");
+  EXPECT_EQ(body.options.priority, 3u);
+}
+
+TEST(GenerateBodyTest, TheIdIsTheRequests) {
+  GenerateBody body;
+  ASSERT_TRUE(Parse(R"({"id":"g1"})", body).ok());
+  EXPECT_EQ(body.options.id, "g1");
+}
+
+TEST(GenerateBodyTest, RefusesWhatIsWrongAndNamesIt) {
+  EXPECT_EQ(ErrorOf(R"({"max_tokens":"five"})"),
+            "input 'max_tokens': invalid JSON at byte 14: expected a number, got a string");
+  EXPECT_EQ(ErrorOf(R"({"foo":[1]})"),
+            "parameter 'foo': expected a string, a number or a boolean, got an array");
+  for (const char* json :
+       {"", "[]", "{", R"({"text_input":null})", R"({"text_input":[["a"]]})", R"({"foo":{}})",
+        R"({"foo":null})", R"({"id":7})", R"({"max_tokens":3000000000})", R"({"max_tokens":1.5})",
+        R"({"text_input":"a","text_input":"b"})", R"({"text_input":"a"} x)",
+        R"({"foo":99999999999999999999})"}) {
+    EXPECT_NE(ErrorOf(json), "no error") << json;
+  }
+}
+
+}  // namespace
+}  // namespace nereid::http

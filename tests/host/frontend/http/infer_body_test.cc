@@ -1,0 +1,164 @@
+// What a client can ask for in an infer body, and every way to get it wrong.
+#include "host/frontend/http/infer_body.h"
+
+#include <gtest/gtest.h>
+
+namespace nereid::http {
+namespace {
+
+Status Parse(std::string_view json, InferBody& body, std::string_view binary = {}) {
+  return ParseInferBody(json, binary, 64, body);
+}
+
+std::string ErrorOf(std::string_view json, std::string_view binary = {}) {
+  InferBody body;
+  const Status status = Parse(json, body, binary);
+  return status.ok() ? "no error" : status.message();
+}
+
+// A body with one good input, and `extra` members behind it.
+std::string WithInput(const std::string& extra) {
+  return R"({"inputs":[{"name":"A","datatype":"INT32","shape":[1],"data":[1]}])" + extra + "}";
+}
+
+TEST(InferBodyTest, ReadsEverythingThatTheProtocolDefines) {
+  InferBody body;
+  const Status status = Parse(
+      R"({"id":"r1","parameters":{"sequence_id":7,"sequence_start":true,"sequence_end":false,
+          "priority":2,"timeout":500,"binary_data_output":true,"a":"x","b":3,"c":1.5,"d":true},
+          "inputs":[{"name":"A","shape":[2],"datatype":"FP32","data":[1,2]}],
+          "outputs":[{"name":"Y"},{"name":"Z","parameters":{"binary_data":false}},
+                     {"name":"K","parameters":{"classification":3}}]})",
+      body);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(body.options.id, "r1");
+  EXPECT_EQ(body.options.sequence_id, 7u);
+  EXPECT_TRUE(body.options.sequence_start);
+  EXPECT_FALSE(body.options.sequence_end);
+  EXPECT_EQ(body.options.priority, 2u);
+  EXPECT_EQ(body.options.timeout_us, 500u);
+  ASSERT_EQ(body.options.parameters.size(), 4u);
+  EXPECT_EQ(std::get<std::string>(body.options.parameters[0].value), "x");
+  EXPECT_EQ(std::get<int64_t>(body.options.parameters[1].value), 3);
+  EXPECT_EQ(std::get<double>(body.options.parameters[2].value), 1.5);
+  EXPECT_TRUE(std::get<bool>(body.options.parameters[3].value));
+  ASSERT_EQ(body.inputs.size(), 1u);
+  EXPECT_EQ(body.inputs[0].bytes().size(), 8u);
+  ASSERT_EQ(body.outputs.size(), 3u);
+  EXPECT_TRUE(body.outputs[0].is_binary);
+  EXPECT_FALSE(body.outputs[1].is_binary);
+  EXPECT_EQ(body.outputs[2].num_classes, 3u);
+}
+
+TEST(InferBodyTest, TheMembersOfAnInputComeInAnyOrder) {
+  for (const char* json :
+       {R"({"inputs":[{"data":[[1,2]],"shape":[1,2],"datatype":"INT32","name":"A"}]})",
+        R"({"inputs":[{"shape":[1,2],"data":[1,2],"name":"A","datatype":"INT32"}]})"}) {
+    InferBody body;
+    const Status status = Parse(json, body);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(body.inputs[0].bytes(), std::string_view("\1\0\0\0\2\0\0\0", 8));
+  }
+}
+
+TEST(InferBodyTest, HandsOutTheBinaryPartInTheOrderOfTheInputs) {
+  InferBody body;
+  const std::string_view binary = "aaaabbbbbbbb";
+  const Status status = Parse(
+      R"({"inputs":[{"name":"A","datatype":"INT32","shape":[1],"parameters":{"binary_data_size":4}},
+                    {"name":"J","datatype":"INT32","shape":[1],"data":[5]},
+                    {"name":"B","datatype":"INT64","shape":[1],"parameters":{"binary_data_size":8}}]})",
+      body, binary);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(body.inputs[0].bytes().data(), binary.data());
+  EXPECT_EQ(body.inputs[0].bytes(), "aaaa");
+  EXPECT_EQ(body.inputs[2].bytes(), "bbbbbbbb");
+}
+
+TEST(InferBodyTest, EveryByteOfTheBinaryPartMustBelongToAnInput) {
+  const std::string json =
+      R"({"inputs":[{"name":"A","datatype":"INT32","shape":[1],"parameters":{"binary_data_size":4}}]})";
+  EXPECT_EQ(ErrorOf(json, "aaaab"),
+            "unexpected additional input data: 1 bytes after the last tensor");
+  EXPECT_EQ(ErrorOf(json, "aaa"),
+            "input 'A': 'binary_data_size' is 4, but only 3 bytes are left in the body");
+}
+
+TEST(InferBodyTest, AnEmptyBinaryInputIsEmptyNotAbsent) {
+  InferBody body;
+  ASSERT_TRUE(
+      Parse(
+          R"({"inputs":[{"name":"A","datatype":"INT32","shape":[0],"parameters":{"binary_data_size":0}}]})",
+          body)
+          .ok());
+  EXPECT_EQ(body.inputs[0].bytes().size(), 0u);
+}
+
+TEST(InferBodyTest, SequencesMayHaveNames) {
+  InferBody body;
+  ASSERT_TRUE(Parse(WithInput(R"(,"parameters":{"sequence_id":"abc"})"), body).ok());
+  EXPECT_EQ(body.options.sequence_name, "abc");
+}
+
+TEST(InferBodyTest, UnknownMembersAreIgnored) {
+  EXPECT_EQ(ErrorOf(WithInput(R"(,"zzz":{"deep":[1,2,{}]})")), "no error");
+}
+
+TEST(InferBodyTest, NamesWhatIsMissing) {
+  EXPECT_EQ(ErrorOf("{}"), "the request has no 'inputs'");
+  EXPECT_EQ(ErrorOf(R"({"inputs":[{"datatype":"INT32","shape":[1],"data":[1]}]})"),
+            "an input has no 'name'");
+  EXPECT_EQ(ErrorOf(R"({"inputs":[{"name":"A","shape":[1],"data":[1]}]})"),
+            "input 'A': no 'datatype'");
+  EXPECT_EQ(ErrorOf(R"({"inputs":[{"name":"A","datatype":"INT32","data":[1]}]})"),
+            "input 'A': no 'shape'");
+  EXPECT_EQ(ErrorOf(R"({"inputs":[{"name":"A","datatype":"INT32","shape":[1]}]})"),
+            "input 'A': expected either 'data' or 'binary_data_size' in 'parameters', got none");
+  EXPECT_EQ(ErrorOf(WithInput(R"(,"outputs":[{}])")), "an output has no 'name'");
+}
+
+TEST(InferBodyTest, RefusesWhatIsWrong) {
+  for (
+      const std::string& json :
+      {std::string("[]"),
+       std::string("{\"inputs\":{}}"),
+       std::string("{\"inputs\":[1]}"),
+       std::string(R"({"inputs":[{"name":"A","datatype":"FLOAT","shape":[1],"data":[1]}]})"),
+       std::string(R"({"inputs":[{"name":"A","datatype":"INT32","shape":[-1],"data":[1]}]})"),
+       std::string(R"({"inputs":[{"name":"A","datatype":"INT32","shape":[1.5],"data":[1]}]})"),
+       std::string(R"({"inputs":[{"name":"A","datatype":"INT32","shape":"x","data":[1]}]})"),
+       std::string(
+           R"({"inputs":[{"name":"A","name":"B","datatype":"INT32","shape":[1],"data":[1]}]})"),
+       std::string(R"({"inputs":[{"name":"A\u0000B","datatype":"INT32","shape":[1],"data":[1]}]})"),
+       std::string(
+           R"({"inputs":[{"name":"A","datatype":"INT32","shape":[9223372036854775808],"data":[1]}]})"),
+       std::string(
+           R"({"inputs":[{"name":"A","datatype":"INT32","shape":[1],"parameters":{"shared_memory_region":"r"}}]})"),
+       WithInput(R"(,"id":7)"),
+       WithInput(R"(,"parameters":[])"),
+       WithInput(R"(,"parameters":{"x":null})"),
+       WithInput(R"(,"parameters":{"x":[1]})"),
+       WithInput(R"(,"parameters":{"triton_x":1})"),
+       WithInput(R"(,"parameters":{"timeout":-1})"),
+       WithInput(R"(,"parameters":{"priority":"high"})"),
+       WithInput(R"(,"parameters":{"x":99999999999999999999})"),
+       WithInput(R"(,"outputs":{})"),
+       WithInput(R"(,"inputs":[])"),
+       WithInput("") + " x"}) {
+    EXPECT_NE(ErrorOf(json), "no error") << json;
+  }
+}
+
+TEST(InferBodyTest, ManyDimensionsOrTensorsAreRefused) {
+  std::string shape = "1";
+  for (int i = 0; i < 100; ++i) shape += ",1";
+  EXPECT_NE(ErrorOf(R"({"inputs":[{"name":"A","datatype":"INT32","shape":[)" + shape +
+                    R"(],"data":[1]}]})"),
+            "no error");
+  std::string outputs;
+  for (int i = 0; i < 5000; ++i) outputs += (i ? "," : "") + std::string(R"({"name":"Y"})");
+  EXPECT_NE(ErrorOf(WithInput(",\"outputs\":[" + outputs + "]")), "no error");
+}
+
+}  // namespace
+}  // namespace nereid::http

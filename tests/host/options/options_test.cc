@@ -1,0 +1,106 @@
+// The command line.
+#include "host/options.h"
+
+#include <gtest/gtest.h>
+
+#include "host/option_table.h"
+
+namespace nereid {
+namespace {
+
+Result<Options> Parse(std::vector<std::string> args) {
+  args.push_back("--model-repository=/models");
+  return ParseOptions(args);
+}
+
+std::string ErrorOf(const std::vector<std::string>& args) {
+  const Result<Options> options = Parse(args);
+  return options.ok() ? "no error" : options.status().message();
+}
+
+TEST(OptionsTest, DefaultsAreTritons) {
+  const Result<Options> options = Parse({});
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->http.port, 8000);
+  EXPECT_EQ(options->grpc.port, 8001);
+  EXPECT_EQ(options->metrics.port, 8002);
+  EXPECT_EQ(options->http.limits.max_body_bytes, size_t{64} << 20);
+  EXPECT_EQ(options->exit_timeout_s, 30);
+  EXPECT_FALSE(options->strict_model_config);
+  EXPECT_EQ(options->control_mode, TRITONSERVER_MODEL_CONTROL_NONE);
+}
+
+TEST(OptionsTest, TakesBothFormsOfAValue) {
+  EXPECT_EQ(Parse({"--http-port=9000"})->http.port, 9000);
+  EXPECT_EQ(Parse({"--http-port", "9000"})->http.port, 9000);
+  EXPECT_EQ(Parse({"--model-repository", "/a", "--model-store=/b"})->repositories,
+            (std::vector<std::string>{"/a", "/b", "/models"}));
+}
+
+TEST(OptionsTest, TakesTheFourBooleans) {
+  EXPECT_FALSE(Parse({"--allow-grpc=false"})->allow_grpc);
+  EXPECT_FALSE(Parse({"--allow-grpc", "0"})->allow_grpc);
+  EXPECT_TRUE(Parse({"--allow-grpc=True"})->allow_grpc);
+  EXPECT_TRUE(Parse({"--allow-grpc=1"})->allow_grpc);
+  EXPECT_EQ(ErrorOf({"--allow-grpc=yes"}), "--allow-grpc: expected true, false, 1 or 0, got 'yes'");
+}
+
+TEST(OptionsTest, NamesTheFlagAndTheValueOfAnError) {
+  EXPECT_EQ(ErrorOf({"--nope=1"}), "unknown option '--nope=1'");
+  EXPECT_EQ(ErrorOf({"models"}), "unknown option 'models'");
+  EXPECT_EQ(ErrorOf({"--http-port=70000"}),
+            "--http-port: expected an integer from 0 to 65535, got '70000'");
+  EXPECT_EQ(ErrorOf({"--disable-auto-complete-config=1"}),
+            "--disable-auto-complete-config: takes no value, got '1'");
+  EXPECT_EQ(ErrorOf({"--backend-config=python"}),
+            "--backend-config: expected <name>,<key>=<value> or <key>=<value>, got 'python'");
+  EXPECT_FALSE(ParseOptions({"--http-port"}).ok());
+  EXPECT_FALSE(ParseOptions({}).ok());
+}
+
+TEST(OptionsTest, RefusesByNameWhatIsNotBuilt) {
+  EXPECT_EQ(ErrorOf({"--trace-config=mode=triton"}),
+            "--trace-config: is not supported by this server yet; leave it out");
+  EXPECT_NE(ErrorOf({"--allow-sagemaker=true"}), "no error");
+  EXPECT_EQ(ErrorOf({"--allow-sagemaker=false"}), "no error");
+}
+
+TEST(OptionsTest, StartupModelsNeedExplicitControl) {
+  EXPECT_NE(ErrorOf({"--load-model=a"}), "no error");
+  EXPECT_EQ(ErrorOf({"--model-control-mode=explicit", "--load-model=a", "--load-model=b"}),
+            "no error");
+  EXPECT_NE(ErrorOf({"--model-control-mode=explicit", "--load-model=*", "--load-model=b"}),
+            "no error");
+}
+
+TEST(OptionsTest, TakesEveryFlagOfALaunchScript) {
+  EXPECT_EQ(ErrorOf({"--disable-auto-complete-config", "--log-verbose=1", "--log-file=/dev/null",
+                     "--backend-config=python,shm-region-prefix-name=prefix0_",
+                     "--grpc-infer-thread-count=4", "--pinned-memory-pool-byte-size=0",
+                     "--cuda-memory-pool-byte-size=0:300000000", "--rate-limit=execution_count",
+                     "--rate-limit-resource=R:3:0", "--host-policy=cpu,numa-node=0",
+                     "--cache-config=local,size=1048576", "--model-load-gpu-limit=0:0.8",
+                     "--metrics-config=summary_latencies=true", "--exit-on-error=false"}),
+            "no error");
+}
+
+TEST(OptionsTest, TheMetricsPortFollowsTheHttpAddress) {
+  EXPECT_EQ(Parse({"--http-address=127.0.0.1"})->metrics.address, "127.0.0.1");
+  EXPECT_EQ(Parse({"--http-address=127.0.0.1", "--metrics-address=::1"})->metrics.address, "::1");
+}
+
+TEST(OptionsTest, TheHelpTextNamesEveryFlagOnce) {
+  const std::string usage = UsageText("nereid");
+  for (const std::span<const Flag> flags : {CoreFlags(), FrontendFlags()}) {
+    for (const Flag& flag : flags) {
+      const std::string line = StrCat("\n  ", flag.name, flag.value.empty() ? "\n" : " ");
+      const size_t at = usage.find(line);
+      EXPECT_NE(at, std::string::npos) << flag.name;
+      EXPECT_EQ(usage.find(line, at + 1), std::string::npos) << flag.name;
+    }
+  }
+  EXPECT_TRUE(ParseOptions({"--help"})->show_help);
+}
+
+}  // namespace
+}  // namespace nereid
