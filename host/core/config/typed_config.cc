@@ -1,5 +1,6 @@
 #include "config/typed_config.h"
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 namespace nereid::config {
@@ -233,7 +234,11 @@ void TakePolicies(const Json& json, ModelConfig* config) {
       Take(control.at("metric_identifier"), "family", &out.family);
     }
     if (control.contains("histogram_options")) {
-      Take(control.at("histogram_options"), "buckets", &out.buckets);
+      for (const Json& bound : control.at("histogram_options").value("buckets", Json::array())) {
+        // Infinity and NaN are strings in the JSON form.
+        out.buckets.push_back(bound.is_number() ? bound.get<double>()
+                                                : std::strtod(bound.get<std::string>().c_str(), nullptr));
+      }
     }
   }
 }
