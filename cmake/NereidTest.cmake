@@ -1,9 +1,14 @@
-# nereid_test(<name> SOURCES <file>... [LIBS <target>...] [ENV <VAR=value>...])
+# nereid_test(<name> SOURCES <file>... [LIBS <target>...] [ENV <VAR=value>...] [GPU])
 #
 # A GoogleTest program, part of the target unit_tests; every case becomes one CTest test named <Suite>.<Case>. Tests find shared test data through the
 # variable NEREID_TEST_DATA (a folder; absent on a stranger's machine: such tests call GTEST_SKIP and are counted so).
+# GPU: its cases need a GPU. They are built with the others, but carry the label gpu instead of unit, and scripts/test-gpu runs them.
 function(nereid_test name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LIBS;ENV" ${ARGN})
+  cmake_parse_arguments(arg "GPU" "" "SOURCES;LIBS;ENV" ${ARGN})
+  set(label unit)
+  if(arg_GPU)
+    set(label gpu)
+  endif()
   find_package(GTest REQUIRED)
   include(GoogleTest)
   add_executable(${name} ${arg_SOURCES})
@@ -15,7 +20,7 @@ function(nereid_test name)
   endif()
   add_dependencies(unit_tests ${name})
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
-    PROPERTIES TIMEOUT 300 LABELS unit ENVIRONMENT "${arg_ENV};ASAN_OPTIONS=allocator_may_return_null=1")
+    PROPERTIES TIMEOUT 300 LABELS ${label} ENVIRONMENT "${arg_ENV};ASAN_OPTIONS=allocator_may_return_null=1")
 endfunction()
 
 # nereid_fuzzer(<name> SOURCES <file>... [LIBS <target>...])
