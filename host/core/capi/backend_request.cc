@@ -1,6 +1,7 @@
 // TRITONBACKEND_Request: what a backend reads from a request, and its release. Pointers handed out
 // live until the release. [instance thread; release: any thread]
 #include "capi/handles.h"
+#include "observe/trace.h"
 #include "request/infer_request.h"
 
 using nereid::AtCEdge;
@@ -211,7 +212,8 @@ TRITONSERVER_Error* TRITONBACKEND_RequestTrace(TRITONBACKEND_Request* request,
                                                TRITONSERVER_InferenceTrace** trace) {
   NEREID_RETURN_IF_NULL(request);
   NEREID_RETURN_IF_NULL(trace);
-  *trace = nullptr;
+  nereid::InferenceTrace* object = FromHandle(request)->trace();
+  *trace = object == nullptr ? nullptr : ToHandle(object);
   return nullptr;
 }
 

@@ -2,6 +2,7 @@
 #include "backend/instance.h"
 #include "base/clock.h"
 #include "capi/handles.h"
+#include "observe/trace.h"
 #include "request/infer_request.h"
 
 using nereid::AtCEdge;
@@ -61,6 +62,12 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportStatistics(
   const InferRequest& object = *FromHandle(request);
   nereid::StatisticsShard& statistics = FromHandle(instance)->statistics();
   const uint64_t now_ns = nereid::SteadyNowNs();
+  if (nereid::InferenceTrace* trace = object.trace(); trace != nullptr) {
+    trace->Report(TRITONSERVER_TRACE_COMPUTE_START, exec_start_ns);
+    trace->Report(TRITONSERVER_TRACE_COMPUTE_INPUT_END, compute_start_ns);
+    trace->Report(TRITONSERVER_TRACE_COMPUTE_OUTPUT_START, compute_end_ns);
+    trace->Report(TRITONSERVER_TRACE_COMPUTE_END, exec_end_ns);
+  }
   if (success) {
     statistics.RecordSuccess({object.request_start_ns, object.queue_start_ns, exec_start_ns,
                               compute_start_ns, compute_end_ns, exec_end_ns, now_ns},

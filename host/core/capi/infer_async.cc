@@ -1,5 +1,6 @@
 // TRITONSERVER_ServerInferAsync: a client hands its request over. [client thread]
 #include "capi/handles.h"
+#include "observe/trace.h"
 #include "request/infer_request.h"
 #include "server.h"
 
@@ -9,8 +10,7 @@ using nereid::Status;
 
 extern "C" {
 
-// On error the request stays the caller's and no callback runs. `trace` must be null: nothing makes
-// traces yet.
+// On error request and trace stay the caller's and no callback runs.
 TRITONSERVER_Error* TRITONSERVER_ServerInferAsync(TRITONSERVER_Server* server,
                                                   TRITONSERVER_InferenceRequest* inference_request,
                                                   TRITONSERVER_InferenceTrace* trace) {
@@ -19,7 +19,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerInferAsync(TRITONSERVER_Server* server,
   return nereid::AtCEdge([&]() -> Status {
     NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckAcceptsRequests());
     InferRequest* request = FromHandle(inference_request);
-    NEREID_RETURN_IF_ERROR(request->Prepare());
+    NEREID_RETURN_IF_ERROR(request->Prepare(trace == nullptr ? nullptr : FromHandle(trace)));
     // The answer may come, and the client delete the request, before Enqueue returns.
     const auto target = request->target();
     Status status = target->Enqueue(request);

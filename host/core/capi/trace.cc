@@ -1,12 +1,14 @@
-// TRITONSERVER_InferenceTrace. Nothing makes traces yet: the constructors answer UNSUPPORTED, so
-// no caller ever holds one, and everything else says so too. [any thread]
+// TRITONSERVER_InferenceTrace: made by a client or spawned by a backend, given to ServerInferAsync.
+// [any thread]
+#include "observe/trace.h"
+
 #include "capi/handles.h"
 
-#define NEREID_NO_TRACE(function, ...)                                                        \
-  TRITONSERVER_Error* function(__VA_ARGS__) {                                                 \
-    return nereid::ToError(                                                                   \
-        nereid::UnsupportedError(#function ": tracing is not supported by this server yet")); \
-  }
+using nereid::AtCEdge;
+using nereid::FromHandle;
+using nereid::InferenceTrace;
+using nereid::Status;
+using nereid::ToHandle;
 
 extern "C" {
 
@@ -55,24 +57,121 @@ const char* TRITONSERVER_InferenceTraceActivityString(
   return "<unknown>";
 }
 
-NEREID_NO_TRACE(TRITONSERVER_InferenceTraceNew, TRITONSERVER_InferenceTrace**,
-                TRITONSERVER_InferenceTraceLevel, uint64_t, TRITONSERVER_InferenceTraceActivityFn_t,
-                TRITONSERVER_InferenceTraceReleaseFn_t, void*)
-NEREID_NO_TRACE(TRITONSERVER_InferenceTraceTensorNew, TRITONSERVER_InferenceTrace**,
-                TRITONSERVER_InferenceTraceLevel, uint64_t, TRITONSERVER_InferenceTraceActivityFn_t,
-                TRITONSERVER_InferenceTraceTensorActivityFn_t,
-                TRITONSERVER_InferenceTraceReleaseFn_t, void*)
-NEREID_NO_TRACE(TRITONSERVER_InferenceTraceReportActivity, TRITONSERVER_InferenceTrace*, uint64_t,
-                const char*)
-NEREID_NO_TRACE(TRITONSERVER_InferenceTraceDelete, TRITONSERVER_InferenceTrace*)
-NEREID_NO_TRACE(TRITONSERVER_InferenceTraceId, TRITONSERVER_InferenceTrace*, uint64_t*)
-NEREID_NO_TRACE(TRITONSERVER_InferenceTraceParentId, TRITONSERVER_InferenceTrace*, uint64_t*)
-NEREID_NO_TRACE(TRITONSERVER_InferenceTraceModelName, TRITONSERVER_InferenceTrace*, const char**)
-NEREID_NO_TRACE(TRITONSERVER_InferenceTraceModelVersion, TRITONSERVER_InferenceTrace*, int64_t*)
-NEREID_NO_TRACE(TRITONSERVER_InferenceTraceRequestId, TRITONSERVER_InferenceTrace*, const char**)
-NEREID_NO_TRACE(TRITONSERVER_InferenceTraceSpawnChildTrace, TRITONSERVER_InferenceTrace*,
-                TRITONSERVER_InferenceTrace**)
-NEREID_NO_TRACE(TRITONSERVER_InferenceTraceSetContext, TRITONSERVER_InferenceTrace*, const char*)
-NEREID_NO_TRACE(TRITONSERVER_InferenceTraceContext, TRITONSERVER_InferenceTrace*, const char**)
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceNew(
+    TRITONSERVER_InferenceTrace** trace, TRITONSERVER_InferenceTraceLevel level, uint64_t parent_id,
+    TRITONSERVER_InferenceTraceActivityFn_t activity_fn,
+    TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void* trace_userp) {
+  return TRITONSERVER_InferenceTraceTensorNew(trace, level, parent_id, activity_fn, nullptr,
+                                              release_fn, trace_userp);
+}
+
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceTensorNew(
+    TRITONSERVER_InferenceTrace** trace, TRITONSERVER_InferenceTraceLevel level, uint64_t parent_id,
+    TRITONSERVER_InferenceTraceActivityFn_t activity_fn,
+    TRITONSERVER_InferenceTraceTensorActivityFn_t tensor_activity_fn,
+    TRITONSERVER_InferenceTraceReleaseFn_t release_fn, void* trace_userp) {
+  NEREID_RETURN_IF_NULL(trace);
+  return AtCEdge([&]() -> Status {
+    NEREID_ASSIGN_OR_RETURN(
+        auto created,
+        InferenceTrace::Create(static_cast<uint32_t>(level), parent_id,
+                               {activity_fn, tensor_activity_fn, release_fn, trace_userp}));
+    *trace = ToHandle(created.release());
+    return Status::Ok();
+  });
+}
+
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceReportActivity(TRITONSERVER_InferenceTrace* trace,
+                                                              uint64_t timestamp,
+                                                              const char* activity_name) {
+  NEREID_RETURN_IF_NULL(trace);
+  NEREID_RETURN_IF_NULL(activity_name);
+  return AtCEdge([&] {
+    FromHandle(trace)->ReportCustom(timestamp, activity_name);
+    return Status::Ok();
+  });
+}
+
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceDelete(TRITONSERVER_InferenceTrace* trace) {
+  if (trace == nullptr) return nullptr;
+  return AtCEdge([&]() -> Status {
+    InferenceTrace* object = FromHandle(trace);
+    if (object->in_flight()) {
+      return nereid::InvalidArgError("trace ", object->id(),
+                                     ": cannot be deleted while its inference is in flight");
+    }
+    delete object;
+    return Status::Ok();
+  });
+}
+
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceId(TRITONSERVER_InferenceTrace* trace,
+                                                  uint64_t* id) {
+  NEREID_RETURN_IF_NULL(trace);
+  NEREID_RETURN_IF_NULL(id);
+  *id = FromHandle(trace)->id();
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceParentId(TRITONSERVER_InferenceTrace* trace,
+                                                        uint64_t* parent_id) {
+  NEREID_RETURN_IF_NULL(trace);
+  NEREID_RETURN_IF_NULL(parent_id);
+  *parent_id = FromHandle(trace)->parent_id();
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceModelName(TRITONSERVER_InferenceTrace* trace,
+                                                         const char** model_name) {
+  NEREID_RETURN_IF_NULL(trace);
+  NEREID_RETURN_IF_NULL(model_name);
+  *model_name = FromHandle(trace)->model_name().c_str();
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceModelVersion(TRITONSERVER_InferenceTrace* trace,
+                                                            int64_t* model_version) {
+  NEREID_RETURN_IF_NULL(trace);
+  NEREID_RETURN_IF_NULL(model_version);
+  *model_version = FromHandle(trace)->model_version();
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceRequestId(TRITONSERVER_InferenceTrace* trace,
+                                                         const char** request_id) {
+  NEREID_RETURN_IF_NULL(trace);
+  NEREID_RETURN_IF_NULL(request_id);
+  *request_id = FromHandle(trace)->request_id().c_str();
+  return nullptr;
+}
+
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceSpawnChildTrace(
+    TRITONSERVER_InferenceTrace* trace, TRITONSERVER_InferenceTrace** child_trace) {
+  NEREID_RETURN_IF_NULL(trace);
+  NEREID_RETURN_IF_NULL(child_trace);
+  return AtCEdge([&] {
+    *child_trace = ToHandle(FromHandle(trace)->SpawnChild().release());
+    return Status::Ok();
+  });
+}
+
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceSetContext(TRITONSERVER_InferenceTrace* trace,
+                                                          const char* trace_context) {
+  NEREID_RETURN_IF_NULL(trace);
+  NEREID_RETURN_IF_NULL(trace_context);
+  return AtCEdge([&] {
+    FromHandle(trace)->set_context(trace_context);
+    return Status::Ok();
+  });
+}
+
+// The text lives until the context changes.
+TRITONSERVER_Error* TRITONSERVER_InferenceTraceContext(TRITONSERVER_InferenceTrace* trace,
+                                                       const char** trace_context) {
+  NEREID_RETURN_IF_NULL(trace);
+  NEREID_RETURN_IF_NULL(trace_context);
+  *trace_context = FromHandle(trace)->context();
+  return nullptr;
+}
 
 }  // extern "C"

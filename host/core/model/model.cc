@@ -12,6 +12,8 @@
 #include "model/instance_specs.h"
 #include "model/warmup.h"
 #include "observe/log.h"
+#include "observe/trace.h"
+#include "request/trace_tensors.h"
 #include "scheduling/direct_scheduler.h"
 #include "scheduling/dynamic_batcher.h"
 
@@ -153,6 +155,10 @@ Status Model::Enqueue(InferRequest* request) {
     return UnavailableError("model '", name(), "' version ", version_, " is being unloaded");
   }
   OnTaken();
+  if (InferenceTrace* trace = request->trace(); trace != nullptr) {
+    trace->Report(TRITONSERVER_TRACE_QUEUE_START, SteadyNowNs());
+    TraceInputs(trace, TRITONSERVER_TRACE_TENSOR_QUEUE_INPUT, *request);
+  }
   Status status = scheduler_->Enqueue(request);
   if (!status.ok()) {
     OnReleased();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "observe/trace.h"
 #include "request/infer_response.h"
 #include "request/request_check.h"
 
@@ -147,7 +148,7 @@ std::string InferRequest::LogPrefix() const {
   return RequestLogPrefix(id_);
 }
 
-Status InferRequest::Prepare() {
+Status InferRequest::Prepare(InferenceTrace* trace) {
   if (lent()) {
     return InvalidArgError(LogPrefix(), "request to model '", plan().model_name,
                            "' is still in flight");
@@ -161,12 +162,19 @@ Status InferRequest::Prepare() {
   request_start_ns = SteadyNowNs();
   queue_deadline_ns = 0;
   NEREID_RETURN_IF_ERROR(CheckInputs(plan(), id_, {inputs_.data(), inputs_.size()}, &batch_size_));
+  if (trace != nullptr) {
+    NEREID_RETURN_IF_ERROR(trace->Begin(plan().model_name, plan().model_version, id_));
+    trace->Report(TRITONSERVER_TRACE_REQUEST_START, request_start_ns);
+  }
   sink_ = ResponseSinkRef(new ResponseSink(target_, id_, callbacks_));
+  sink_->set_trace(trace);
   lent_.store(true, std::memory_order_release);
   return Status::Ok();
 }
 
 void InferRequest::Unprepare() {
+  if (trace() != nullptr) trace()->TakeBack();
+  sink_->set_trace(nullptr);
   sink_->Abandon();
   sink_->DropSender();
   sink_ = ResponseSinkRef();
@@ -189,6 +197,7 @@ bool InferRequest::IsCancelled() const {
 }
 
 void InferRequest::Release(uint32_t release_flags) {
+  if (trace() != nullptr) trace()->Report(TRITONSERVER_TRACE_REQUEST_END, SteadyNowNs());
   sink_->DropSender();
   const auto release_fn = release_fn_;
   void* const release_userp = release_userp_;

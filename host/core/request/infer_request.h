@@ -68,7 +68,8 @@ class InferRequest {
   // ---- the life of an inference ----
   // Checks the request against its model's plan and lends it to the host. On error it stays the
   // client's. INVALID_ARG names the request, the tensor and both values.
-  Status Prepare();
+  // `trace`, if any, is the inference's until its release function runs.
+  Status Prepare(InferenceTrace* trace = nullptr);
   // Takes a prepared request back that the queue refused.
   void Unprepare();
   // Raises the flag that backends poll; a queued request is answered at once. INVALID_ARG before
@@ -86,6 +87,8 @@ class InferRequest {
   const std::shared_ptr<RequestTarget>& target() const { return target_; }
   int64_t requested_version() const { return requested_version_; }
   ResponseSink* sink() const { return sink_.get(); }
+  // Null: the inference is not traced.
+  InferenceTrace* trace() const { return sink_->trace(); }
   // Rows of the batch; 1 when the model has no batch dimension.
   int64_t batch_size() const { return batch_size_; }
   size_t num_inputs() const { return inputs_.size(); }

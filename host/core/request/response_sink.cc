@@ -1,6 +1,8 @@
 #include "request/response_sink.h"
 
+#include "observe/trace.h"
 #include "request/infer_response.h"
+#include "request/trace_tensors.h"
 
 namespace nereid {
 
@@ -14,7 +16,11 @@ void ResponseSink::Release() {
 
 void ResponseSink::DropSender() {
   if (senders_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  if (final_sent_.exchange(true, std::memory_order_acq_rel)) return;
+  if (!final_sent_.exchange(true, std::memory_order_acq_rel)) SendMissingFinal();
+  if (trace_ != nullptr) std::exchange(trace_, nullptr)->End();
+}
+
+void ResponseSink::SendMissingFinal() {
   auto error = InferResponse::NewError(
       this, InternalError("model '", plan().model_name, "' version ", plan().model_version,
                           " finished the request without sending a final response"));
@@ -29,7 +35,10 @@ Status ResponseSink::Send(InferResponse* response, uint32_t flags) {
   const bool is_final = (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
   const bool too_late = is_final ? final_sent_.exchange(true, std::memory_order_acq_rel)
                                  : final_sent_.load(std::memory_order_acquire);
-  if (response != nullptr) response->MarkSent();
+  if (response != nullptr) {
+    response->MarkSent();
+    if (trace_ != nullptr) TraceOutputs(trace_, *response);
+  }
   if (too_late) {
     delete response;
   } else {

@@ -21,6 +21,7 @@
 namespace nereid {
 
 class InferResponse;
+class InferenceTrace;
 class ResponseSink;
 
 // Reorders deliveries: preserve_ordering. Implemented in scheduling/.
@@ -66,6 +67,10 @@ class ResponseSink {
   // Running index of the responses that a backend reports statistics for.
   uint64_t NextStatisticsIndex() { return next_index_.fetch_add(1, std::memory_order_relaxed); }
 
+  // The trace of the inference; null: not traced. Ends when nobody can send any more.
+  InferenceTrace* trace() const { return trace_; }
+  void set_trace(InferenceTrace* trace) { trace_ = trace; }
+
   // Set before the request is queued. `gate` outlives the sink's deliveries; `ticket` is the
   // request's place in it.
   void set_gate(ResponseGate* gate, uint64_t ticket) {
@@ -77,12 +82,14 @@ class ResponseSink {
  private:
   ~ResponseSink() = default;
   void Deliver(InferResponse* response, uint32_t flags);
+  void SendMissingFinal();
 
   std::atomic<uint32_t> refs_{1};
   std::atomic<uint32_t> senders_{1};
   std::atomic<uint64_t> next_index_{0};
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> final_sent_{false};
+  InferenceTrace* trace_ = nullptr;
   ResponseGate* gate_ = nullptr;
   uint64_t gate_ticket_ = 0;
   const std::shared_ptr<RequestTarget> target_;
