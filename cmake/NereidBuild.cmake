@@ -28,7 +28,9 @@ if(NEREID_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 elseif(NEREID_SANITIZE STREQUAL "thread")
-  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  # Protobuf's headers lay classes out differently where __SANITIZE_THREAD__ is defined, and the system's library was built without it:
+  # the macro is hidden from them, and libstdc++ is told by its own name of the sanitizer.
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -U__SANITIZE_THREAD__ -D_GLIBCXX_TSAN=1)
   add_link_options(-fsanitize=thread)
 elseif(NEREID_SANITIZE)
   message(FATAL_ERROR "NEREID_SANITIZE: expected address or thread, got '${NEREID_SANITIZE}'")
