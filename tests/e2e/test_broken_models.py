@@ -1,0 +1,87 @@
+"""Models that were damaged on disk: each load is refused with a message that names the fault, and the model beside them goes on answering."""
+import json
+import os
+import shutil
+import struct
+import urllib.error
+import urllib.request
+
+import pytest
+
+
+def weights(model):
+    return model / "1/model.safetensors"
+
+
+def rewrite_header(path, change):
+    """Applies change to the JSON header of a safetensors file; the tensors' bytes stay."""
+    data = path.read_bytes()
+    (size,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8:8 + size])
+    change(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + size:])
+
+
+def edit_config(model, old, new):
+    config = model / "config.pbtxt"
+    assert old in config.read_text()
+    config.write_text(config.read_text().replace(old, new))
+
+
+def edit_checkpoint_config(model, **fields):
+    path = model / "1/config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+NORM = "model.layers.0.input_layernorm.weight"
+# Damage -> (what is done to the model's folder, words that the answer must hold).
+DAMAGES = {
+    "missing_tensor": (lambda m: rewrite_header(weights(m), lambda h: h.update(other=h.pop(NORM))), [NORM]),
+    "misshapen_tensor": (lambda m: rewrite_header(weights(m), lambda h: h[NORM].update(shape=[2, h[NORM]["shape"][0] // 2])), [NORM]),
+    "unknown_dtype": (lambda m: rewrite_header(weights(m), lambda h: h[NORM].update(dtype="F17")), ["F17"]),
+    "truncated_weights": (lambda m: os.truncate(weights(m), 100000), ["model.safetensors", "truncated"]),
+    "empty_weights": (lambda m: os.truncate(weights(m), 0), ["model.safetensors"]),
+    "header_beyond_the_file": (lambda m: weights(m).write_bytes(struct.pack("<Q", 1 << 62) + b"{}"), ["model.safetensors"]),
+    "no_weights": (lambda m: weights(m).unlink(), ["model.safetensors"]),
+    "no_checkpoint_config": (lambda m: (m / "1/config.json").unlink(), ["config.json"]),
+    "garbled_checkpoint_config": (lambda m: (m / "1/config.json").write_text("{\"model_type\": "), ["config.json"]),
+    "unknown_architecture": (lambda m: edit_checkpoint_config(m, model_type="rwkv", architectures=["RwkvForCausalLM"]), ["rwkv"]),
+    "contradicting_width": (lambda m: edit_checkpoint_config(m, intermediate_size=24), ["model.layers.0.mlp"]),
+    "unknown_field": (lambda m: edit_config(m, "max_batch_size:", "max_batch_sice:"), ["max_batch_sice"]),
+    "unknown_data_type": (lambda m: edit_config(m, "TYPE_UINT64", "TYPE_UINT65"), ["TYPE_UINT65"]),
+    "unknown_backend": (lambda m: edit_config(m, 'backend: "', 'backend: "no_such_'), ["no_such_"]),
+    "no_version": (lambda m: shutil.rmtree(m / "1"), ["version"]),
+}
+
+
+@pytest.fixture(scope="module")
+def server(start_server, dist, tmp_path_factory):
+    """The demo repository and, unloaded, one damaged copy of its engine for each damage."""
+    repository = tmp_path_factory.mktemp("broken") / "models"
+    shutil.copytree(dist / "share/demo_repository", repository)
+    for name, (damage, _) in DAMAGES.items():
+        shutil.copytree(repository / "tensorrt_llm", repository / name)
+        damage(repository / name)
+    return start_server(repository, ["--model-control-mode=explicit", "--load-model=ensemble"])
+
+
+def post(server, path, body=b"{}"):
+    """Status and answer."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(server.url + path, body), timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_model_says_what_is_wrong_and_the_others_serve(server, damage):
+    status, answer = post(server, f"/v2/repository/models/{damage}/load")
+    message = json.loads(answer)["error"]
+    assert 400 <= status < 600, answer
+    assert damage in message and all(word in message for word in DAMAGES[damage][1]), message
+    assert post(server, f"/v2/models/{damage}/generate", b'{"input_ids": [1]}')[0] >= 400
+    request = json.dumps({"text_input": "Once upon a time", "max_tokens": 4}).encode()
+    status, answer = post(server, "/v2/models/ensemble/generate", request)
+    assert status == 200 and json.loads(answer)["num_output_tokens"] == 4
