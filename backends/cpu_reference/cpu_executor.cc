@@ -23,9 +23,7 @@ Result<llm::ExecutorLimits> MakeLimits(const llm::DecoderSpec& spec,
                                        const CpuExecutorOptions& options) {
   llm::ExecutorLimits limits;
   limits.vocab_size = spec.vocab_size;
-  limits.max_positions = options.max_positions > 0
-                             ? std::min(options.max_positions, spec.max_positions)
-                             : spec.max_positions;
+  limits.max_positions = spec.max_positions;
   limits.max_num_sequences = std::max(1, options.max_num_sequences);
   limits.max_num_tokens = std::max(options.max_num_tokens, limits.max_num_sequences);
   limits.block_size = kBlockSize;
@@ -48,6 +46,7 @@ Result<llm::ExecutorLimits> MakeLimits(const llm::DecoderSpec& spec,
 Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Create(
     std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
     const CpuExecutorOptions& options) {
+  llm::LimitPositions(model.spec, options.max_positions);
   NEREID_ASSIGN_OR_RETURN(const llm::ExecutorLimits limits, MakeLimits(model.spec, options));
   NEREID_ASSIGN_OR_RETURN(CpuWeights weights, LoadCpuWeights(model));
   NEREID_ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(model.spec, limits.num_blocks));

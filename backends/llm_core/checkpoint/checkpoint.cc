@@ -128,6 +128,16 @@ Result<Checkpoint> Checkpoint::Open(const std::string& directory) {
   return checkpoint;
 }
 
+Checkpoint Checkpoint::FromParts(std::string directory, std::string config_json,
+                                 std::string generation_config_json, TensorMap tensors) {
+  Checkpoint checkpoint;
+  checkpoint.directory_ = std::move(directory);
+  checkpoint.config_json_ = std::move(config_json);
+  checkpoint.generation_config_json_ = std::move(generation_config_json);
+  checkpoint.tensors_ = std::move(tensors);
+  return checkpoint;
+}
+
 const TensorView* Checkpoint::Find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : &found->second;

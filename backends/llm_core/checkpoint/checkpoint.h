@@ -16,6 +16,10 @@ class Checkpoint {
   // Every error names the directory or the file and says what to give instead.
   static Result<Checkpoint> Open(const std::string& directory);
 
+  // Of parts that lie elsewhere; `tensors` borrow memory that must outlive the checkpoint.
+  static Checkpoint FromParts(std::string directory, std::string config_json,
+                              std::string generation_config_json, TensorMap tensors);
+
   const std::string& directory() const { return directory_; }
   // Text of config.json; of generation_config.json ("" when there is none).
   const std::string& config_json() const { return config_json_; }

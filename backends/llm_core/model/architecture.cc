@@ -1,6 +1,8 @@
 // The table of architectures, and what is checked for all of them.
 #include "llm_core/model/architecture.h"
 
+#include <algorithm>
+
 #include "llm_core/model/architectures/architectures.h"
 
 namespace nereid::llm {
@@ -8,30 +10,42 @@ namespace {
 
 struct Entry {
   std::string_view model_type;
+  std::string_view class_name;  // in `architectures`
   ArchitectureBuilder build;
 };
 
 constexpr Entry kArchitectures[] = {
-    {"gemma2", BuildGemma2},
-    {"gemma3_text", BuildGemma3},
-    {"gpt2", BuildGpt2},
-    {"gpt_bigcode", BuildGptBigCode},
-    {"gpt_neox", BuildGptNeoX},
-    {"llama", BuildLlama},
-    {"mistral", BuildMistral},
-    {"mixtral", BuildMixtral},
-    {"phi3", BuildPhi3},
-    {"qwen2", BuildQwen2},
-    {"qwen3", BuildQwen3},
-    {"qwen3_moe", BuildQwen3Moe},
-    {"starcoder2", BuildStarCoder2},
+    {"gemma2", "Gemma2ForCausalLM", BuildGemma2},
+    {"gemma3_text", "Gemma3ForCausalLM", BuildGemma3},
+    {"gpt2", "GPT2LMHeadModel", BuildGpt2},
+    {"gpt_bigcode", "GPTBigCodeForCausalLM", BuildGptBigCode},
+    {"gpt_neox", "GPTNeoXForCausalLM", BuildGptNeoX},
+    {"llama", "LlamaForCausalLM", BuildLlama},
+    {"mistral", "MistralForCausalLM", BuildMistral},
+    {"mixtral", "MixtralForCausalLM", BuildMixtral},
+    {"phi3", "Phi3ForCausalLM", BuildPhi3},
+    {"qwen2", "Qwen2ForCausalLM", BuildQwen2},
+    {"qwen3", "Qwen3ForCausalLM", BuildQwen3},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", BuildQwen3Moe},
+    {"starcoder2", "Starcoder2ForCausalLM", BuildStarCoder2},
 };
 
-Result<ArchitectureBuilder> FindBuilder(const std::string& model_type) {
+Result<ArchitectureBuilder> FindBuilder(const std::string& model_type, ConfigReader& config) {
   std::string known;
   for (const Entry& entry : kArchitectures) {
-    if (entry.model_type == model_type) return entry.build;
     known += StrCat(known.empty() ? "" : ", ", entry.model_type);
+    if (entry.model_type != model_type) continue;
+    // Where a class is named, it must be the one that model_type stands for: a classifier, or
+    // another model's layers under a borrowed model_type, would give nonsense.
+    const std::vector<std::string> classes = config.Texts("architectures");
+    NEREID_RETURN_IF_ERROR(config.status());
+    if (classes.empty() ||
+        std::find(classes.begin(), classes.end(), entry.class_name) != classes.end()) {
+      return entry.build;
+    }
+    return InvalidArgError("config.json: 'architectures' is ",
+                           config.json()["architectures"].dump(), ", but model_type '", model_type,
+                           "' is '", entry.class_name, "'");
   }
   return UnsupportedError("config.json: model_type '", model_type,
                           "' is not supported (known: ", known, ")");
@@ -73,16 +87,33 @@ Status CheckSpec(const DecoderSpec& spec) {
   return Status::Ok();
 }
 
-Status ReadEndIds(const Checkpoint& checkpoint, ConfigReader& config, DecoderSpec& spec) {
+// What a `do_sample` generation_config.json recommends.
+void ReadSamplingDefaults(ConfigReader& generation, DecoderSpec& spec) {
+  SamplingParams& sampling = spec.sampling_defaults;
+  sampling.repetition_penalty =
+      static_cast<float>(generation.NumberOr("repetition_penalty", sampling.repetition_penalty));
+  if (!generation.BoolOr("do_sample", false)) return;
+  sampling.temperature = static_cast<float>(generation.NumberOr("temperature", 1.0));
+  sampling.top_k = static_cast<int32_t>(
+      std::clamp(generation.NumberOr("top_k", 0.0), 0.0, static_cast<double>(spec.vocab_size)));
+  sampling.top_p = static_cast<float>(generation.NumberOr("top_p", 1.0));
+  sampling.min_p = static_cast<float>(generation.NumberOr("min_p", 0.0));
+}
+
+Status ReadGenerationConfig(const Checkpoint& checkpoint, ConfigReader& config, DecoderSpec& spec) {
   spec.end_ids = config.Ids("eos_token_id");
   if (checkpoint.generation_config_json().empty()) return config.status();
   ConfigReader generation(
-      nlohmann::json::parse(checkpoint.generation_config_json(), nullptr, false));
+      nlohmann::json::parse(checkpoint.generation_config_json(), nullptr, false),
+      "generation_config.json");
   if (!generation.json().is_object()) {
     return InvalidArgError("generation_config.json is not a JSON object");
   }
   if (generation.Has("eos_token_id")) spec.end_ids = generation.Ids("eos_token_id");
-  return generation.status();
+  ReadSamplingDefaults(generation, spec);
+  NEREID_RETURN_IF_ERROR(generation.status());
+  return CheckSamplingParams(spec.sampling_defaults, spec.vocab_size)
+      .WithContext("generation_config.json");
 }
 
 }  // namespace
@@ -98,12 +129,12 @@ Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint) {
   const std::string model_type = config.TextOr("model_type", "");
   const auto build = [&]() -> Status {
     NEREID_RETURN_IF_ERROR(CheckQuantization(config));
-    NEREID_ASSIGN_OR_RETURN(const ArchitectureBuilder builder, FindBuilder(model_type));
+    NEREID_ASSIGN_OR_RETURN(const ArchitectureBuilder builder, FindBuilder(model_type, config));
     builder(config, model.spec, map);
     model.spec.architecture = model_type;
     NEREID_RETURN_IF_ERROR(config.status());
     NEREID_RETURN_IF_ERROR(CheckSpec(model.spec));
-    return ReadEndIds(checkpoint, config, model.spec);
+    return ReadGenerationConfig(checkpoint, config, model.spec);
   };
   NEREID_RETURN_IF_ERROR(build().WithContext(where));
   NEREID_ASSIGN_OR_RETURN(model.weights, ResolveWeights(map, checkpoint));

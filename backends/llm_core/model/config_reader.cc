@@ -28,7 +28,7 @@ void ConfigReader::Fail(Status status) {
 
 int32_t ConfigReader::Size(std::string_view key) {
   if (!Has(key)) {
-    Fail(InvalidArgError("config.json: '", key, "' is missing"));
+    Fail(InvalidArgError(file_, ": '", key, "' is missing"));
     return 1;
   }
   return SizeOr(key, 1);
@@ -38,18 +38,24 @@ int32_t ConfigReader::SizeOr(std::string_view key, int32_t fallback) {
   const Json* value = Find(key);
   if (value == nullptr) return fallback;
   if (!value->is_number_unsigned() || *value > kMaxSize || *value == 0) {
-    Fail(InvalidArgError("config.json: '", key, "' is ", value->dump(), ", expected 1 to ",
-                         kMaxSize));
+    Fail(InvalidArgError(file_, ": '", key, "' is ", value->dump(), ", expected 1 to ", kMaxSize));
     return 1;
   }
   return value->get<int32_t>();
+}
+
+int32_t ConfigReader::Count(std::string_view key, int32_t limit) {
+  const int32_t count = Size(key);
+  if (count <= limit) return count;
+  Fail(InvalidArgError(file_, ": '", key, "' is ", count, ", limit ", limit));
+  return 1;
 }
 
 double ConfigReader::NumberOr(std::string_view key, double fallback) {
   const Json* value = Find(key);
   if (value == nullptr) return fallback;
   if (!value->is_number() || !std::isfinite(value->get<double>())) {
-    Fail(InvalidArgError("config.json: '", key, "' is ", value->dump(), ", expected a number"));
+    Fail(InvalidArgError(file_, ": '", key, "' is ", value->dump(), ", expected a number"));
     return fallback;
   }
   return value->get<double>();
@@ -59,7 +65,7 @@ bool ConfigReader::BoolOr(std::string_view key, bool fallback) {
   const Json* value = Find(key);
   if (value == nullptr) return fallback;
   if (!value->is_boolean()) {
-    Fail(InvalidArgError("config.json: '", key, "' is ", value->dump(), ", expected a bool"));
+    Fail(InvalidArgError(file_, ": '", key, "' is ", value->dump(), ", expected a bool"));
     return fallback;
   }
   return value->get<bool>();
@@ -69,7 +75,7 @@ std::string ConfigReader::TextOr(std::string_view key, std::string_view fallback
   const Json* value = Find(key);
   if (value == nullptr) return std::string(fallback);
   if (!value->is_string()) {
-    Fail(InvalidArgError("config.json: '", key, "' is ", value->dump(), ", expected a text"));
+    Fail(InvalidArgError(file_, ": '", key, "' is ", value->dump(), ", expected a text"));
     return std::string(fallback);
   }
   return value->get<std::string>();
@@ -82,12 +88,26 @@ std::vector<int32_t> ConfigReader::Ids(std::string_view key) {
   std::vector<int32_t> ids;
   for (const Json& id : list) {
     if (!id.is_number_integer() || id > std::numeric_limits<int32_t>::max() || id < -1) {
-      Fail(InvalidArgError("config.json: '", key, "' holds ", id.dump(), ", expected a token id"));
+      Fail(InvalidArgError(file_, ": '", key, "' holds ", id.dump(), ", expected a token id"));
       return {};
     }
     if (id >= 0) ids.push_back(id.get<int32_t>());
   }
   return ids;
+}
+
+std::vector<double> ConfigReader::Numbers(std::string_view key) {
+  const Json* value = Find(key);
+  if (value == nullptr || !value->is_array()) return {};
+  std::vector<double> numbers;
+  for (const Json& number : *value) {
+    if (!number.is_number()) {
+      Fail(InvalidArgError(file_, ": '", key, "' holds ", number.dump(), ", expected a number"));
+      return {};
+    }
+    numbers.push_back(number.get<double>());
+  }
+  return numbers;
 }
 
 std::vector<std::string> ConfigReader::Texts(std::string_view key) {
@@ -96,7 +116,7 @@ std::vector<std::string> ConfigReader::Texts(std::string_view key) {
   std::vector<std::string> texts;
   for (const Json& text : value->is_array() ? *value : Json::array({*value})) {
     if (!text.is_string()) {
-      Fail(InvalidArgError("config.json: '", key, "' holds ", text.dump(), ", expected a text"));
+      Fail(InvalidArgError(file_, ": '", key, "' holds ", text.dump(), ", expected a text"));
       return {};
     }
     texts.push_back(text.get<std::string>());
@@ -106,7 +126,7 @@ std::vector<std::string> ConfigReader::Texts(std::string_view key) {
 
 ConfigReader ConfigReader::Object(std::string_view key) const {
   const Json* value = Find(key);
-  return ConfigReader(value != nullptr && value->is_object() ? *value : Json::object());
+  return ConfigReader(value != nullptr && value->is_object() ? *value : Json::object(), file_);
 }
 
 }  // namespace nereid::llm

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "llm_core/sampling/sampling_params.h"
+
 namespace nereid::llm {
 
 enum class NormKind : uint8_t { kRms, kLayer };
@@ -19,7 +21,11 @@ enum class MlpKind : uint8_t { kGated, kPlain };
 struct RopeSpec {
   int32_t dim = 0;
   std::vector<float> inv_freq;  // [dim / 2]
-  float magnitude = 1.0f;       // multiplies cos and sin (yarn)
+  float magnitude = 1.0f;       // multiplies cos and sin (yarn, longrope)
+  // longrope: inv_freq are the frequencies of contexts longer than this, short_inv_freq those of
+  // shorter ones. LimitPositions chooses; 0: there is one set.
+  int32_t short_positions = 0;
+  std::vector<float> short_inv_freq;
 };
 
 struct NormSpec {
@@ -74,11 +80,17 @@ struct DecoderSpec {
   bool post_norms = false;         // a norm after attention and after the MLP too (Gemma 2, 3)
   bool tied_embeddings = false;
 
-  std::vector<int32_t> end_ids;  // eos_token_id of generation_config.json, else of config.json
+  std::vector<int32_t> end_ids;      // eos_token_id of generation_config.json, else of config.json
+  SamplingParams sampling_defaults;  // what generation_config.json recommends; greedy without it
 
   int32_t num_layers() const { return static_cast<int32_t>(layers.size()); }
   int64_t q_size() const { return int64_t{num_heads} * head_dim; }
   int64_t kv_size() const { return int64_t{num_kv_heads} * head_dim; }
 };
+
+// Serves sequences of at most `max_positions` tokens (0: the model's limit). Where that fits the
+// context that a longrope was trained on, its short factors are right for every sequence; else the
+// long ones serve all of them, so that a token's key never depends on how long its sequence grows.
+void LimitPositions(DecoderSpec& spec, int32_t max_positions);
 
 }  // namespace nereid::llm

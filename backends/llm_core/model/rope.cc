@@ -3,6 +3,7 @@
 // positions.
 #include "llm_core/model/rope.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -61,7 +62,48 @@ void ApplyYarn(ConfigReader& scaling, double theta, double max_positions, RopeSp
   rope.magnitude = static_cast<float>(scaling.NumberOr("attention_factor", fallback));
 }
 
+std::vector<float> LongRopeFrequencies(ConfigReader& scaling, std::string_view key,
+                                       std::vector<float> inv_freq) {
+  const std::vector<double> factors = scaling.Numbers(key);
+  if (factors.size() != inv_freq.size()) {
+    scaling.Fail(InvalidArgError("config.json: '", key, "' has ", factors.size(),
+                                 " factors, expected ", inv_freq.size()));
+    return inv_freq;
+  }
+  for (size_t i = 0; i < factors.size(); ++i) {
+    if (!(factors[i] > 0.0)) {
+      scaling.Fail(
+          InvalidArgError("config.json: '", key, "' holds ", factors[i], ", expected more than 0"));
+    }
+    inv_freq[i] /= static_cast<float>(factors[i]);
+  }
+  return inv_freq;
+}
+
+void ApplyLongRope(ConfigReader& config, ConfigReader& scaling, RopeSpec& rope) {
+  const int32_t max_positions = config.SizeOr("max_position_embeddings", 2048);
+  const int32_t context =
+      scaling.SizeOr("original_max_position_embeddings",
+                     config.SizeOr("original_max_position_embeddings", max_positions));
+  const double factor = scaling.NumberOr("factor", static_cast<double>(max_positions) / context);
+  const double magnitude =
+      factor <= 1.0 || context < 2 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(context));
+  rope.magnitude = static_cast<float>(scaling.NumberOr("attention_factor", magnitude));
+  rope.short_positions = context;
+  rope.short_inv_freq = LongRopeFrequencies(scaling, "short_factor", rope.inv_freq);
+  rope.inv_freq = LongRopeFrequencies(scaling, "long_factor", rope.inv_freq);
+}
+
 }  // namespace
+
+void LimitPositions(DecoderSpec& spec, int32_t max_positions) {
+  if (max_positions > 0) spec.max_positions = std::min(spec.max_positions, max_positions);
+  for (RopeSpec& rope : spec.ropes) {
+    if (spec.max_positions > rope.short_positions || rope.short_inv_freq.empty()) continue;
+    rope.inv_freq = std::move(rope.short_inv_freq);
+    rope.short_inv_freq.clear();
+  }
+}
 
 RopeSpec PlainRope(int32_t dim, double theta) {
   RopeSpec rope;
@@ -98,10 +140,12 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, double default_theta) 
     ApplyLlama3(scaling, rope.inv_freq);
   } else if (kind == "yarn") {
     ApplyYarn(scaling, theta, config.SizeOr("max_position_embeddings", 2048), rope);
+  } else if (kind == "longrope" || kind == "su") {
+    ApplyLongRope(config, scaling, rope);
   } else if (kind != "default" && kind != "dynamic") {
-    config.Fail(
-        UnsupportedError("config.json: rope type '", kind,
-                         "' is not supported (known: default, dynamic, linear, llama3, yarn)"));
+    config.Fail(UnsupportedError(
+        "config.json: rope type '", kind,
+        "' is not supported (known: default, dynamic, linear, llama3, longrope, yarn)"));
   }
   config.Fail(scaling.status());
   return rope;

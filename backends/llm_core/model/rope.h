@@ -10,7 +10,7 @@ namespace nereid::llm {
 RopeSpec PlainRope(int32_t dim, double theta);
 
 // Reads rope_theta, partial_rotary_factor and rope_scaling / rope_parameters of `config` for heads
-// of `head_dim`. Known kinds: default, linear, llama3, yarn, and dynamic, which within
+// of `head_dim`. Known kinds: default, linear, llama3, longrope, yarn, and dynamic, which within
 // max_position_embeddings, our limit of a sequence, is the default one. Others fail by name.
 RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, double default_theta = 10000.0);
 

@@ -74,6 +74,44 @@ TEST(CheckpointTest, TakesEndIdsFromTheGenerationConfig) {
   EXPECT_EQ(ReadSpec(folder)->end_ids, (std::vector<int32_t>{5, 6}));
 }
 
+TEST(CheckpointTest, TakesSamplingDefaultsFromTheGenerationConfig) {
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
+  EXPECT_TRUE(ReadSpec(folder)->sampling_defaults.is_greedy());
+  folder.Write("generation_config.json", R"({"temperature":0.6,"top_p":0.9,"do_sample":false})");
+  EXPECT_TRUE(ReadSpec(folder)->sampling_defaults.is_greedy());
+  folder.Write("generation_config.json",
+               R"({"temperature":0.6,"top_p":0.9,"top_k":5,"do_sample":true})");
+  const SamplingParams sampling = ReadSpec(folder)->sampling_defaults;
+  EXPECT_FLOAT_EQ(sampling.temperature, 0.6f);
+  EXPECT_FLOAT_EQ(sampling.top_p, 0.9f);
+  EXPECT_EQ(sampling.top_k, 5);
+  folder.Write("generation_config.json", R"({"top_p":1.5,"do_sample":true})");
+  EXPECT_THAT(MessageOf(folder), HasSubstr("generation_config.json: 'runtime_top_p' is 1.5"));
+  folder.Write("generation_config.json", R"({"temperature":"hot","do_sample":true})");
+  EXPECT_THAT(MessageOf(folder), HasSubstr("generation_config.json: 'temperature' is \"hot\""));
+}
+
+TEST(DecoderSpecTest, LongRopeServesShortContextsWithTheShortFactors) {
+  TempFolder folder;
+  folder.Write("config.json",
+               WithKey(R"("original_max_position_embeddings":8,"rope_scaling":{"type":"longrope",)"
+                       R"("short_factor":[2.0],"long_factor":[4.0]})"));
+  folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
+  DecoderSpec spec = *ReadSpec(folder);
+  EXPECT_FLOAT_EQ(spec.ropes[0].inv_freq[0], 0.25f);     // of 1.0
+  EXPECT_FLOAT_EQ(spec.ropes[0].magnitude, 1.2909944f);  // sqrt(1 + log(32 / 8) / log(8))
+  LimitPositions(spec, 9);
+  EXPECT_FLOAT_EQ(spec.ropes[0].inv_freq[0], 0.25f);
+  LimitPositions(spec, 8);
+  EXPECT_FLOAT_EQ(spec.ropes[0].inv_freq[0], 0.5f);
+  EXPECT_EQ(spec.max_positions, 8);
+  folder.Write("config.json",
+               WithKey(R"("rope_scaling":{"type":"longrope","short_factor":[2.0]})"));
+  EXPECT_THAT(MessageOf(folder), HasSubstr("'long_factor' has 0 factors, expected 1"));
+}
+
 TEST(CheckpointTest, ReadsShards) {
   const std::vector<TestTensor> tensors = LlamaTensors();
   TempFolder folder;
@@ -141,9 +179,20 @@ TEST(DecoderSpecTest, RefusesByName) {
   EXPECT_THAT(MessageForConfig("[1"), HasSubstr("config.json is not a JSON object"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("quantization_config":{"quant_method":"awq"})")),
               HasSubstr("'quantization_config' (awq)"));
-  EXPECT_THAT(MessageForConfig(WithKey(R"("rope_scaling":{"rope_type":"longrope"})")),
-              HasSubstr("rope type 'longrope'"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("rope_scaling":{"rope_type":"spiral"})")),
+              HasSubstr("rope type 'spiral'"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("hidden_act":"mish")")), HasSubstr("'mish'"));
+}
+
+TEST(DecoderSpecTest, RefusesAClassThatContradictsTheModelType) {
+  EXPECT_EQ(MessageForConfig(WithKey(R"("architectures":["LlamaForCausalLM"])")), "");
+  EXPECT_EQ(MessageForConfig(WithKey(R"("architectures":null)")), "");
+  EXPECT_EQ(MessageForConfig(WithKey(R"("architectures":[])")), "");
+  EXPECT_THAT(MessageForConfig(WithKey(R"("architectures":["LlamaForSequenceClassification"])")),
+              HasSubstr(R"('architectures' is ["LlamaForSequenceClassification"], but model_type )"
+                        R"('llama' is 'LlamaForCausalLM')"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("architectures":[5])")),
+              HasSubstr("'architectures' holds 5"));
 }
 
 TEST(DecoderSpecTest, NamesTheKeyThatMakesNoSense) {
@@ -159,6 +208,8 @@ TEST(DecoderSpecTest, NamesTheKeyThatMakesNoSense) {
   EXPECT_THAT(MessageForConfig(WithKey(R"("head_dim":3)")), HasSubstr("rope of 3 of 3"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("rope_theta":0)")), HasSubstr("rope_theta 0"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("eos_token_id":"end")")), HasSubstr("'eos_token_id'"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("model_type":"mixtral","num_local_experts":9999999)")),
+              HasSubstr("'num_local_experts' is 9999999, limit 1024"));
 }
 
 }  // namespace

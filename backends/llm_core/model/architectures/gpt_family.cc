@@ -30,10 +30,7 @@ void ReadGptConfig(ConfigReader& config, DecoderSpec& spec) {
   if (config.BoolOr("scale_attn_by_inverse_layer_idx", false)) {
     config.Fail(UnsupportedError("config.json: scale_attn_by_inverse_layer_idx is not supported"));
   }
-  const int32_t num_layers = config.Size("n_layer");
-  if (num_layers > 1024)
-    config.Fail(InvalidArgError("config.json: 'n_layer' is ", num_layers, ", limit 1024"));
-  if (config.status().ok()) spec.layers.resize(num_layers);
+  spec.layers.resize(config.Count("n_layer", kMaxLayers));
 }
 
 WeightSource Stored(WeightSource source, bool transposed) {

@@ -7,8 +7,6 @@
 
 namespace nereid::llm {
 
-constexpr int32_t kMaxLayers = 1024;
-
 Activation ReadActivation(ConfigReader& config, std::string_view key, std::string_view fallback) {
   const std::string name = config.TextOr(key, fallback);
   if (name == "silu" || name == "swish") return Activation::kSilu;
@@ -35,13 +33,7 @@ void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec) {
   spec.activation = ReadActivation(config, "hidden_act", "silu");
   spec.tied_embeddings = config.BoolOr("tie_word_embeddings", false);
   spec.ropes = {ReadRope(config, spec.head_dim)};
-  const int32_t num_layers = config.Size("num_hidden_layers");
-  if (num_layers > kMaxLayers) {
-    config.Fail(InvalidArgError("config.json: 'num_hidden_layers' is ", num_layers, ", limit ",
-                                kMaxLayers));
-    return;
-  }
-  spec.layers.resize(num_layers);
+  spec.layers.resize(config.Count("num_hidden_layers", kMaxLayers));
 }
 
 std::string LlamaLayerPrefix(int32_t layer) {

@@ -10,6 +10,10 @@
 
 namespace nereid::llm {
 
+// What a hostile config.json may make us allocate names for.
+inline constexpr int32_t kMaxLayers = 1024;
+inline constexpr int32_t kMaxExperts = 1024;
+
 // Sizes, heads, rope, activation, ties. Leaves norms at RMS, biases off, attention full.
 void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec);
 

@@ -8,11 +8,12 @@ void BuildMixtral(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadLlamaConfig(config, spec);
   ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0,
                      spec);
-  spec.moe = {.num_experts = config.Size("num_local_experts"),
+  spec.moe = {.num_experts = config.Count("num_local_experts", kMaxExperts),
               .experts_per_token = config.Size("num_experts_per_tok"),
               .intermediate_size = spec.intermediate_size,
               .normalize_top_k = true};
   MapLlamaDecoder(spec, map);
+  if (!config.status().ok()) return;  // no names for the layers and experts of a refused config
   const int64_t hidden = spec.hidden_size;
   const int64_t inner = spec.intermediate_size;
   for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {

@@ -31,11 +31,12 @@ void BuildQwen3Moe(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
                          "(decoder_sparse_step, mlp_only_layers) is not supported"));
   }
   const char* experts_key = config.Has("num_experts") ? "num_experts" : "num_local_experts";
-  spec.moe = {.num_experts = config.Size(experts_key),
+  spec.moe = {.num_experts = config.Count(experts_key, kMaxExperts),
               .experts_per_token = config.Size("num_experts_per_tok"),
               .intermediate_size = config.Size("moe_intermediate_size"),
               .normalize_top_k = config.BoolOr("norm_topk_prob", false)};
   MapLlamaDecoder(spec, map);
+  if (!config.status().ok()) return;  // no names for the layers and experts of a refused config
   const int64_t hidden = spec.hidden_size;
   const int64_t inner = spec.moe.intermediate_size;
   for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
