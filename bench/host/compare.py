@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""The host beside another server that takes Triton's flags: one run, both servers in turn, the same models, backend .so and clients.
+
+    compare.py --nereid dist/bin/nereid --backends build/release/tests/backends --peer "tritonserver" [--perf-analyzer PATH] >>bench/results/host.md
+
+Needs wrk; the gRPC rows need perf_analyzer. Every cell is measured on both servers, one after the other, so that both see the same machine;
+with --rounds the best counts. A ratio is Nereid's figure over the other's. Prints Markdown. Judges nothing.
+"""
+import argparse
+import datetime
+import os
+import pathlib
+import re
+import resource
+import shlex
+import socket
+import sys
+import tempfile
+
+import loads
+import servers
+
+HEAD = b"GET /v2/health/live HTTP/1.1\r\nHost: bench\r\n\r\n"
+
+
+def cpu_name():
+    return re.search(r"model name\s*:\s*(.*)", pathlib.Path("/proc/cpuinfo").read_text()).group(1)
+
+
+def cases(folder, perf_analyzer):
+    """(name, concurrencies, load)"""
+    infer = "/v2/models/identity/infer"
+    yield "health/ready, wrk", (1, 8, 64), loads.wrk(folder, "/v2/health/ready")
+    yield "identity 16 floats, JSON, wrk", (1, 8, 64), loads.wrk(folder, infer, loads.json_body(16))
+    yield "identity 16 floats, binary, wrk", (1, 8, 64), loads.wrk(folder, infer, loads.binary_body(16))
+    yield "identity 1 MiB, binary, wrk", (1, 8, 64), loads.wrk(folder, infer, loads.binary_body(1 << 18))
+    yield "two-step ensemble, binary, wrk", (1, 64), loads.wrk(folder, "/v2/models/chain/infer", loads.binary_body(16))
+    if perf_analyzer:
+        yield "identity 16 floats, HTTP, perf_analyzer", (1, 8, 64), loads.perf_analyzer(perf_analyzer, "http", "identity")
+        yield "identity 16 floats, gRPC, perf_analyzer", (1, 8, 64), loads.perf_analyzer(perf_analyzer, "grpc", "identity")
+        yield "two-step ensemble, gRPC, perf_analyzer", (64,), loads.perf_analyzer(perf_analyzer, "grpc", "chain")
+        yield "dynamic batching, gRPC, perf_analyzer", (64,), loads.perf_analyzer(perf_analyzer, "grpc", "batched")
+
+
+def cell(figure, cpu_us):
+    return f"{figure.rate:,.0f}, {figure.p50_ms:.2f}/{figure.p99_ms:.2f}" + (f", {cpu_us:.0f}" if cpu_us else "")
+
+
+def print_loads(running, folder, arguments):
+    print("| case | connections | " + " | ".join(f"{name}: req/s, p50/p99 ms, CPU us" for name in running) + " | rate | p99 |")
+    print("|---|---|" + "---|" * (len(running) + 2))
+    for case, concurrencies, load in cases(folder, arguments.perf_analyzer):
+        for concurrency in concurrencies:
+            best = {}
+            for _ in range(arguments.rounds):
+                for name, server in running.items():
+                    before = server.cpu_seconds()
+                    figure = load(server, concurrency, arguments.seconds)
+                    cpu_us = (server.cpu_seconds() - before) / figure.requests * 1e6 if figure.requests else None
+                    best[name] = max(best.get(name, (loads.Figure(0, 0, 0), 0)), (figure, cpu_us))
+            cells = " | ".join(cell(*each) for each in best.values())
+            ours, peer = best["nereid"][0], best.get("peer", best["nereid"])[0]
+            print(f"| {case} | {concurrency} | {cells} | {ours.rate / peer.rate:.2f} | {ours.p99_ms / peer.p99_ms:.2f} |", flush=True)
+
+
+def print_idle_connections(running, count):
+    """Memory and threads with count keep-alive connections that asked once and then stay silent."""
+    print(f"\n| {count:,} idle HTTP connections | before | with them | threads before / with |\n|---|---|---|---|")
+    for name, server in running.items():
+        before, threads = server.resident_mb(), server.status("Threads")
+        clients = []
+        for _ in range(count):
+            clients.append(socket.create_connection(("127.0.0.1", server.http), timeout=60))
+            clients[-1].sendall(HEAD)
+            assert b" 200 " in clients[-1].recv(4096)
+        print(f"| {name} | {before:.0f} MB | {server.resident_mb():.0f} MB | {threads} / {server.status('Threads')} |", flush=True)
+        for client in clients:
+            client.close()
+
+
+def print_starts(commands, backends, num_models):
+    """Time to ready with so many models whose loading itself costs nothing."""
+    print(f"\n| start with {num_models} models | ready after | threads | resident |\n|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as temporary:
+        for i in range(num_models):
+            servers.write_model(pathlib.Path(temporary), f"identity_{i}", servers.C_MODEL + "max_batch_size: 0\n" + servers.IO.format(dims=-1))
+        for name, command in commands.items():
+            server = servers.Server(command, temporary, backends)
+            print(f"| {name} | {server.ready_s:.3f} s | {server.status('Threads')} | {server.resident_mb():.0f} MB |", flush=True)
+            server.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nereid", required=True)
+    parser.add_argument("--backends", required=True, help="folder that holds identity_c/libtriton_identity_c.so")
+    parser.add_argument("--peer", help="command of the other server, without flags")
+    parser.add_argument("--perf-analyzer", help="path of perf_analyzer")
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=1, help="repetitions, of which the best counts")
+    parser.add_argument("--idle", type=int, default=10000, help="idle connections to open")
+    arguments = parser.parse_args()
+    backends = os.path.abspath(arguments.backends)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+
+    commands = {"nereid": [arguments.nereid]} | ({"peer": shlex.split(arguments.peer)} if arguments.peer else {})
+    print(f"\n## {datetime.date.today()}, {os.cpu_count()} x {cpu_name()}, load {os.getloadavg()[0]:.1f}\n\n`{shlex.join(['compare.py', *sys.argv[1:]])}`; "
+          f"{arguments.seconds} s a cell, best of {arguments.rounds}; the clients share the cores.\n")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        servers.write_repository(folder / "models")
+        running = {name: servers.Server(command, folder / "models", backends) for name, command in commands.items()}
+        try:
+            print_loads(running, folder, arguments)
+            print_idle_connections(running, min(arguments.idle, limit - 200))
+        finally:
+            for server in running.values():
+                server.stop()
+    print_starts(commands, backends, 50)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Two servers over one model repository of C identity models, for the comparisons of this folder."""
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+IO = """input [ {{ name: "INPUT0" data_type: TYPE_FP32 dims: [ {dims} ] }} ]
+output [ {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ {dims} ] }} ]
+"""
+C_MODEL = 'backend: "identity_c"\ninstance_group [ { kind: KIND_CPU count: 1 } ]\n'
+ENSEMBLE = """platform: "ensemble"
+max_batch_size: 0
+ensemble_scheduling {
+  step [ { model_name: "identity" model_version: -1 input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "MIDDLE" } },
+         { model_name: "second" model_version: -1 input_map { key: "INPUT0" value: "MIDDLE" } output_map { key: "OUTPUT0" value: "OUTPUT0" } } ]
+}
+"""
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return one.getsockname()[1]
+
+
+def write_model(repository, name, config):
+    (repository / name / "1").mkdir(parents=True)
+    (repository / name / "config.pbtxt").write_text(config)
+
+
+def write_repository(repository):
+    """identity and second: any length; batched: 16 floats under the dynamic batcher; chain: identity, then second."""
+    for name in ("identity", "second"):
+        write_model(repository, name, C_MODEL + "max_batch_size: 0\n" + IO.format(dims=-1))
+    write_model(repository, "batched", C_MODEL + "max_batch_size: 64\ndynamic_batching { }\n" + IO.format(dims=16))
+    write_model(repository, "chain", ENSEMBLE + IO.format(dims=-1))
+
+
+class Server:
+    """A running server with HTTP and gRPC on free ports; ready once constructed. ready_s: seconds from its start until then."""
+
+    def __init__(self, command, repository, backends, flags=()):
+        self.http, self.grpc = free_port(), free_port()
+        flags = [f"--model-repository={repository}", f"--backend-directory={backends}", f"--http-port={self.http}", f"--grpc-port={self.grpc}",
+                 "--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--allow-metrics=false", *flags]
+        started = time.perf_counter()
+        self.process = subprocess.Popen([*command, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not self.ready():
+            assert self.process.poll() is None and time.perf_counter() - started < 120, f"{command} does not start"
+            time.sleep(0.002)
+        self.ready_s = time.perf_counter() - started
+
+    def ready(self):
+        try:
+            return urllib.request.urlopen(f"http://127.0.0.1:{self.http}/v2/health/ready", timeout=5).status == 200
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
+
+    def cpu_seconds(self):
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def status(self, key):
+        return int(re.search(rf"^{key}:\s+(\d+)", pathlib.Path(f"/proc/{self.process.pid}/status").read_text(), re.M).group(1))
+
+    def resident_mb(self):
+        return self.status("VmRSS") / 1024
