@@ -19,6 +19,16 @@ int64_t PhysicalMemoryBytes() {
   return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
 }
 
+// What the layer that looks back furthest sees; 0 when one sees everything.
+int32_t AttentionWindow(const llm::DecoderSpec& spec) {
+  int32_t window = 0;
+  for (const llm::LayerSpec& layer : spec.layers) {
+    if (layer.sliding_window == 0) return 0;
+    window = std::max(window, layer.sliding_window);
+  }
+  return window;
+}
+
 Result<llm::ExecutorLimits> MakeLimits(const llm::DecoderSpec& spec,
                                        const CpuExecutorOptions& options) {
   llm::ExecutorLimits limits;
@@ -27,6 +37,7 @@ Result<llm::ExecutorLimits> MakeLimits(const llm::DecoderSpec& spec,
   limits.max_num_sequences = std::max(1, options.max_num_sequences);
   limits.max_num_tokens = std::max(options.max_num_tokens, limits.max_num_sequences);
   limits.block_size = kBlockSize;
+  limits.attention_window = AttentionWindow(spec);
   const int64_t memory_blocks = PhysicalMemoryBytes() / 4 / KvCache::BlockBytes(spec);
   const auto blocks_for = [](int64_t tokens) { return (tokens + kBlockSize - 1) / kBlockSize; };
   int64_t blocks = blocks_for(options.max_cache_tokens);

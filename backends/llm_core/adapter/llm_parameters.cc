@@ -49,7 +49,7 @@ Status RefuseUnsupported(const ConfigParameters& parameters) {
 
 void NoteIgnored(const ConfigParameters& parameters, std::vector<std::string>& notes) {
   for (const char* key :
-       {"enable_kv_cache_reuse", "kv_cache_host_memory_bytes", "enable_trt_overlap",
+       {"kv_cache_host_memory_bytes", "enable_trt_overlap",
         "gpu_weights_percent", "cuda_graph_mode", "cross_kv_cache_fraction"}) {
     const std::string* value = parameters.Find(key);
     if (value == nullptr || *value == "0" || *value == "false" || *value == "False") continue;
@@ -69,6 +69,8 @@ Status ReadScheduler(const ConfigParameters& parameters, llm::SchedulerOptions& 
   }
   NEREID_ASSIGN_OR_RETURN(options.chunked_prefill,
                           parameters.Bool("enable_chunked_context", options.chunked_prefill));
+  NEREID_ASSIGN_OR_RETURN(options.prefix_cache,
+                          parameters.Bool("enable_kv_cache_reuse", options.prefix_cache));
   return {};
 }
 

@@ -14,9 +14,10 @@ namespace nereid::llm_adapter {
 struct LlmParameters {
   std::string checkpoint_directory;  // gpt_model_path; default: the version directory
   bool exclude_input_in_output = false;
-  llm::SchedulerOptions scheduler;  // batch_scheduler_policy, enable_chunked_context
-  int64_t max_cache_tokens = 0;     // max_tokens_in_paged_kv_cache; 0: the executor decides
-  int32_t max_queue_size = 0;       // of dynamic_batching's default queue policy; 0: no limit
+  llm::SchedulerOptions
+      scheduler;  // batch_scheduler_policy, enable_chunked_context, enable_kv_cache_reuse
+  int64_t max_cache_tokens = 0;  // max_tokens_in_paged_kv_cache; 0: the executor decides
+  int32_t max_queue_size = 0;    // of dynamic_batching's default queue policy; 0: no limit
   // Our own.
   int32_t max_num_sequences = 64;  // that run at the same time
   int32_t max_num_tokens = 256;    // of one step

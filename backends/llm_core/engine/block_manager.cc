@@ -5,37 +5,97 @@
 
 namespace nereid::llm {
 
-BlockManager::BlockManager(int32_t num_blocks, int32_t block_size)
-    : block_size_(block_size), reference_counts_(num_blocks, 0) {
+BlockManager::BlockManager(int32_t num_blocks, int32_t block_size, bool keeps_prefixes)
+    : block_size_(block_size), states_(num_blocks) {
   free_blocks_.reserve(num_blocks);
   for (int32_t block = num_blocks - 1; block >= 0; --block) free_blocks_.push_back(block);
+  if (keeps_prefixes) prefixes_.emplace(num_blocks, block_size);
 }
 
 int32_t BlockManager::Allocate() {
-  assert(!free_blocks_.empty());
-  const int32_t block = free_blocks_.back();
-  free_blocks_.pop_back();
-  reference_counts_[block] = 1;
+  assert(num_free() > 0);
+  int32_t block = oldest_kept_;
+  if (free_blocks_.empty()) {  // the longest unused content makes room
+    UnlinkKept(block);
+    prefixes_->Forget(block);
+    states_[block].is_known = false;
+    if (oldest_kept_ >= 0) {  // it is the next to go; the one behind it has time
+      prefixes_->PrefetchSlot(oldest_kept_);
+      const int32_t second = states_[oldest_kept_].after;
+      if (second >= 0) {
+        prefixes_->PrefetchEntry(second);
+        __builtin_prefetch(&states_[second], 1);
+      }
+    }
+  } else {
+    block = free_blocks_.back();
+    free_blocks_.pop_back();
+  }
+  states_[block].references = 1;
   return block;
 }
 
 void BlockManager::AddReference(int32_t block) {
-  assert(reference_counts_[block] > 0);
-  ++reference_counts_[block];
+  if (states_[block].references++ == 0) UnlinkKept(block);
 }
 
 void BlockManager::Release(int32_t block) {
-  assert(reference_counts_[block] > 0);
-  if (--reference_counts_[block] == 0) free_blocks_.push_back(block);
+  State& state = states_[block];
+  assert(state.references > 0);
+  if (--state.references > 0) return;
+  if (state.is_known) {
+    LinkKept(block);
+  } else {
+    free_blocks_.push_back(block);
+  }
 }
 
-void BlockManager::ReleaseAll(std::vector<int32_t>& block_table) {
-  for (size_t i = block_table.size(); i-- > 0;) Release(block_table[i]);
+void BlockManager::ReleaseAll(std::vector<int32_t>& block_table, int32_t first_released,
+                              int32_t end_released) {
+  constexpr int32_t kAhead = 8;
+  for (auto i = static_cast<int32_t>(block_table.size()); i-- > 0;) {
+    if (i >= kAhead) __builtin_prefetch(&states_[block_table[i - kAhead]], 1);
+    if (i < first_released || i >= end_released) Release(block_table[i]);
+  }
   block_table.clear();
 }
 
+void BlockManager::MatchPrefix(std::span<const int32_t> token_ids, int32_t max_blocks,
+                               PrefixChain& chain, std::vector<int32_t>& blocks) {
+  if (prefixes_.has_value()) prefixes_->Match(token_ids, max_blocks, chain, blocks);
+}
+
+void BlockManager::LinkKept(int32_t block) {
+  states_[block].before = newest_kept_;
+  states_[block].after = -1;
+  (newest_kept_ >= 0 ? states_[newest_kept_].after : oldest_kept_) = block;
+  newest_kept_ = block;
+  ++num_kept_;
+}
+
+void BlockManager::UnlinkKept(int32_t block) {
+  const State& state = states_[block];
+  (state.before >= 0 ? states_[state.before].after : oldest_kept_) = state.after;
+  (state.after >= 0 ? states_[state.after].before : newest_kept_) = state.before;
+  --num_kept_;
+}
+
+Status BlockManager::CheckKept(std::vector<bool>& is_free) const {
+  int32_t num_kept = 0;
+  for (int32_t block = oldest_kept_; block >= 0; block = states_[block].after, ++num_kept) {
+    if (num_kept > num_blocks()) return InternalError("the list of kept KV blocks is a circle");
+    if (is_free[block]) return InternalError("KV block ", block, " is both free and kept");
+    if (!states_[block].is_known || !prefixes_->Holds(block)) {
+      return InternalError("KV block ", block, " is kept for nothing");
+    }
+    is_free[block] = true;
+  }
+  if (num_kept == num_kept_) return Status::Ok();
+  return InternalError("kept KV blocks: ", num_kept_, " counted, ", num_kept, " listed");
+}
+
 Status BlockManager::CheckInvariants(std::span<const std::span<const int32_t>> block_tables) const {
-  std::vector<int32_t> counted(reference_counts_.size(), 0);
+  std::vector<int32_t> counted(states_.size(), 0);
   for (const std::span<const int32_t> table : block_tables) {
     for (const int32_t block : table) {
       if (block < 0 || block >= num_blocks()) {
@@ -44,18 +104,22 @@ Status BlockManager::CheckInvariants(std::span<const std::span<const int32_t>> b
       ++counted[block];
     }
   }
-  std::vector<bool> is_free(reference_counts_.size(), false);
+  std::vector<bool> is_free(states_.size(), false);
   for (const int32_t block : free_blocks_) {
     if (is_free[block]) return InternalError("KV block ", block, " is twice in the free list");
     is_free[block] = true;
+    if (prefixes_.has_value() && prefixes_->Holds(block)) {
+      return InternalError("KV block ", block, " is free and still known by its content");
+    }
   }
+  NEREID_RETURN_IF_ERROR(CheckKept(is_free));
   for (int32_t block = 0; block < num_blocks(); ++block) {
-    if (counted[block] != reference_counts_[block]) {
-      return InternalError("KV block ", block, ": ", reference_counts_[block],
+    if (counted[block] != states_[block].references) {
+      return InternalError("KV block ", block, ": ", states_[block].references,
                            " references counted, ", counted[block], " held");
     }
-    if (is_free[block] != (reference_counts_[block] == 0)) {
-      return InternalError("KV block ", block, " has ", reference_counts_[block],
+    if (is_free[block] != (states_[block].references == 0)) {
+      return InternalError("KV block ", block, " has ", states_[block].references,
                            " references and is ", is_free[block] ? "free" : "not free");
     }
   }

@@ -1,13 +1,16 @@
 // The engine's loop.
 #include "llm_core/engine/engine.h"
 
-#include <numeric>
+#include <set>
 #include <utility>
 
 #include "llm_core/engine/stop_criteria.h"
+#include "llm_core/sampling/philox.h"
 
 namespace nereid::llm {
 namespace {
+
+constexpr int32_t kMaxPriority = 1000;
 
 Status CheckIds(const char* name, const TokenIds& ids, int32_t vocab_size) {
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -29,10 +32,42 @@ Status CheckRequest(const GenerationRequest& request, const ExecutorLimits& limi
   if (request.stop.min_tokens < 0) {
     return InvalidArgError("'min_tokens' is ", request.stop.min_tokens, ", expected 0 or more");
   }
+  if (request.num_sequences < 1) {
+    return InvalidArgError("'num_return_sequences' is ", request.num_sequences,
+                           ", expected 1 or more");
+  }
+  if (std::abs(request.priority) > kMaxPriority) {
+    return InvalidArgError("priority ", request.priority, ", expected ", -kMaxPriority, " to ",
+                           kMaxPriority);
+  }
   for (const TokenIds& word : request.stop.stop_words) {
     NEREID_RETURN_IF_ERROR(CheckIds("stop_words_list", word, limits.vocab_size));
   }
   return CheckSamplingParams(request.sampling, limits.vocab_size);
+}
+
+std::unique_ptr<Sequence> MakeSequence(std::shared_ptr<GenerationRequest> request, int32_t index) {
+  auto sequence = std::make_unique<Sequence>();
+  sequence->num_prompt = static_cast<int32_t>(request->prompt.size());
+  sequence->token_ids = request->prompt;
+  sequence->index = index;
+  if (index > 0 && !request->sampling.is_greedy()) {
+    sequence->own_sampling = std::make_unique<SamplingParams>(request->sampling);
+    sequence->own_sampling->seed =
+        SequenceSeed(request->sampling.seed, static_cast<uint32_t>(index));
+  }
+  sequence->request = std::move(request);
+  return sequence;
+}
+
+// A request's first sequence, the others within it.
+std::unique_ptr<Sequence> MakeSequences(std::unique_ptr<GenerationRequest> request) {
+  std::shared_ptr<GenerationRequest> shared = std::move(request);
+  std::unique_ptr<Sequence> first = MakeSequence(shared, 0);
+  for (int32_t i = 1; i < shared->num_sequences; ++i) {
+    first->companions.push_back(MakeSequence(shared, i));
+  }
+  return first;
 }
 
 }  // namespace
@@ -41,7 +76,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor)
     : options_(std::move(options)),
       executor_(std::move(executor)),
       limits_(executor_->limits()),
-      scheduler_(options_.scheduler, limits_) {
+      scheduler_(options_.scheduler, limits_, executor_->features()) {
   PublishStats();
   thread_ = std::thread([this] { Run(); });
 }
@@ -57,8 +92,8 @@ Engine::~Engine() {
 
 Status Engine::Enqueue(std::unique_ptr<GenerationRequest>& request) {
   NEREID_RETURN_IF_ERROR(CheckRequest(*request, limits_));
-  NEREID_RETURN_IF_ERROR(
-      scheduler_.CheckFits(static_cast<int64_t>(request->prompt.size()), request->stop.max_tokens));
+  NEREID_RETURN_IF_ERROR(scheduler_.CheckFits(static_cast<int64_t>(request->prompt.size()),
+                                              request->stop.max_tokens, request->num_sequences));
   const std::lock_guard lock(inbox_mutex_);
   NEREID_RETURN_IF_ERROR(health_);
   if (stop_) return UnavailableError("the engine is shutting down");
@@ -109,11 +144,7 @@ bool Engine::Admit() {
     num_waiting_ = scheduler_.counts().num_waiting + static_cast<int32_t>(arrived.size());
   }
   for (std::unique_ptr<GenerationRequest>& request : arrived) {
-    auto sequence = std::make_unique<Sequence>();
-    sequence->num_prompt = static_cast<int32_t>(request->prompt.size());
-    sequence->token_ids = std::move(request->prompt);
-    sequence->request = std::move(request);
-    scheduler_.Add(std::move(sequence));
+    scheduler_.Add(MakeSequences(std::move(request)));
   }
   return true;
 }
@@ -123,9 +154,14 @@ void Engine::DropCancelled() {
     return sequence.request->sink->IsCancelled();
   };
   for (const auto& sequence : scheduler_.Remove(is_cancelled)) {
-    sequence->finish = FinishReason::kCancelled;
-    EmitTo(*sequence, sequence->num_output());
+    Cancel(*sequence);
+    for (const auto& companion : sequence->companions) Cancel(*companion);
   }
+}
+
+void Engine::Cancel(Sequence& sequence) {
+  sequence.finish = FinishReason::kCancelled;
+  EmitTo(sequence, sequence.num_output());
 }
 
 Status Engine::Step() {
@@ -167,8 +203,12 @@ void Engine::EmitTo(Sequence& sequence, int32_t num_visible) {
   output.finish = sequence.finish;
   if (sequence.request->sampling.want_log_probs) {
     output.log_probs = std::span<const float>(sequence.log_probs).first(num_visible);
-    output.cum_log_prob = std::accumulate(output.log_probs.begin(), output.log_probs.end(), 0.0f);
+    for (int32_t i = sequence.num_released; i < num_visible; ++i) {
+      sequence.cum_log_prob += sequence.log_probs[i];
+    }
+    output.cum_log_prob = sequence.cum_log_prob;
   }
+  output.sequence_index = sequence.index;
   sequence.num_released = num_visible;
   sequence.request->sink->OnOutput(output);
 }
@@ -194,8 +234,9 @@ void Engine::Fail(const Status& status) {
     arrived.swap(inbox_);
   }
   for (const auto& request : arrived) request->sink->OnError(status);
+  std::set<const GenerationRequest*> told;  // one may have several sequences
   for (const auto& sequence : scheduler_.Remove([](const Sequence&) { return true; })) {
-    sequence->request->sink->OnError(status);
+    if (told.insert(sequence->request.get()).second) sequence->request->sink->OnError(status);
   }
 }
 

@@ -56,6 +56,7 @@ class Engine {
   // Moves the inbox to the scheduler; waits for work when there is none. False: stop.
   bool Admit();
   void DropCancelled();
+  void Cancel(Sequence& sequence);
   Status Step();
   void ApplyToken(Sequence& sequence, const SampledToken& token);
   void EmitTo(Sequence& sequence, int32_t num_visible);

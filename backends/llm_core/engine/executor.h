@@ -17,6 +17,20 @@ struct ExecutorLimits {
   int32_t max_num_tokens = 0;     // in one batch
   int32_t block_size = 0;         // tokens of a KV block
   int32_t num_blocks = 0;
+  // What the layer that looks back furthest sees, when none sees everything: the last
+  // attention_window tokens, of which the first num_sink_tokens of the sequence are part. The
+  // blocks of other tokens are given back. 0: a layer sees everything.
+  int32_t attention_window = 0;
+  int32_t num_sink_tokens = 0;
+};
+
+// What of a Batch an executor understands beyond the plain step. The engine refuses requests that
+// need what is missing, by name; without block_copies it has such tokens computed again.
+struct ExecutorFeatures {
+  bool block_copies = false;      // Batch::block_copies
+  bool candidates = false;        // BatchSequence::num_candidates: beam search
+  bool logits = false;            // BatchSequence::returns_logits
+  bool prompt_log_probs = false;  // BatchSequence::next_ids
 };
 
 class Executor {
@@ -24,6 +38,7 @@ class Executor {
   virtual ~Executor() = default;
 
   virtual const ExecutorLimits& limits() const = 0;
+  virtual ExecutorFeatures features() const { return {}; }
   // Starts a step. Every Submit that returned Ok is followed by one Collect before the next Submit.
   virtual Status Submit(const Batch& batch) = 0;
   // Waits for the step. An error means that the executor can not go on: the engine fails.

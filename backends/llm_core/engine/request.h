@@ -32,10 +32,12 @@ struct Output {
   size_t first_new = 0;              // ids before it were in an earlier call
   float cum_log_prob = 0.0f;         // of ids
   FinishReason finish = FinishReason::kNone;
+  int32_t sequence_index = 0;  // which of the request's sequences
 };
 
 // Where a request's output goes. The engine calls it from its own thread alone, must not be kept
-// waiting, and destroys it after the last call: OnOutput with a finish reason, or OnError.
+// waiting, and destroys it after the last call: OnOutput with a finish reason, for each sequence of
+// the request, or OnError.
 class OutputSink {
  public:
   virtual ~OutputSink() = default;
@@ -52,7 +54,16 @@ struct GenerationRequest {
   TokenIds prompt;
   SamplingParams sampling;
   StopRules stop;
+  int32_t num_sequences = 1;  // drawn independently from the same prompt
+  // Smaller goes first. A request overtakes those of the next level that came up to
+  // SchedulerOptions::steps_per_priority steps before it, and no others: nobody starves.
+  int32_t priority = 0;
+  // Requests share cached prefixes only with others of the same salt.
+  uint64_t cache_salt = 0;
   std::unique_ptr<OutputSink> sink;
+
+  // Something is put out for each prompt token: none may come from the prefix cache uncomputed.
+  bool needs_whole_prompt() const { return false; }
 };
 
 }  // namespace nereid::llm

@@ -2,8 +2,9 @@
 // who gives way when the cache is full. Knows blocks, never the executor. [engine thread]
 #pragma once
 
-#include <deque>
+#include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -16,42 +17,54 @@
 namespace nereid::llm {
 
 enum class CapacityPolicy : uint8_t {
-  // A sequence starts when all blocks that it can ever need are its own: it is never preempted.
+  // A sequence starts when all blocks that it can ever need are promised to it: it is never
+  // preempted.
   kGuaranteedNoEvict,
-  // A sequence starts when its prompt fits. When blocks run out, the youngest running sequence
-  // gives its blocks back and later recomputes them: the tokens are the same, the time is not.
+  // A sequence starts when its prompt fits. When blocks run out, the running sequence that is last
+  // by rank gives its blocks back and later recomputes them: the tokens are the same, the time is
+  // not. Requests of several sequences are treated as under kGuaranteedNoEvict.
   kMaxUtilization,
 };
 
 struct SchedulerOptions {
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
   bool chunked_prefill = true;  // false: a prompt is computed in one step, however long it is
+  bool prefix_cache = false;  // keep the blocks of finished sequences for prompts that begin alike
+  int32_t steps_per_priority = 1000;
 };
 
 struct SchedulerCounts {
-  int32_t num_waiting = 0;
-  int32_t num_running = 0;
+  int32_t num_waiting = 0;         // requests
+  int32_t num_paused = 0;          // of them, preempted
+  int32_t num_running = 0;         // sequences
   int32_t num_prefill_tokens = 0;  // of the last step
+  int32_t num_prefill_sequences = 0;
   int32_t num_decode_sequences = 0;
   int64_t num_preemptions = 0;
+  int64_t num_prefix_lookups = 0;  // admissions, with a prefix cache
+  int64_t num_reused_blocks = 0;   // that the prefix cache had
+  int64_t num_new_blocks = 0;      // allocated
 };
 
 class Scheduler {
  public:
-  Scheduler(const SchedulerOptions& options, const ExecutorLimits& limits);
+  Scheduler(const SchedulerOptions& options, const ExecutorLimits& limits,
+            const ExecutorFeatures& features = {});
 
   // Whether such a request can run at all; the message holds the numbers. Thread-safe.
-  Status CheckFits(int64_t num_prompt, int64_t max_tokens) const;
+  Status CheckFits(int64_t num_prompt, int64_t max_tokens, int32_t num_sequences = 1) const;
 
-  // To the end of the waiting queue. The request must have passed CheckFits.
+  // Queues the first sequence of a request, its companions within it. The request must have passed
+  // CheckFits.
   void Add(std::unique_ptr<Sequence> sequence);
-  // Plans the next step into `batch`, decodes first, then prompts in order of arrival. Empty only
-  // when there is nothing to do. Afterwards, scheduled() is parallel to batch.sequences.
+  // Plans the next step into `batch`, decodes first, then prompts, by rank. Empty only when there
+  // is nothing to do. Afterwards, scheduled() is parallel to batch.sequences.
   void Schedule(Batch& batch);
   const std::vector<Sequence*>& scheduled() const { return scheduled_; }
-  // The step is done: its tokens are in the cache.
+  // The step is done: its tokens are in the cache. Companions whose prompt is there wake up.
   void MarkComputed();
-  // Takes out every sequence of which `finished` is true, waiting ones too; blocks are freed.
+  // Takes out every sequence of which `finished` is true, waiting ones too (their companions
+  // within them); blocks are freed.
   std::vector<std::unique_ptr<Sequence>> Remove(
       const std::function<bool(const Sequence&)>& finished);
 
@@ -61,27 +74,83 @@ class Scheduler {
   Status CheckInvariants() const;
 
  private:
+  // What admitting a sequence, with its companions, would take.
+  struct Admission {
+    std::vector<int32_t> prefix;  // blocks that the cache has
+    PrefixChain chain;
+    int32_t num_kept = 0;      // of them, those that nobody refers to: they count as free so far
+    int32_t num_promised = 0;  // blocks to set aside
+    int32_t chunk = 0;         // tokens of the first step
+  };
+
   void ScheduleRunning(Batch& batch);
   void AdmitWaiting(Batch& batch);
-  bool CanAdmit(const Sequence& sequence) const;
-  void Admit();
-  // Tokens that `sequence` may compute in this step; 0: none now.
-  int32_t ChunkSize(const Sequence& sequence, const Batch& batch) const;
+  bool PlanAdmission(const Sequence& sequence, const Batch& batch, Admission& admission);
+  void Admit(Admission& admission, Batch& batch);
+  void Run(std::unique_ptr<Sequence> sequence);
+  // Tokens that `sequence` may compute in this step, of `num_left`; 0: none now.
+  int32_t ChunkSize(const Sequence& sequence, int32_t num_left, const Batch& batch) const;
   // Makes the block table cover the next `num_tokens` tokens; may preempt others. False when even
   // that is not enough and `sequence` itself was preempted.
   bool EnsureBlocks(Sequence& sequence, int32_t num_tokens);
+  int32_t AllocateFor(Sequence& sequence);
   void Preempt(size_t running_index);
   void AppendToBatch(Sequence& sequence, int32_t num_tokens, Batch& batch);
+  // Full blocks that became so in this step are entered in the prefix cache, after all of them have
+  // been prepared.
+  void PreparePrefix(Sequence& sequence);
+  void KeepPrefixes();
+  void ReleasePassedBlocks(Sequence& sequence);
+  void WakeCompanions(Sequence& first);
+  // Gives `to`, which has no blocks, those of `from` that hold the beginning of its tokens.
+  void Share(const Sequence& from, Sequence& to);
+  void FinishCopies();
   void ReleaseSlot(Sequence& sequence);
+
+  bool reserves(const Sequence& sequence) const {
+    return options_.policy == CapacityPolicy::kGuaranteedNoEvict || sequence.is_one_of_several();
+  }
+  // Blocks that a sequence of `total` blocks may still allocate when it has `held` of the first
+  // `covered`.
+  int32_t Outstanding(const Sequence& sequence, int32_t covered, int32_t held) const;
+  void SetPromise(Sequence& sequence, int32_t num_blocks);
+  int32_t NumAvailable(const Sequence& sequence) const {
+    return blocks_.num_free() - num_promised_ + sequence.num_promised;
+  }
+  int32_t NumHeld(const Sequence& sequence) const {
+    const int32_t passed = std::max(0, sequence.end_released - num_sink_blocks_);
+    return static_cast<int32_t>(sequence.block_table.size()) - passed;
+  }
 
   SchedulerOptions options_;
   ExecutorLimits limits_;
+  ExecutorFeatures features_;
   BlockManager blocks_;
-  int32_t num_reserved_blocks_ = 0;
-  std::deque<std::unique_ptr<Sequence>> waiting_;
-  std::vector<std::unique_ptr<Sequence>> running_;  // oldest first
+  int32_t num_sink_blocks_ = 0;
+  int32_t peak_blocks_;  // that one sequence can hold at a time, thanks to the window
+  bool bounds_by_window_;
+  int32_t num_promised_ = 0;
+  int32_t num_dormant_ = 0;
+  int64_t step_ = 0;
+  uint64_t next_number_ = 0;
+  std::map<SequenceRank, std::unique_ptr<Sequence>> waiting_;
+  std::vector<std::unique_ptr<Sequence>> running_;  // by rank
   std::vector<Sequence*> scheduled_;
+  std::vector<Sequence*> prefilling_;  // scratch of ScheduleRunning
+  struct NewPrefix {
+    Sequence* sequence;
+    uint64_t hash;  // of its next block
+  };
+  std::vector<NewPrefix> new_prefixes_;  // scratch of MarkComputed
   std::vector<int32_t> free_slots_;
+  // Copies for the next step, then of the step under way. Both blocks of each are referred to, so
+  // that neither gets another use before the copy is done.
+  std::vector<BlockCopy> copies_;
+  bool copies_are_submitted_ = false;
+  // The first in the queue, when it did not fit: looked at again once the number of free blocks has
+  // changed.
+  const Sequence* refused_ = nullptr;
+  int32_t refused_free_ = 0;
   SchedulerCounts counts_;
 };
 

@@ -6,31 +6,60 @@
 #include <memory>
 #include <vector>
 
+#include "llm_core/engine/prefix_cache.h"
 #include "llm_core/engine/request.h"
 
 namespace nereid::llm {
 
-struct Sequence {
-  std::unique_ptr<GenerationRequest> request;
-  std::vector<int32_t> token_ids;  // prompt, then every token drawn
+// What orders waiting sequences, and running ones when blocks are short: the smaller first.
+struct SequenceRank {
+  int64_t due = 0;      // step of arrival, later by a fixed number of steps for each priority level
+  uint64_t number = 0;  // of arrival
+  auto operator<=>(const SequenceRank&) const = default;
+};
+
+struct alignas(64) Sequence {
+  // What every step touches: two cache lines, to the chain's number of blocks.
+  std::vector<int32_t> token_ids;    // prompt, then every token drawn
+  std::vector<int32_t> block_table;  // BlockManager::kReleased where the window has passed
   int32_t num_prompt = 0;
-  int32_t num_cached = 0;     // tokens whose keys and values are in the cache
-  int32_t num_scheduled = 0;  // tokens of the current step
-  int32_t slot = -1;          // while running
-  std::vector<int32_t> block_table;
-  int32_t num_reserved_blocks = 0;  // under guaranteed_no_evict: all that it can ever need
+  int32_t num_min_tokens = 0;  // prompt and output: no end id before so many
+  int32_t num_max_tokens = 0;  // prompt and output; both set when it is queued
+  int32_t num_cached = 0;      // tokens whose keys and values are in the cache
+  int32_t num_scheduled = 0;   // tokens of the current step
+  int32_t slot = -1;           // while running
+  int32_t end_released = 0;    // blocks before it that are not sinks were given back
+  int32_t num_promised = 0;    // blocks that it may still allocate for sure
+  int32_t index = 0;           // among the sequences of its request
+  bool is_dormant = false;     // waits for the first sequence of its request to compute the prompt
+  bool keeps_prefix = true;    // enters its full blocks in the prefix cache
+  FinishReason finish = FinishReason::kNone;
+  std::shared_ptr<GenerationRequest> request;
+  std::unique_ptr<SamplingParams> own_sampling;  // where it differs from the request's
+  PrefixChain chain;                             // of its blocks that the prefix cache knows
+
+  // The other sequences of its request, until they are admitted together.
+  std::vector<std::unique_ptr<Sequence>> companions;
+  SequenceRank rank;
+  int32_t num_reused_blocks = 0;  // that the prefix cache had, at its last admission
+  int32_t num_new_blocks = 0;     // allocated, recomputation included
+  int32_t num_preemptions = 0;
   bool was_scheduled = false;
 
   std::vector<float> log_probs;  // of the tokens drawn, when wanted
   int32_t num_released = 0;      // tokens drawn that the sink has seen
-  FinishReason finish = FinishReason::kNone;
+  float cum_log_prob = 0.0f;     // of them
 
   int32_t num_tokens() const { return static_cast<int32_t>(token_ids.size()); }
   int32_t num_output() const { return num_tokens() - num_prompt; }
   std::span<const int32_t> output_ids() const {
     return std::span<const int32_t>(token_ids).subspan(num_prompt);
   }
-  int32_t max_tokens() const { return num_prompt + request->stop.max_tokens; }
+  const SamplingParams& sampling() const {
+    return own_sampling != nullptr ? *own_sampling : request->sampling;
+  }
+  // Never preempted, since its blocks are promised.
+  bool is_one_of_several() const { return request->num_sequences > 1; }
 };
 
 }  // namespace nereid::llm

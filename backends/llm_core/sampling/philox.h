@@ -40,4 +40,12 @@ NEREID_HOST_DEVICE constexpr float TokenUniform(uint64_t seed, uint32_t position
   return (static_cast<float>(block.words[token % 4] >> 9) + 0.5f) * 0x1p-23f;
 }
 
+// The seed of the index-th of several sequences drawn for one request; the first has the request's.
+NEREID_HOST_DEVICE constexpr uint64_t SequenceSeed(uint64_t seed, uint32_t index) {
+  if (index == 0) return seed;
+  const PhiloxBlock block = Philox4x32({{index, 0, 0, 1}}, static_cast<uint32_t>(seed),
+                                       static_cast<uint32_t>(seed >> 32));
+  return uint64_t{block.words[1]} << 32 | block.words[0];
+}
+
 }  // namespace nereid::llm

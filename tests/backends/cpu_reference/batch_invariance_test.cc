@@ -54,6 +54,9 @@ std::vector<Work> RandomWork(int count) {
   for (Work& item : work) {
     item.prompt.resize(random() % 90 + 1);
     for (int32_t& id : item.prompt) id = static_cast<int32_t>(random() % 512);
+    for (size_t i = 0; i < item.prompt.size() && i < 40; ++i) {  // some begin alike
+      if (&item - work.data() < count / 2) item.prompt[i] = static_cast<int32_t>(i);
+    }
     item.max_tokens = static_cast<int32_t>(random() % 30 + 1);
     item.samples = random() % 2 == 0;
     item.seed = random();
@@ -87,6 +90,7 @@ struct Setting {
   int32_t max_num_tokens = 64;
   int64_t max_cache_tokens = 0;
   llm::CapacityPolicy policy = llm::CapacityPolicy::kGuaranteedNoEvict;
+  bool prefix_cache = false;
 };
 
 std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Setting& setting) {
@@ -103,6 +107,7 @@ std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Set
   EXPECT_TRUE(executor.ok());
   llm::EngineOptions engine_options;
   engine_options.scheduler.policy = setting.policy;
+  engine_options.scheduler.prefix_cache = setting.prefix_cache;
   return std::make_unique<llm::Engine>(std::move(engine_options), std::move(*executor));
 }
 
@@ -122,7 +127,11 @@ TEST_P(BatchInvarianceTest, AloneInCompanyOrPreemptedTheAnswerIsTheSame) {
        {Setting{}, Setting{.num_threads = 3, .max_num_tokens = 16},
         Setting{.num_threads = 2, .max_num_sequences = 5, .max_num_tokens = 7},
         Setting{.max_num_sequences = 40, .max_num_tokens = 500},
-        Setting{.num_threads = 2, .max_cache_tokens = 160, .policy = kEvict}}) {
+        Setting{.num_threads = 2, .max_cache_tokens = 160, .policy = kEvict},
+        Setting{.max_num_tokens = 50,
+        .max_cache_tokens = 320,
+        .policy = kEvict,
+        .prefix_cache = true}}) {
     const auto engine = StartEngine(directory, setting);
     std::vector<std::future<Answer>> answers, disturbing;
     for (size_t i = 0; i < work.size(); ++i) {

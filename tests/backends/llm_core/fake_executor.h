@@ -1,10 +1,12 @@
 // An executor without a model: the "cache" remembers the token ids that were written, and the next
-// token is a hash of all that a sequence can read through its block table. A block that is shared
+// token is a hash of all that a sequence can see through its block table. A block that is shared
 // by mistake, freed too early or written at the wrong place changes the tokens.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -18,39 +20,74 @@ inline uint64_t Hash(uint64_t state, uint64_t value) {
   return state ^ (state >> 33);
 }
 
-// What follows `tokens`.
+// Whether the token at `position` is seen from the end of `num_tokens` tokens.
+inline bool IsVisible(int32_t position, int32_t num_tokens, const ExecutorLimits& limits) {
+  return limits.attention_window == 0 || position < limits.num_sink_tokens ||
+         position >= num_tokens - (limits.attention_window - limits.num_sink_tokens);
+}
+
+// What follows `tokens`; `seed` 0: greedy.
+inline int32_t NextToken(std::span<const int32_t> tokens, const ExecutorLimits& limits,
+                         uint64_t seed = 0) {
+  uint64_t state = 1 + seed;
+  const auto num_tokens = static_cast<int32_t>(tokens.size());
+  for (int32_t i = 0; i < num_tokens; ++i) {
+    if (IsVisible(i, num_tokens, limits)) state = Hash(state, static_cast<uint64_t>(tokens[i]));
+  }
+  return static_cast<int32_t>(state % static_cast<uint64_t>(limits.vocab_size));
+}
+
 inline int32_t NextToken(std::span<const int32_t> tokens, int32_t vocab_size) {
-  uint64_t state = 1;
-  for (const int32_t token : tokens) state = Hash(state, static_cast<uint64_t>(token));
-  return static_cast<int32_t>(state % static_cast<uint64_t>(vocab_size));
+  ExecutorLimits limits;
+  limits.vocab_size = vocab_size;
+  return NextToken(tokens, limits);
 }
 
 class FakeExecutor : public Executor {
  public:
-  explicit FakeExecutor(const ExecutorLimits& limits)
-      : limits_(limits), cache_(static_cast<size_t>(limits.num_blocks) * limits.block_size, -1) {}
+  explicit FakeExecutor(const ExecutorLimits& limits, const ExecutorFeatures& features = {})
+      : limits_(limits),
+        features_(features),
+        cache_(static_cast<size_t>(limits.num_blocks) * limits.block_size, -1) {}
 
   const ExecutorLimits& limits() const override { return limits_; }
+  ExecutorFeatures features() const override { return features_; }
 
   Status Submit(const Batch& batch) override {
     if (on_submit) {
       Status status = on_submit(batch);
       if (!status.ok()) return status;
     }
+    NEREID_RETURN_IF_ERROR(Copy(batch));
     result_.tokens.assign(batch.sequences.size(), {});
     for (const BatchSequence& sequence : batch.sequences) Write(batch, sequence);
     for (size_t i = 0; i < batch.sequences.size(); ++i) {
       if (batch.sequences[i].samples) result_.tokens[i] = {Read(batch.sequences[i]), -0.5f};
     }
     ++num_steps;
+    num_tokens += static_cast<int64_t>(batch.token_ids.size());
     return {};
   }
   Result<StepResult> Collect() override { return result_; }
 
   std::function<Status(const Batch&)> on_submit;
   int num_steps = 0;
+  int64_t num_tokens = 0;  // computed in all
 
  private:
+  Status Copy(const Batch& batch) {
+    std::set<int32_t> read, written;
+    for (const BlockCopy& copy : batch.block_copies) {
+      read.insert(copy.from);
+      if (!written.insert(copy.to).second) return InternalError("block ", copy.to, " copied twice");
+      std::copy_n(cache_.begin() + copy.from * limits_.block_size, limits_.block_size,
+                  cache_.begin() + copy.to * limits_.block_size);
+    }
+    for (const int32_t block : written) {
+      if (read.count(block) > 0) return InternalError("block ", block, " is read and written");
+    }
+    return {};
+  }
   int32_t& Slot(const BatchSequence& sequence, int32_t position) {
     const int32_t block = sequence.block_table[position / limits_.block_size];
     return cache_[block * limits_.block_size + position % limits_.block_size];
@@ -62,13 +99,16 @@ class FakeExecutor : public Executor {
   }
   int32_t Read(const BatchSequence& sequence) {
     std::vector<int32_t> tokens;
-    for (int32_t i = 0; i < sequence.num_cached + sequence.num_tokens; ++i) {
-      tokens.push_back(Slot(sequence, i));
+    const int32_t count = sequence.num_cached + sequence.num_tokens;
+    for (int32_t i = 0; i < count; ++i) {
+      tokens.push_back(IsVisible(i, count, limits_) ? Slot(sequence, i) : -1);
     }
-    return NextToken(tokens, limits_.vocab_size);
+    const SamplingParams& params = *sequence.sampling.params;
+    return NextToken(tokens, limits_, params.is_greedy() ? 0 : params.seed);
   }
 
   const ExecutorLimits limits_;
+  const ExecutorFeatures features_;
   std::vector<int32_t> cache_;
   StepResult result_;
 };

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
 
 #include "fake_executor.h"
@@ -25,13 +26,42 @@ ExecutorLimits SmallLimits() {
           .num_blocks = 24};
 }
 
+struct Work {
+  TokenIds prompt;
+  int32_t max_tokens = 1;
+  int32_t num_sequences = 1;
+  int32_t priority = 0;
+  uint64_t salt = 0;
+};
+
+std::unique_ptr<Sequence> MakeSequence(const Work& work) {
+  auto request = std::make_shared<GenerationRequest>();
+  request->prompt = work.prompt;
+  request->stop.max_tokens = work.max_tokens;
+  request->num_sequences = work.num_sequences;
+  request->priority = work.priority;
+  request->cache_salt = work.salt;
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  for (int32_t i = 0; i < work.num_sequences; ++i) {
+    auto& sequence = sequences.emplace_back(std::make_unique<Sequence>());
+    sequence->request = request;
+    sequence->token_ids = work.prompt;
+    sequence->num_prompt = static_cast<int32_t>(work.prompt.size());
+    sequence->index = i;
+    if (i == 0) continue;
+    sequence->own_sampling = std::make_unique<SamplingParams>();
+    sequence->own_sampling->top_k = 2;
+    sequence->own_sampling->seed = static_cast<uint64_t>(i);
+  }
+  std::unique_ptr<Sequence> first = std::move(sequences[0]);
+  for (int32_t i = 1; i < work.num_sequences; ++i) {
+    first->companions.push_back(std::move(sequences[i]));
+  }
+  return first;
+}
+
 std::unique_ptr<Sequence> MakeSequence(const TokenIds& prompt, int32_t max_tokens) {
-  auto sequence = std::make_unique<Sequence>();
-  sequence->request = std::make_unique<GenerationRequest>();
-  sequence->request->stop.max_tokens = max_tokens;
-  sequence->token_ids = prompt;
-  sequence->num_prompt = static_cast<int32_t>(prompt.size());
-  return sequence;
+  return MakeSequence(Work{prompt, max_tokens});
 }
 
 // Runs one step; finished sequences are taken out and appended to `done`.
@@ -42,7 +72,8 @@ void Step(Scheduler& scheduler, FakeExecutor& executor,
   ASSERT_FALSE(batch.sequences.empty()) << "work is left, but nothing was planned";
   ASSERT_LE(static_cast<int32_t>(batch.token_ids.size()), executor.limits().max_num_tokens);
   ASSERT_TRUE(scheduler.CheckInvariants().ok()) << scheduler.CheckInvariants().message();
-  ASSERT_TRUE(executor.Submit(batch).ok());
+  const Status submitted = executor.Submit(batch);
+  ASSERT_TRUE(submitted.ok()) << submitted.message();
   const StepResult result = *executor.Collect();
   scheduler.MarkComputed();
   for (size_t i = 0; i < batch.sequences.size(); ++i) {
@@ -54,84 +85,148 @@ void Step(Scheduler& scheduler, FakeExecutor& executor,
     return sequence.num_output() >= sequence.request->stop.max_tokens;
   });
   for (auto& sequence : finished) done.push_back(std::move(sequence));
+  ASSERT_TRUE(scheduler.CheckInvariants().ok()) << scheduler.CheckInvariants().message();
 }
 
-void ExpectSequentialTokens(const Sequence& sequence) {
+void ExpectSequentialTokens(const Sequence& sequence, const ExecutorLimits& limits) {
   TokenIds tokens(sequence.token_ids.begin(), sequence.token_ids.begin() + sequence.num_prompt);
-  for (int32_t i = 0; i < sequence.num_output(); ++i) tokens.push_back(NextToken(tokens, 1000));
+  const uint64_t seed = static_cast<uint64_t>(sequence.index);
+  for (int32_t i = 0; i < sequence.num_output(); ++i) {
+    tokens.push_back(NextToken(tokens, limits, seed));
+  }
   EXPECT_EQ(tokens, sequence.token_ids);
 }
 
 struct Mode {
-  CapacityPolicy policy;
-  bool chunked;
+  const char* name;
+  CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
+  bool chunked = true;
+  bool prefix_cache = false;
+  int32_t window = 0;
+  int32_t sinks = 0;
+  bool copies = true;
 };
 
-class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {};
+class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
+ protected:
+  int Pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
 
-TEST_P(SchedulerPropertyTest, GivesTheTokensOfASequentialRun) {
-  for (uint32_t seed = 0; seed < 200; ++seed) {
-    std::mt19937 random(seed);
-    const auto pick = [&](int low, int high) {
-      return std::uniform_int_distribution<int>(low, high)(random);
-    };
+  // Prompts begin alike often.
+  Work RandomWork() {
+    Work work;
+    const int shared = Pick(0, 2) == 0 ? 0 : Pick(1, 30);
+    const int family = Pick(0, 2);
+    for (int i = 0; i < shared; ++i) work.prompt.push_back(family * 100 + i);
+    for (int own = Pick(shared > 0 ? 0 : 1, 12); own > 0; --own)
+      work.prompt.push_back(Pick(0, 999));
+    work.max_tokens = Pick(1, 24);
+    work.num_sequences = Pick(0, 4) == 0 ? Pick(2, 4) : 1;
+    work.priority = Pick(0, 2);
+    work.salt = static_cast<uint64_t>(Pick(0, 1));
+    return work;
+  }
+
+  void Run(uint32_t seed) {
+    random_.seed(seed);
     ExecutorLimits limits = SmallLimits();
-    limits.num_blocks = pick(4, 40);
-    Scheduler scheduler({GetParam().policy, GetParam().chunked}, limits);
-    FakeExecutor executor(limits);
+    limits.num_blocks = Pick(4, 60);
+    limits.attention_window = GetParam().window;
+    limits.num_sink_tokens = GetParam().sinks;
+    const ExecutorFeatures features = {.block_copies = GetParam().copies};
+    SchedulerOptions options;
+    options.policy = GetParam().policy;
+    options.chunked_prefill = GetParam().chunked;
+    options.prefix_cache = GetParam().prefix_cache;
+    options.steps_per_priority = 50;
+    Scheduler scheduler(options, limits, features);
+    FakeExecutor executor(limits, features);
     std::vector<std::unique_ptr<Sequence>> done;
     int to_come = 40, accepted = 0, cancelled = 0, steps = 0;
     while (to_come > 0 || !scheduler.is_empty()) {
-      for (int n = pick(0, 3); n > 0 && to_come > 0; --n, --to_come) {
-        TokenIds prompt(pick(1, 40));
-        for (int32_t& token : prompt) token = pick(0, 999);
-        const int32_t max_tokens = pick(1, 24);
-        if (!scheduler.CheckFits(static_cast<int64_t>(prompt.size()), max_tokens).ok()) continue;
-        scheduler.Add(MakeSequence(prompt, max_tokens));
-        ++accepted;
+      for (int n = Pick(0, 3); n > 0 && to_come > 0; --n, --to_come) {
+        const Work work = RandomWork();
+        const auto num_prompt = static_cast<int64_t>(work.prompt.size());
+        if (!scheduler.CheckFits(num_prompt, work.max_tokens, work.num_sequences).ok()) continue;
+        scheduler.Add(MakeSequence(work));
+        accepted += work.num_sequences;
       }
-      if (pick(0, 19) == 0) {
-        cancelled += static_cast<int>(
-            scheduler.Remove([&](const Sequence&) { return pick(0, 5) == 0; }).size());
+      if (Pick(0, 19) == 0) {
+        const uint64_t key = static_cast<uint64_t>(Pick(0, 5));
+        const auto removed = scheduler.Remove([&](const Sequence& sequence) {
+          return sequence.request->prompt.size() % 6 == key;  // all of a request at once
+        });
+        for (const auto& sequence : removed) {
+          cancelled += 1 + static_cast<int>(sequence->companions.size());
+        }
       }
       if (scheduler.is_empty()) continue;
       Step(scheduler, executor, done);
-      if (::testing::Test::HasFatalFailure()) return;
-      ASSERT_LT(++steps, 20000) << "seed " << seed << " starves";
+      if (HasFatalFailure()) return;
+      ASSERT_LT(++steps, 20000) << "starves";
     }
     EXPECT_EQ(static_cast<int>(done.size()) + cancelled, accepted);
-    for (const auto& sequence : done) ExpectSequentialTokens(*sequence);
+    for (const auto& sequence : done) ExpectSequentialTokens(*sequence, limits);
     EXPECT_EQ(scheduler.blocks().num_used(), 0);
     EXPECT_TRUE(scheduler.CheckInvariants().ok());
     if (GetParam().policy == CapacityPolicy::kGuaranteedNoEvict) {
       EXPECT_EQ(scheduler.counts().num_preemptions, 0);
     }
+    EXPECT_EQ(scheduler.counts().num_paused, 0);
+    num_reused_ += scheduler.counts().num_reused_blocks;
+    num_preemptions_ += scheduler.counts().num_preemptions;
   }
+
+  std::mt19937 random_;
+  int64_t num_reused_ = 0;
+  int64_t num_preemptions_ = 0;
+};
+
+TEST_P(SchedulerPropertyTest, GivesTheTokensOfASequentialRun) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    Run(seed);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_EQ(num_reused_ > 0, GetParam().prefix_cache);
+  EXPECT_EQ(num_preemptions_ > 0, GetParam().policy == CapacityPolicy::kMaxUtilization);
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, SchedulerPropertyTest,
-                         ::testing::Values(Mode{CapacityPolicy::kGuaranteedNoEvict, true},
-                                           Mode{CapacityPolicy::kGuaranteedNoEvict, false},
-                                           Mode{CapacityPolicy::kMaxUtilization, true},
-                                           Mode{CapacityPolicy::kMaxUtilization, false}),
-                         [](const auto& info) {
-                           return std::string(info.param.policy == CapacityPolicy::kMaxUtilization
-                                                  ? "MaxUtilization"
-                                                  : "NoEvict") +
-                                  (info.param.chunked ? "Chunked" : "Whole");
-                         });
+constexpr auto kEvict = CapacityPolicy::kMaxUtilization;
+
+INSTANTIATE_TEST_SUITE_P(
+    Modes, SchedulerPropertyTest,
+    ::testing::Values(Mode{.name = "NoEvict"}, Mode{.name = "NoEvictWhole", .chunked = false},
+                      Mode{.name = "NoEvictPrefix", .prefix_cache = true},
+                      Mode{.name = "NoEvictPrefixNoCopies", .prefix_cache = true, .copies = false},
+                      Mode{.name = "NoEvictWindow", .window = 10},
+                      Mode{.name = "NoEvictWindowSinks", .window = 13, .sinks = 5},
+                      Mode{.name = "NoEvictWindowPrefix", .prefix_cache = true, .window = 10},
+                      Mode{.name = "Evict", .policy = kEvict},
+                      Mode{.name = "EvictWhole", .policy = kEvict, .chunked = false},
+                      Mode{.name = "EvictPrefix", .policy = kEvict, .prefix_cache = true},
+                      Mode{.name = "EvictPrefixNoCopies",
+                           .policy = kEvict,
+                           .prefix_cache = true,
+                           .copies = false},
+                      Mode{.name = "EvictWindow", .policy = kEvict, .window = 10},
+                      Mode{.name = "EvictWindowPrefixSinks",
+                           .policy = kEvict,
+                           .prefix_cache = true,
+                           .window = 13,
+                           .sinks = 5}),
+    [](const auto& info) { return info.param.name; });
 
 TEST(SchedulerTest, MaxUtilizationPreemptsAndRecomputes) {
   ExecutorLimits limits = SmallLimits();
   limits.num_blocks = 8;
-  Scheduler scheduler({CapacityPolicy::kMaxUtilization, true}, limits);
+  Scheduler scheduler({.policy = kEvict}, limits);
   FakeExecutor executor(limits);
   std::vector<std::unique_ptr<Sequence>> done;
   for (int i = 0; i < 3; ++i) scheduler.Add(MakeSequence({i, 1, 2, 3}, 20));
   while (!scheduler.is_empty()) Step(scheduler, executor, done);
   EXPECT_GT(scheduler.counts().num_preemptions, 0);
   ASSERT_EQ(done.size(), 3u);
-  for (const auto& sequence : done) ExpectSequentialTokens(*sequence);
+  for (const auto& sequence : done) ExpectSequentialTokens(*sequence, limits);
 }
 
 TEST(SchedulerTest, DecodesGoOnWhileALongPromptIsComputedInChunks) {
@@ -175,7 +270,7 @@ TEST(SchedulerTest, NobodyOvertakesInTheWaitingQueue) {
 TEST(SchedulerTest, RefusesWhatCanNeverFitWithTheNumbers) {
   ExecutorLimits limits = SmallLimits();
   limits.num_blocks = 10;
-  const Scheduler scheduler({CapacityPolicy::kGuaranteedNoEvict, false}, limits);
+  const Scheduler scheduler({.chunked_prefill = false}, limits);
   EXPECT_TRUE(scheduler.CheckFits(10, 30).ok());
   EXPECT_THAT(scheduler.CheckFits(64, 1).message(),
               HasSubstr("prompt of 64 tokens: the model's limit is 64"));
@@ -184,6 +279,104 @@ TEST(SchedulerTest, RefusesWhatCanNeverFitWithTheNumbers) {
   EXPECT_THAT(scheduler.CheckFits(10, 31).message(),
               HasSubstr("need 11 KV cache blocks of 4 tokens; the cache has 10"));
   EXPECT_THAT(scheduler.CheckFits(17, 1).message(), HasSubstr("over the 16 tokens of one step"));
+}
+
+TEST(SchedulerTest, RefusesMoreSequencesThanFitWithTheNumbers) {
+  ExecutorLimits limits = SmallLimits();
+  limits.num_blocks = 10;
+  const Scheduler scheduler({}, limits);
+  EXPECT_TRUE(scheduler.CheckFits(9, 7, 4).ok());  // 2 shared, 2 of each
+  EXPECT_THAT(scheduler.CheckFits(9, 7, 5).message(),
+              HasSubstr("5 sequences, need 12 KV cache blocks of 4 tokens; the cache has 10"));
+  EXPECT_THAT(scheduler.CheckFits(1, 1, 7).message(),
+              HasSubstr("7 sequences: at most 6 can run at a time"));
+}
+
+TEST(SchedulerTest, AWindowLetsInWhatWouldNotFitAsAWhole) {
+  ExecutorLimits limits = SmallLimits();
+  limits.num_blocks = 8;
+  limits.max_num_tokens = 8;
+  EXPECT_FALSE(Scheduler({}, limits).CheckFits(20, 40).ok());
+  limits.attention_window = 8;
+  Scheduler scheduler({}, limits);
+  ASSERT_TRUE(scheduler.CheckFits(20, 40).ok());
+  FakeExecutor executor(limits);
+  std::vector<std::unique_ptr<Sequence>> done;
+  scheduler.Add(MakeSequence(TokenIds(20, 3), 40));
+  while (!scheduler.is_empty()) Step(scheduler, executor, done);
+  ExpectSequentialTokens(*done[0], limits);
+}
+
+TEST(SchedulerTest, APrefixIsComputedOnceAndReadByAllOfItsSalt) {
+  ExecutorLimits limits = SmallLimits();
+  Scheduler scheduler({.prefix_cache = true}, limits);
+  FakeExecutor executor(limits);
+  std::vector<std::unique_ptr<Sequence>> done;
+  TokenIds prompt(14);
+  std::iota(prompt.begin(), prompt.end(), 1);
+  for (const uint64_t salt : {1, 1, 2}) {
+    scheduler.Add(MakeSequence(Work{.prompt = prompt, .max_tokens = 3, .salt = salt}));
+    while (!scheduler.is_empty()) Step(scheduler, executor, done);
+  }
+  EXPECT_EQ(done[0]->num_reused_blocks, 0);
+  EXPECT_EQ(done[1]->num_reused_blocks, 3);  // 12 of the 14 tokens
+  EXPECT_EQ(done[2]->num_reused_blocks, 0);
+  EXPECT_EQ(executor.num_tokens, 16 + 4 + 16);
+  for (const auto& sequence : done) ExpectSequentialTokens(*sequence, limits);
+  EXPECT_EQ(done[0]->token_ids, done[1]->token_ids);
+}
+
+TEST(SchedulerTest, APrefixServesWhileItsFirstOwnerStillRuns) {
+  ExecutorLimits limits = SmallLimits();
+  limits.num_blocks = 8;
+  Scheduler scheduler({.prefix_cache = true}, limits);
+  FakeExecutor executor(limits);
+  std::vector<std::unique_ptr<Sequence>> done;
+  const TokenIds prompt(13, 9);
+  scheduler.Add(MakeSequence(prompt, 7));  // 5 blocks
+  Step(scheduler, executor, done);
+  scheduler.Add(MakeSequence(prompt, 7));  // 5 more would not fit; 2 beside 3 shared ones do
+  Step(scheduler, executor, done);
+  EXPECT_EQ(scheduler.counts().num_running, 2);
+  while (!scheduler.is_empty()) Step(scheduler, executor, done);
+  for (const auto& sequence : done) ExpectSequentialTokens(*sequence, limits);
+}
+
+TEST(SchedulerTest, SequencesOfOneRequestShareItsPrompt) {
+  for (const bool copies : {true, false}) {
+    ExecutorLimits limits = SmallLimits();
+    limits.num_blocks = 3 + 3 * 2;
+    Scheduler scheduler({}, limits, {.block_copies = copies});
+    FakeExecutor executor(limits);
+    std::vector<std::unique_ptr<Sequence>> done;
+    scheduler.Add(MakeSequence(Work{TokenIds(14, 4), 6, 3}));  // each: 3 shared, 2 own
+    while (!scheduler.is_empty()) Step(scheduler, executor, done);
+    ASSERT_EQ(done.size(), 3u);
+    for (const auto& sequence : done) ExpectSequentialTokens(*sequence, limits);
+    EXPECT_NE(done[0]->token_ids, done[1]->token_ids);
+    // Without copies the others compute the prompt's last, unfinished block themselves.
+    EXPECT_EQ(executor.num_tokens, copies ? 14 + 5 + 2 * 6 : 14 + 5 + 2 * (2 + 5));
+  }
+}
+
+TEST(SchedulerTest, AHigherPriorityOvertakesButNobodyStarves) {
+  ExecutorLimits limits = SmallLimits();
+  limits.max_num_sequences = 1;
+  Scheduler scheduler({.steps_per_priority = 20}, limits);
+  FakeExecutor executor(limits);
+  std::vector<std::unique_ptr<Sequence>> done;
+  scheduler.Add(MakeSequence(Work{.prompt = {1}, .max_tokens = 2, .priority = 1}));
+  int step = 0, num_before = -1;
+  for (; num_before < 0 && step < 1000; ++step) {
+    scheduler.Add(MakeSequence(Work{.prompt = {2}, .max_tokens = 2, .priority = 0}));
+    Step(scheduler, executor, done);
+    for (size_t i = 0; i < done.size(); ++i) {
+      if (done[i]->token_ids[0] == 1) num_before = static_cast<int>(i);
+    }
+  }
+  // Those of the first 20 steps and no more, whatever comes.
+  EXPECT_GE(num_before, 19);
+  EXPECT_LE(num_before, 22);
 }
 
 }  // namespace

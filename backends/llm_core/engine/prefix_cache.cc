@@ -1,0 +1,143 @@
+// Hash table of block contents.
+#include "llm_core/engine/prefix_cache.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace nereid::llm {
+namespace {
+
+// How far ahead a lookup asks for memory: a prompt of tens of thousands of tokens touches
+// thousands of scattered cache lines.
+constexpr int32_t kSlotsAhead = 16;
+constexpr int32_t kEntriesAhead = 8;
+
+// Both halves of a 64 x 64 bit product.
+uint64_t Fold(uint64_t a, uint64_t b) {
+  const auto product = static_cast<unsigned __int128>(a) * b;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+uint64_t Pair(const int32_t* token_ids) {
+  uint64_t pair;
+  std::memcpy(&pair, token_ids, sizeof(pair));
+  return pair;
+}
+
+}  // namespace
+
+PrefixCache::PrefixCache(int32_t num_blocks, int32_t block_size)
+    : block_size_(block_size),
+      mask_(std::bit_ceil(static_cast<uint64_t>(std::max(num_blocks, 1)) * 2) - 1),
+      table_(mask_ + 1),
+      entries_(num_blocks),
+      token_ids_(static_cast<size_t>(num_blocks) * block_size) {}
+
+uint64_t PrefixCache::HashAfter(uint64_t parent, const int32_t* token_ids) const {
+  constexpr uint64_t kOdd[] = {0x9e3779b97f4a7c15u, 0xc2b2ae3d27d4eb4fu, 0x165667b19e3779f9u};
+  uint64_t sum = 0;
+  int32_t i = 0;
+  for (; i + 4 <= block_size_; i += 4) {  // independent products: only the last step is a chain
+    sum += Fold(Pair(token_ids + i) ^ (kOdd[0] + static_cast<uint64_t>(i)),
+                Pair(token_ids + i + 2) ^ kOdd[1]);
+  }
+  for (; i < block_size_; ++i) {
+    sum +=
+        Fold(static_cast<uint64_t>(token_ids[i]) ^ (kOdd[0] + static_cast<uint64_t>(i)), kOdd[1]);
+  }
+  return Fold(parent ^ kOdd[2], sum ^ kOdd[0]);
+}
+
+void PrefixCache::Match(std::span<const int32_t> token_ids, int32_t max_blocks, PrefixChain& chain,
+                        std::vector<int32_t>& blocks) {
+  max_blocks = std::min(max_blocks, static_cast<int32_t>(token_ids.size()) / block_size_);
+  hashes_.resize(std::max<size_t>(hashes_.size(), max_blocks));
+  int32_t hashed = 0, looked_up = 0;
+  uint64_t hash = chain.hash;
+  for (int32_t i = 0; i < max_blocks; ++i) {
+    for (; hashed < std::min(i + kSlotsAhead, max_blocks); ++hashed) {
+      hash = HashAfter(hash, token_ids.data() + static_cast<size_t>(hashed) * block_size_);
+      hashes_[hashed] = hash;
+      __builtin_prefetch(&table_[hash & mask_]);
+    }
+    for (; looked_up < std::min(i + kEntriesAhead, hashed); ++looked_up) {
+      const int32_t block = table_[hashes_[looked_up] & mask_].block;
+      if (block < 0) continue;
+      __builtin_prefetch(&entries_[block]);
+      __builtin_prefetch(&token_ids_[static_cast<size_t>(block) * block_size_]);
+    }
+    const int32_t block =
+        Find(hashes_[i], chain, token_ids.data() + static_cast<size_t>(i) * block_size_);
+    if (block < 0) return;
+    blocks.push_back(block);
+    chain.hash = hashes_[i];
+    chain.serial = entries_[block].serial;
+    ++chain.num_blocks;
+  }
+}
+
+uint64_t PrefixCache::Prepare(const int32_t* token_ids, int32_t block,
+                              const PrefixChain& chain) const {
+  const uint64_t hash = HashAfter(chain.hash, token_ids);
+  __builtin_prefetch(&table_[hash & mask_], 1);
+  __builtin_prefetch(&entries_[block], 1);
+  __builtin_prefetch(&token_ids_[static_cast<size_t>(block) * block_size_], 1);
+  return hash;
+}
+
+bool PrefixCache::Insert(const int32_t* token_ids, int32_t block, uint64_t hash,
+                         PrefixChain& chain) {
+  const int32_t known = Find(hash, chain, token_ids);
+  const bool is_new = known < 0;
+  if (is_new) {
+    entries_[block] = {hash, chain.salt, chain.serial, next_serial_++};
+    std::copy_n(token_ids, block_size_,
+                token_ids_.begin() + static_cast<ptrdiff_t>(block) * block_size_);
+    uint64_t slot = hash & mask_;
+    while (table_[slot].block >= 0) slot = (slot + 1) & mask_;
+    table_[slot] = {static_cast<uint32_t>(hash), block};
+    ++size_;
+  }
+  chain.hash = hash;
+  chain.serial = entries_[is_new ? block : known].serial;
+  ++chain.num_blocks;
+  return is_new;
+}
+
+void PrefixCache::Forget(int32_t block) {
+  if (!Holds(block)) return;
+  uint64_t hole = entries_[block].hash & mask_;
+  while (table_[hole].block != block) hole = (hole + 1) & mask_;
+  entries_[block] = {};
+  --size_;
+  // Entries behind the hole move up, unless that would put them before their own place.
+  for (uint64_t next = (hole + 1) & mask_; table_[next].block >= 0; next = (next + 1) & mask_) {
+    const uint64_t home = table_[next].tag & mask_;
+    if (((next - home) & mask_) < ((next - hole) & mask_)) continue;
+    table_[hole] = table_[next];
+    hole = next;
+  }
+  table_[hole] = {};
+}
+
+int32_t PrefixCache::Find(uint64_t hash, const PrefixChain& parent,
+                          const int32_t* token_ids) const {
+  const auto tag = static_cast<uint32_t>(hash);
+  for (uint64_t slot = hash & mask_; table_[slot].block >= 0; slot = (slot + 1) & mask_) {
+    if (table_[slot].tag == tag && IsContent(table_[slot].block, hash, parent, token_ids)) {
+      return table_[slot].block;
+    }
+  }
+  return -1;
+}
+
+bool PrefixCache::IsContent(int32_t block, uint64_t hash, const PrefixChain& parent,
+                            const int32_t* token_ids) const {
+  const Entry& entry = entries_[block];
+  return entry.hash == hash && entry.parent == parent.serial && entry.salt == parent.salt &&
+         std::memcmp(token_ids, token_ids_.data() + static_cast<size_t>(block) * block_size_,
+                     static_cast<size_t>(block_size_) * sizeof(int32_t)) == 0;
+}
+
+}  // namespace nereid::llm
