@@ -16,7 +16,8 @@ LogValues ToLogValues(const Options& options) {
 }  // namespace
 
 Frontends::Frontends(const Server& server, const Options& options)
-    : server_(server), log_settings_(ToLogValues(options)) {}
+    : server_(server),
+      state_{LogSettings(ToLogValues(options)), SharedMemory(options.allow_client_shm)} {}
 
 Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const Options& options) {
   std::unique_ptr<Frontends> frontends(new Frontends(server, options));
@@ -28,16 +29,15 @@ Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const 
 
 Status Frontends::StartGrpc(const Options& options) {
   GrpcOptions grpc = options.grpc;
-  grpc.log_settings = &log_settings_;
+  grpc.state = &state_;
   NEREID_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(server_, grpc));
   LogInfo("Started GRPCInferenceService at ", options.grpc.address, ":", grpc_->port());
   return Status::Ok();
 }
 
 Status Frontends::StartHttp(const Options& options) {
-  NEREID_ASSIGN_OR_RETURN(
-      http_service_,
-      http::KServeService::Create(server_, log_settings_, options.http_header_forward_pattern));
+  NEREID_ASSIGN_OR_RETURN(http_service_, http::KServeService::Create(
+                                             server_, state_, options.http_header_forward_pattern));
   NEREID_ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options.http, *http_service_));
   LogInfo("Started HTTPService at ", options.http.address, ":", http_->port());
   return Status::Ok();

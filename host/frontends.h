@@ -5,10 +5,10 @@
 #include <chrono>
 #include <memory>
 
+#include "host/frontend/frontend_state.h"
 #include "host/frontend/grpc/grpc_server.h"
 #include "host/frontend/http/kserve_service.h"
 #include "host/frontend/http/transport/http_server.h"
-#include "host/frontend/log_settings.h"
 #include "host/frontend/metrics/metrics_service.h"
 #include "host/options.h"
 #include "nereid/server.h"
@@ -34,7 +34,7 @@ class Frontends {
   Status StartMetrics(const Options& options);
 
   const Server& server_;
-  LogSettings log_settings_;
+  FrontendState state_;
   // Services before the servers that call them.
   std::unique_ptr<http::KServeService> http_service_;
   std::unique_ptr<http::MetricsService> metrics_service_;

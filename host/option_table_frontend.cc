@@ -125,6 +125,7 @@ Status ApplyMetricsAddress(Options& options, Text text) {
   return SetText(options.metrics.address, text);
 }
 
+constexpr std::string_view kShared = "HTTP and gRPC";
 constexpr std::string_view kHttp = "HTTP";
 constexpr std::string_view kGrpc = "gRPC";
 constexpr std::string_view kMetrics = "Metrics";
@@ -132,6 +133,9 @@ constexpr std::string_view kLog = "Log";
 constexpr std::string_view kRefused = "Known, but not supported yet";
 
 const Flag kFlags[] = {
+    {kShared, "--allow-client-shm", "boolean", "Clients may register shared memory. Default: true.",
+     NEREID_BOOL(allow_client_shm)},
+
     {kHttp, "--allow-http", "boolean", "Default: true.", NEREID_BOOL(allow_http)},
     {kHttp, "--http-address", "address", "Default: 0.0.0.0.", NEREID_TEXT(http.address)},
     {kHttp, "--http-port", "integer", "Default: 8000.", NEREID_INT(http.port, 0, 65535)},
@@ -250,7 +254,6 @@ const Flag kFlags[] = {
     {kRefused, "--trace-rate", "integer", "", &Refuse},
     {kRefused, "--trace-count", "integer", "", &Refuse},
     {kRefused, "--trace-log-frequency", "integer", "", &Refuse},
-    {kRefused, "--allow-client-shm", "boolean", "", &RefuseTrue},
     {kRefused, "--allow-sagemaker", "boolean", "", &RefuseTrue},
     {kRefused, "--sagemaker-port", "integer", "", &Refuse},
     {kRefused, "--sagemaker-safe-port-range", "range", "", &Refuse},

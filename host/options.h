@@ -34,6 +34,7 @@ struct Options {
   std::vector<std::function<Status(ServerOptions&)>> core_settings;
 
   // ---- frontends
+  bool allow_client_shm = true;
   bool allow_http = true;
   http::ServerConfig http;
   std::string http_header_forward_pattern;

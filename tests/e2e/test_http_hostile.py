@@ -1,4 +1,5 @@
 """Bad input over HTTP: each gets the right status and a message that names the thing, the process lives, others are untouched."""
+import gzip
 import json
 import os
 import pathlib
@@ -75,9 +76,16 @@ def test_wrong_tensors(server, body, words):
     assert words in refused(server, post(INFER, body))
 
 
-def test_shared_memory_is_refused_by_name(server):
-    body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2], "parameters": {"shared_memory_region": "r"}}]}
-    assert "shared memory" in refused(server, post(INFER, body), status=501)
+@pytest.mark.parametrize("parameters, status, words", [
+    ({"shared_memory_region": "r"}, 400, "'shared_memory_byte_size'"),
+    ({"shared_memory_region": "r", "shared_memory_byte_size": 8}, 404, "'r'"),
+    ({"shared_memory_region": 5, "shared_memory_byte_size": 8}, 400, "expected a string"),
+    ({"shared_memory_region": "r", "shared_memory_byte_size": -8}, 400, "'shared_memory_byte_size'"),
+    ({"shared_memory_region": "r", "shared_memory_byte_size": 8, "binary_data_size": 8}, 400, "'binary_data_size'"),
+])
+def test_wrong_use_of_shared_memory(server, parameters, status, words):
+    body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2], "parameters": parameters}]}
+    assert words in refused(server, post(INFER, body), status=status)
 
 
 @pytest.mark.parametrize("length, words", [("x", "'x'"), ("-1", "'-1'"), ("99999", "99999"), ("1", "byte 1"), ("99999999999999999999", "999")])
@@ -101,7 +109,8 @@ def test_binary_strings_that_lie_about_their_length(server):
 @pytest.mark.parametrize("path, status", [
     ("/v2/models/nosuch/infer", 404), ("/v2/models/nosuch/generate", 404), ("/v2/models/nosuch/generate_stream", 404),
     ("/v2/models/identity_fp32/versions/9/infer", 404), ("/v2/models/identity_fp32/versions/x/infer", 404), ("/nope", 404),
-    ("/v2/models/repeat/infer", 501), ("/v2/health/ready", 405), ("/v2/models/identity_fp32", 405), ("/v2/systemsharedmemory/status", 501),
+    ("/v2/models/repeat/infer", 501), ("/v2/health/ready", 405), ("/v2/models/identity_fp32", 405), ("/v2/systemsharedmemory/status", 405),
+    ("/v2/systemsharedmemory/register", 404), ("/v2/cudasharedmemory/region//status", 404),
     ("/v2/models/../../etc/passwd", 404), ("/v2/models/%2e%2e/infer", 404), ("/v2/repository/models/..%2f/load", 503),
 ])
 def test_unknown_and_wrong_paths(server, path, status):
@@ -132,8 +141,13 @@ def test_too_large_a_body_is_refused_before_it_is_read(server):
         assert client.answer()[0] == 413
 
 
-def test_an_unknown_encoding_is_named(server):
-    assert "'br'" in refused(server, post(INFER, GOOD, "Content-Encoding: br"), status=415)
+def test_an_unknown_encoding_is_refused(server):
+    assert "compression" in refused(server, post(INFER, GOOD, "Content-Encoding: br"), status=501)
+
+
+def test_a_body_that_grows_beyond_the_limit_is_refused(server):
+    bomb = gzip.compress(bytes(80 << 20))
+    assert "at most" in refused(server, post(INFER, bomb, "Content-Encoding: gzip"))
 
 
 @pytest.mark.parametrize("request_bytes, status", [

@@ -2,14 +2,17 @@
 (golden passes for the Python backend); NEREID_SERVER_COMMAND, another server that takes Triton's flags, instead of Nereid."""
 import os
 import pathlib
+import secrets
 import shlex
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from multiprocessing import shared_memory
 
 import pytest
 
@@ -90,6 +93,36 @@ def server(tmp_path_factory):
     running = Server(root, [], "/v2/health/ready")
     yield running
     running.stop()
+
+
+class SharedObjects:
+    """The two objects of shared memory that the recordings name, under names that no other run has, of the same length."""
+
+    def __init__(self, paths):
+        self.name = "g" + secrets.token_hex(3)[:5]
+        paths.renamed["/" + self.name + "_"] = "/golden_"
+        values = struct.pack("<16f", *range(16))
+        self.objects = [self.create("in", values + bytes(64)), self.create("out", bytes(64))]
+
+    def create(self, role, content):
+        made = shared_memory.SharedMemory(f"{self.name}_{role}", create=True, size=len(content))
+        made.buf[:len(content)] = content
+        return made
+
+    def rename(self, data):
+        return data.replace(b"/golden_", f"/{self.name}_".encode())
+
+    def remove(self):
+        for made in self.objects:
+            made.close()
+            made.unlink()
+
+
+@pytest.fixture(scope="session")
+def shared_objects(server):
+    objects = SharedObjects(server.paths)
+    yield objects
+    objects.remove()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Sends bytes over a socket and reads one HTTP response, so that a replay is what was recorded, byte for byte."""
 import contextlib
 import dataclasses
+import gzip
 import re
 import socket
 import time
@@ -22,6 +23,8 @@ def parse(data):
     headers = {key.strip().lower(): value.strip() for key, _, value in (line.partition(":") for line in lines[1:])}
     if headers.get("transfer-encoding") == "chunked":
         body = join_chunks(body)
+    if headers.get("content-encoding") == "gzip":
+        body = gzip.decompress(body)
     return HttpAnswer(int(lines[0].split()[1]), headers, body)
 
 

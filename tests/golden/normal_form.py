@@ -8,12 +8,15 @@ COUNTERS = {"count", "ns", "last_inference", "inference_count", "execution_count
 
 
 class Paths:
-    """Writes $ROOT/repo for the folder of the models, as the recordings do."""
+    """Writes $ROOT/repo for the folder of the models, as the recordings do, and their names for what is named differently here."""
 
     def __init__(self, folders):
         self.folders = folders  # name in the recordings -> folder of this run
+        self.renamed = {}  # text of this run -> text in the recordings
 
     def clean(self, text):
+        for ours, recorded in self.renamed.items():
+            text = text.replace(ours, recorded)
         for name, folder in self.folders.items():
             text = text.replace(str(folder), f"$ROOT/{name}")
         return text

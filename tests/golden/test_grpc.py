@@ -3,10 +3,11 @@ import pytest
 
 import differences
 import grpc_wire
+import ordered
 import recording
 
 
-@pytest.mark.parametrize("name", recording.names("g"))
+@pytest.mark.parametrize("name", ordered.alone(recording.names("g")))
 def test_answer_is_the_recorded_one(server, name):
     reason = differences.reason_to_skip(name)
     if reason:

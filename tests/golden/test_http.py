@@ -4,6 +4,7 @@ import pytest
 import compare
 import differences
 import http_wire
+import ordered
 import recording
 
 # A request that keeps the model busy meanwhile, so that the recorded one waits in its queue.
@@ -14,7 +15,7 @@ BESIDE = {"h_err_queue_timeout_param": SLOW}
 ON_METRICS_PORT = {"h_metrics", "h_metrics_post", "h_metrics_wrong_path"}
 
 
-@pytest.mark.parametrize("name", recording.names("h"))
+@pytest.mark.parametrize("name", ordered.alone(recording.names("h")))
 def test_answer_is_the_recorded_one(server, name):
     reason = differences.reason_to_skip(name)
     if reason:

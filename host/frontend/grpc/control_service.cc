@@ -5,10 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "answer_call.h"
+#include "frontend_state.h"
 #include "json_to_proto.h"
 #include "log_settings_rpc.h"
 #include "model_version.h"
-#include "status_code.h"
 #include "stream_infer.h"
 #include "unary_infer.h"
 
@@ -18,20 +19,8 @@ namespace {
 using Reactor = ControlService::Reactor;
 using Context = ControlService::Context;
 
-Reactor* FinishNow(Context* call, const Status& status) {
-  Reactor* const reactor = call->DefaultReactor();
-  reactor->Finish(ToGrpc(status));
-  return reactor;
-}
-
-// `work` returns the call's Status; it must not block.
-template <typename Work>
-Reactor* Answer(Context* call, const Work& work) {
-  return FinishNow(call, work());
-}
-
 Reactor* Refuse(Context* call, const char* rpc, const char* feature) {
-  return FinishNow(call, UnsupportedError(rpc, ": ", feature, " is not supported"));
+  return AnswerNow(call, UnsupportedError(rpc, ": ", feature, " is not supported"));
 }
 
 Status Describe(const Result<Message>& message, google::protobuf::Message& answer) {
@@ -85,16 +74,6 @@ Result<bool> WantsDependentsUnloaded(const inference::RepositoryModelUnloadReque
 }
 
 }  // namespace
-
-template <typename Work>
-Reactor* ControlService::AnswerLater(Context* call, Work work) {
-  Reactor* const reactor = call->DefaultReactor();
-  const bool is_posted = control_queue_.Post([reactor, work] { reactor->Finish(ToGrpc(work())); });
-  if (!is_posted) {
-    reactor->Finish(ToGrpc(UnavailableError("too many loads and unloads are waiting, try later")));
-  }
-  return reactor;
-}
 
 // ---- inference
 
@@ -187,7 +166,7 @@ Reactor* ControlService::RepositoryIndex(Context* call,
 Reactor* ControlService::RepositoryModelLoad(Context* call,
                                              const inference::RepositoryModelLoadRequest* request,
                                              inference::RepositoryModelLoadResponse*) {
-  return AnswerLater(call, [this, request]() -> Status {
+  return AnswerLater(control_queue_, call, [this, request]() -> Status {
     NEREID_RETURN_IF_ERROR(RefuseRepositoryName(request->repository_name()));
     NEREID_ASSIGN_OR_RETURN(const std::vector<Parameter> parameters, LoadParameters(*request));
     return server_.LoadModel(request->model_name().c_str(), parameters);
@@ -197,7 +176,7 @@ Reactor* ControlService::RepositoryModelLoad(Context* call,
 Reactor* ControlService::RepositoryModelUnload(
     Context* call, const inference::RepositoryModelUnloadRequest* request,
     inference::RepositoryModelUnloadResponse*) {
-  return AnswerLater(call, [this, request]() -> Status {
+  return AnswerLater(control_queue_, call, [this, request]() -> Status {
     NEREID_RETURN_IF_ERROR(RefuseRepositoryName(request->repository_name()));
     NEREID_ASSIGN_OR_RETURN(const bool unload_dependents, WantsDependentsUnloaded(*request));
     return server_.UnloadModel(request->model_name().c_str(), unload_dependents);
@@ -208,9 +187,8 @@ Reactor* ControlService::RepositoryModelUnload(
 
 Reactor* ControlService::LogSettings(Context* call, const inference::LogSettingsRequest* request,
                                      inference::LogSettingsResponse* response) {
-  nereid::LogSettings* const settings = context_.options().log_settings;
-  if (settings == nullptr) return Refuse(call, "LogSettings", "the log extension");
-  return Answer(call, [&] { return AnswerLogSettings(*settings, *request, *response); });
+  nereid::LogSettings& settings = context_.options().state->log_settings;
+  return Answer(call, [&] { return AnswerLogSettings(settings, *request, *response); });
 }
 
 // ---- not supported
@@ -221,12 +199,6 @@ Reactor* ControlService::LogSettings(Context* call, const inference::LogSettings
     return Refuse(call, #rpc, feature);                                       \
   }
 NEREID_REFUSE_RPC(TraceSetting, "the trace extension")
-NEREID_REFUSE_RPC(SystemSharedMemoryStatus, "system shared memory")
-NEREID_REFUSE_RPC(SystemSharedMemoryRegister, "system shared memory")
-NEREID_REFUSE_RPC(SystemSharedMemoryUnregister, "system shared memory")
-NEREID_REFUSE_RPC(CudaSharedMemoryStatus, "CUDA shared memory")
-NEREID_REFUSE_RPC(CudaSharedMemoryRegister, "CUDA shared memory")
-NEREID_REFUSE_RPC(CudaSharedMemoryUnregister, "CUDA shared memory")
 #undef NEREID_REFUSE_RPC
 
 }  // namespace nereid

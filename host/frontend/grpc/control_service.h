@@ -70,9 +70,11 @@ class ControlService final : public internal::Methods {
   Reactor* LogSettings(Context*, const inference::LogSettingsRequest*,
                        inference::LogSettingsResponse*) override;
 
-  // Not supported: each answers UNIMPLEMENTED with its own name.
+  // Not supported: answers UNIMPLEMENTED.
   Reactor* TraceSetting(Context*, const inference::TraceSettingRequest*,
                         inference::TraceSettingResponse*) override;
+
+  // shared_memory_rpc.cc
   Reactor* SystemSharedMemoryStatus(Context*, const inference::SystemSharedMemoryStatusRequest*,
                                     inference::SystemSharedMemoryStatusResponse*) override;
   Reactor* SystemSharedMemoryRegister(Context*, const inference::SystemSharedMemoryRegisterRequest*,
@@ -88,10 +90,6 @@ class ControlService final : public internal::Methods {
                                       inference::CudaSharedMemoryUnregisterResponse*) override;
 
  private:
-  // Runs `work` on the control queue, then ends the call with its Status.
-  template <typename Work>
-  Reactor* AnswerLater(Context* call, Work work);
-
   const InferContext& context_;
   const Server& server_;
   WorkQueue& control_queue_;

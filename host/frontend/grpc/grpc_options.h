@@ -9,7 +9,7 @@
 
 namespace nereid {
 
-class LogSettings;
+struct FrontendState;
 
 // PEM files. With `is_mutual` a client must show a certificate that `root_cert_path` signs.
 struct GrpcTlsOptions {
@@ -54,8 +54,8 @@ struct GrpcOptions {
   // parameter of the inference request. Empty: none.
   std::string header_forward_pattern;
 
-  // What the LogSettings call reads and changes; outlives the server. Null: it is UNIMPLEMENTED.
-  LogSettings* log_settings = nullptr;
+  // What the ports share; outlives the server. Not null.
+  FrontendState* state = nullptr;
 };
 
 }  // namespace nereid

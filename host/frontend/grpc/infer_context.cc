@@ -3,8 +3,8 @@
 
 #include <re2/re2.h>
 
+#include "frontend_state.h"
 #include "model_version.h"
-#include "output_memory.h"
 
 namespace nereid {
 
@@ -58,7 +58,7 @@ Result<InferRequest> InferContext::MakeRequest(InferParts& parts,
   const char* const name = message.model_name().c_str();
   NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(message.model_version()));
   NEREID_ASSIGN_OR_RETURN(InferRequest request, server_.NewRequest(name, version));
-  NEREID_RETURN_IF_ERROR(FillRequest(parts.message, headers, parts.storage, parts.wishes, request));
+  NEREID_RETURN_IF_ERROR(FillRequest(options_.state->shared_memory, headers, parts, request));
   if (!parts.wishes.classifications.empty()) {
     NEREID_ASSIGN_OR_RETURN(parts.is_batched, server_.IsBatched(name, version));
   }

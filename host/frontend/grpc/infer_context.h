@@ -8,7 +8,6 @@
 #include <string>
 
 #include "grpc_options.h"
-#include "infer_message.h"
 #include "infer_request_builder.h"
 #include "long_calls.h"
 #include "nereid/server.h"
@@ -18,15 +17,6 @@ class RE2;
 }
 
 namespace nereid {
-
-// What must live as long as a request does: its message and the bytes made for it.
-struct InferParts {
-  InferMessage message;
-  InputStorage storage;
-  ResponseWishes wishes;
-  bool is_decoupled = false;
-  bool is_batched = false;  // known only when outputs are to be classified
-};
 
 class InferContext {
  public:

@@ -112,14 +112,26 @@ Status SetParameters(const InferMessage& message, const ForwardedHeaders& header
   return {};
 }
 
+// The part of a region that a tensor's parameters name, if they do.
 template <typename Tensor>
-Status RefuseSharedMemory(std::string_view role, const Tensor& tensor) {
-  for (const auto& [key, value] : tensor.parameters()) {
-    if (!key.starts_with("shared_memory_")) continue;
-    return UnsupportedError(role, " '", tensor.name(), "': parameter '", key,
-                            "': tensors in shared memory are not supported");
+Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
+  const auto& parameters = tensor.parameters();
+  const auto region = parameters.find("shared_memory_region");
+  if (region == parameters.end()) return std::optional<SharedRange>();
+  if (!region->second.has_string_param()) return WrongType(region->first, "string_param");
+  const auto size = parameters.find("shared_memory_byte_size");
+  if (size == parameters.end()) {
+    return InvalidArgError("'", tensor.name(), "': 'shared_memory_region' is '",
+                           region->second.string_param(),
+                           "', but there is no 'shared_memory_byte_size'");
   }
-  return {};
+  SharedRange range{region->second.string_param(), 0, 0};
+  NEREID_ASSIGN_OR_RETURN(range.size_bytes, AsUnsigned(size->first, size->second));
+  const auto offset = parameters.find("shared_memory_offset");
+  if (offset != parameters.end()) {
+    NEREID_ASSIGN_OR_RETURN(range.offset, AsUnsigned(offset->first, offset->second));
+  }
+  return std::optional(std::move(range));
 }
 
 // The tensor in one piece whose address suits its elements: in place when it lies so, else copied.
@@ -144,63 +156,104 @@ bool HasZeroDim(const Input& input) {
   return false;
 }
 
-// `raw` is the input's entry of raw_input_contents, if the message has any.
-Status AddInput(const Input& input, std::optional<RawContents> raw, const std::string& model,
-                InputStorage& storage, InferRequest& request) {
-  NEREID_RETURN_IF_ERROR(RefuseSharedMemory("input", input));
-  const DataType datatype = input.datatype().starts_with("TYPE_")
-                                ? DataType::kInvalid
-                                : DataTypeFromName(input.datatype());
-  if (datatype == DataType::kInvalid) {
-    return InvalidArgError("input '", input.name(), "' for model '", model, "': unknown datatype '",
-                           input.datatype(), "'");
-  }
-  const char* const name = input.name().c_str();
-  NEREID_RETURN_IF_ERROR(request.AddInput(
-      name, ToC(datatype), {input.shape().data(), static_cast<size_t>(input.shape_size())}));
-  std::string_view data;
+// `raw` is the input's entry of raw_input_contents, if it has one.
+Result<std::string_view> InputData(const Input& input, std::optional<RawContents> raw,
+                                   DataType datatype, const std::string& model,
+                                   InputStorage& storage) {
   if (raw.has_value()) {
     if (input.has_contents()) {
       return InvalidArgError(
           "contents field must not be specified when using raw_input_contents for '", input.name(),
           "' for model '", model, "'");
     }
-    data = RawAsBytes(*raw, datatype, storage);
-  } else if (input.has_contents()) {
-    NEREID_ASSIGN_OR_RETURN(
-        data, ContentsAsBytes(input.contents(), datatype, input.name(), model, storage));
-  } else if (!HasZeroDim(input)) {
-    return InvalidArgError("unable to find data for input tensor '", input.name(), "' for model '",
-                           model, "' in request.");
+    return RawAsBytes(*raw, datatype, storage);
   }
-  return data.empty() ? Status() : request.AppendInputData(name, data.data(), data.size());
+  if (input.has_contents()) {
+    return ContentsAsBytes(input.contents(), datatype, input.name(), model, storage);
+  }
+  if (HasZeroDim(input)) return std::string_view();
+  return InvalidArgError("unable to find data for input tensor '", input.name(), "' for model '",
+                         model, "' in request.");
 }
 
-Status AddInputs(const InferMessage& message, InputStorage& storage, InferRequest& request) {
-  const auto& inputs = message.message().inputs();
-  const std::string& model = message.message().model_name();
-  const size_t num_raw = message.raw_count();
-  for (size_t i = 0; i < static_cast<size_t>(inputs.size()); ++i) {
-    const Input& input = inputs[static_cast<int>(i)];
-    if (num_raw > 0 && i >= num_raw) {
-      return InvalidArgError("unable to find data for input tensor '", input.name(),
-                             "' for model '", model, "' in request.");
+Status AddSharedInput(const Input& input, const SharedBlock& block, const std::string& model,
+                      InferRequest& request) {
+  if (input.has_contents()) {
+    return InvalidArgError(
+        "unexpected 'content' provided when using shared memory for input tensor '", input.name(),
+        "' for model '", model, "'");
+  }
+  return request.AppendInputData(input.name().c_str(), block.base, block.size_bytes,
+                                 block.memory_type, block.memory_type_id);
+}
+
+// Walks the inputs; those in shared memory have no entry in raw_input_contents.
+class InputAdder {
+ public:
+  InputAdder(const SharedMemory& shared_memory, InferParts& parts, InferRequest& request)
+      : shared_memory_(shared_memory),
+        parts_(parts),
+        request_(request),
+        model_(parts.message.message().model_name()) {}
+
+  Status AddAll() {
+    const auto& inputs = parts_.message.message().inputs();
+    for (const Input& input : inputs) NEREID_RETURN_IF_ERROR(Add(input));
+    const size_t num_raw = parts_.message.raw_count();
+    if (num_raw <= num_raw_wanted_) return {};
+    return InvalidArgError("raw_input_contents for model '", model_, "': expected ",
+                           num_raw_wanted_, " entries, one an input, got ", num_raw);
+  }
+
+ private:
+  Status Add(const Input& input) {
+    const DataType datatype = input.datatype().starts_with("TYPE_")
+                                  ? DataType::kInvalid
+                                  : DataTypeFromName(input.datatype());
+    if (datatype == DataType::kInvalid) {
+      return InvalidArgError("input '", input.name(), "' for model '", model_,
+                             "': unknown datatype '", input.datatype(), "'");
     }
-    const auto raw = num_raw > 0 ? std::optional(message.raw(i)) : std::nullopt;
-    NEREID_RETURN_IF_ERROR(AddInput(input, raw, model, storage, request));
+    NEREID_ASSIGN_OR_RETURN(const std::optional<SharedRange> shared, SharedRangeOf(input));
+    const char* const name = input.name().c_str();
+    NEREID_RETURN_IF_ERROR(request_.AddInput(
+        name, ToC(datatype), {input.shape().data(), static_cast<size_t>(input.shape_size())}));
+    if (shared.has_value()) {
+      NEREID_ASSIGN_OR_RETURN(SharedBlock block, shared_memory_.Find(*shared));
+      parts_.shared_inputs.push_back(std::move(block));
+      return AddSharedInput(input, parts_.shared_inputs.back(), model_, request_);
+    }
+    NEREID_ASSIGN_OR_RETURN(const std::optional<RawContents> raw, NextRaw(input));
+    NEREID_ASSIGN_OR_RETURN(const std::string_view data,
+                            InputData(input, raw, datatype, model_, parts_.storage));
+    return data.empty() ? Status() : request_.AppendInputData(name, data.data(), data.size());
   }
-  if (num_raw > static_cast<size_t>(inputs.size())) {
-    return InvalidArgError("raw_input_contents for model '", model, "': expected ", inputs.size(),
-                           " entries, one an input, got ", num_raw);
-  }
-  return {};
-}
 
-Status AddRequestedOutputs(const InferMessage& message, ResponseWishes& wishes,
+  Result<std::optional<RawContents>> NextRaw(const Input& input) {
+    const size_t index = num_raw_wanted_++;
+    const size_t num_raw = parts_.message.raw_count();
+    if (num_raw == 0) return std::optional<RawContents>();
+    if (index < num_raw) return std::optional(parts_.message.raw(index));
+    return InvalidArgError("unable to find data for input tensor '", input.name(), "' for model '",
+                           model_, "' in request.");
+  }
+
+  const SharedMemory& shared_memory_;
+  InferParts& parts_;
+  InferRequest& request_;
+  const std::string& model_;
+  size_t num_raw_wanted_ = 0;
+};
+
+Status AddRequestedOutputs(const SharedMemory& shared_memory, InferParts& parts,
                            InferRequest& request) {
-  for (const Output& output : message.message().outputs()) {
-    NEREID_RETURN_IF_ERROR(RefuseSharedMemory("output", output));
+  for (const Output& output : parts.message.message().outputs()) {
     NEREID_RETURN_IF_ERROR(request.AddRequestedOutput(output.name().c_str()));
+    NEREID_ASSIGN_OR_RETURN(const std::optional<SharedRange> shared, SharedRangeOf(output));
+    if (shared.has_value()) {
+      NEREID_ASSIGN_OR_RETURN(SharedBlock block, shared_memory.Find(*shared));
+      parts.outputs.shared.push_back({output.name(), std::move(block)});
+    }
     const auto found = output.parameters().find("classification");
     if (found == output.parameters().end()) continue;
     const InferParameter& value = found->second;
@@ -209,21 +262,25 @@ Status AddRequestedOutputs(const InferMessage& message, ResponseWishes& wishes,
       return InvalidArgError("invalid value for 'classification' parameter of output '",
                              output.name(), "', expected >= 1, got ", value.int64_param());
     }
-    wishes.classifications.push_back({output.name(), static_cast<uint64_t>(value.int64_param())});
+    if (shared.has_value()) {
+      return InvalidArgError("output '", output.name(),
+                             "': 'classification' and 'shared_memory_region' exclude each other");
+    }
+    parts.wishes.classifications.push_back(
+        {output.name(), static_cast<uint64_t>(value.int64_param())});
   }
   return {};
 }
 
 }  // namespace
 
-Status FillRequest(const InferMessage& message, const ForwardedHeaders& headers,
-                   InputStorage& storage, ResponseWishes& wishes, InferRequest& request) {
-  if (!message.message().id().empty()) {
-    NEREID_RETURN_IF_ERROR(request.SetId(message.message().id().c_str()));
-  }
-  NEREID_RETURN_IF_ERROR(SetParameters(message, headers, wishes, request));
-  NEREID_RETURN_IF_ERROR(AddInputs(message, storage, request));
-  return AddRequestedOutputs(message, wishes, request);
+Status FillRequest(const SharedMemory& shared_memory, const ForwardedHeaders& headers,
+                   InferParts& parts, InferRequest& request) {
+  const std::string& id = parts.message.message().id();
+  if (!id.empty()) NEREID_RETURN_IF_ERROR(request.SetId(id.c_str()));
+  NEREID_RETURN_IF_ERROR(SetParameters(parts.message, headers, parts.wishes, request));
+  NEREID_RETURN_IF_ERROR(InputAdder(shared_memory, parts, request).AddAll());
+  return AddRequestedOutputs(shared_memory, parts, request);
 }
 
 }  // namespace nereid

@@ -11,6 +11,7 @@
 #include "infer_message.h"
 #include "nereid/infer_request.h"
 #include "nereid/status.h"
+#include "output_memory.h"
 #include "tensor_contents.h"
 
 namespace nereid {
@@ -28,10 +29,22 @@ struct ResponseWishes {
   bool wants_empty_final = false;
 };
 
-// Fills `request`, made for the message's model, from `message` and `headers`. Inputs reference
-// `message` and `storage`: both outlive the request's release. INVALID_ARG names the tensor or
-// parameter at fault; UNSUPPORTED for tensors in shared memory.
-Status FillRequest(const InferMessage& message, const ForwardedHeaders& headers,
-                   InputStorage& storage, ResponseWishes& wishes, InferRequest& request);
+// What must live as long as a request does: its message, the bytes made for it, the memory that it
+// shares.
+struct InferParts {
+  InferMessage message;
+  InputStorage storage;
+  ResponseWishes wishes;
+  std::vector<SharedBlock> shared_inputs;
+  OutputPlan outputs;
+  bool is_decoupled = false;
+  bool is_batched = false;  // known only when outputs are to be classified
+};
+
+// Fills `request`, made for the message's model, from `parts.message` and `headers`. Inputs
+// reference `parts`, which outlives the request's release. INVALID_ARG names the tensor or
+// parameter at fault.
+Status FillRequest(const SharedMemory& shared_memory, const ForwardedHeaders& headers,
+                   InferParts& parts, InferRequest& request);
 
 }  // namespace nereid

@@ -60,13 +60,12 @@ class Draft {
         header_(google::protobuf::Arena::CreateMessage<ModelInferResponse>(&arena_)) {}
 
   ModelInferResponse& header() { return *header_; }
-  Status Fill(const InferResponse& response, const ResponseWishes& wishes, bool is_batched);
+  Status Fill(const InferResponse& response, const InferParts& parts);
   Result<grpc::ByteBuffer> Encode(bool is_stream);
 
  private:
   Status AddParameters(const InferResponse& response);
-  Status AddOutput(const InferResponse& response, uint32_t index, const ResponseWishes& wishes,
-                   bool is_batched);
+  Status AddOutput(const InferResponse& response, uint32_t index, const InferParts& parts);
   size_t InlineRunBytes(size_t first) const;
 
   alignas(8) char arena_block_[1536];
@@ -76,7 +75,7 @@ class Draft {
   std::deque<std::string> made_;  // bytes of outputs that the frontend made
 };
 
-Status Draft::Fill(const InferResponse& response, const ResponseWishes& wishes, bool is_batched) {
+Status Draft::Fill(const InferResponse& response, const InferParts& parts) {
   NEREID_RETURN_IF_ERROR(response.Error());
   NEREID_ASSIGN_OR_RETURN(const InferResponse::ModelId model, response.Model());
   header_->set_model_name(model.name);
@@ -86,7 +85,7 @@ Status Draft::Fill(const InferResponse& response, const ResponseWishes& wishes, 
   NEREID_RETURN_IF_ERROR(AddParameters(response));
   NEREID_ASSIGN_OR_RETURN(const uint32_t num_outputs, response.OutputCount());
   for (uint32_t i = 0; i < num_outputs; ++i) {
-    NEREID_RETURN_IF_ERROR(AddOutput(response, i, wishes, is_batched));
+    NEREID_RETURN_IF_ERROR(AddOutput(response, i, parts));
   }
   return {};
 }
@@ -117,19 +116,24 @@ Status Draft::AddParameters(const InferResponse& response) {
   return {};
 }
 
-Status Draft::AddOutput(const InferResponse& response, uint32_t index, const ResponseWishes& wishes,
-                        bool is_batched) {
+Status Draft::AddOutput(const InferResponse& response, uint32_t index, const InferParts& parts) {
   NEREID_ASSIGN_OR_RETURN(const OutputView output, response.Output(index));
   auto* tensor = header_->add_outputs();
   tensor->set_name(output.name);
-  for (const auto& wish : wishes.classifications) {
+  for (const auto& wish : parts.wishes.classifications) {
     if (wish.output != output.name) continue;
     NEREID_ASSIGN_OR_RETURN(Classes classes,
-                            Classify(response, index, output, is_batched, wish.max_classes));
+                            Classify(response, index, output, parts.is_batched, wish.max_classes));
     tensor->set_datatype(Name(DataType::kBytes));
     tensor->mutable_shape()->Add(classes.shape.begin(), classes.shape.end());
     const std::string& data = made_.emplace_back(std::move(classes.data));
     raw_.push_back({data.data(), data.size(), nullptr});
+    return {};
+  }
+  if (FindShared(parts.outputs.shared, output.name) != nullptr) {
+    tensor->set_datatype(Name(static_cast<DataType>(output.datatype)));
+    tensor->mutable_shape()->Add(output.shape.begin(), output.shape.end());
+    raw_.push_back({nullptr, 0, nullptr});
     return {};
   }
   if (output.memory_type == TRITONSERVER_MEMORY_GPU) {
@@ -202,17 +206,16 @@ grpc::ByteBuffer EncodeSmall(const ModelStreamInferResponse& message) {
 }  // namespace
 
 Result<grpc::ByteBuffer> EncodeUnaryResponse(const InferResponse& response,
-                                             const ResponseWishes& wishes, bool is_batched) {
+                                             const InferParts& parts) {
   Draft draft;
-  NEREID_RETURN_IF_ERROR(draft.Fill(response, wishes, is_batched));
+  NEREID_RETURN_IF_ERROR(draft.Fill(response, parts));
   return draft.Encode(/*is_stream=*/false);
 }
 
 Result<grpc::ByteBuffer> EncodeStreamResponse(const InferResponse& response,
-                                              const ResponseWishes& wishes, bool is_batched,
-                                              bool is_final) {
+                                              const InferParts& parts, bool is_final) {
   Draft draft;
-  NEREID_RETURN_IF_ERROR(draft.Fill(response, wishes, is_batched));
+  NEREID_RETURN_IF_ERROR(draft.Fill(response, parts));
   (*draft.header().mutable_parameters())[kFinalKey].set_bool_param(is_final);
   return draft.Encode(/*is_stream=*/true);
 }

@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-#include "infer_request_builder.h"
+#include "infer_context.h"
 #include "nereid/infer_response.h"
 #include "nereid/status.h"
 
@@ -14,12 +14,11 @@ namespace nereid {
 
 // Of a ModelInfer call. The response's own error comes back as the Status.
 Result<grpc::ByteBuffer> EncodeUnaryResponse(const InferResponse& response,
-                                             const ResponseWishes& wishes, bool is_batched);
+                                             const InferParts& parts);
 
 // One message of a ModelStreamInfer call; it tells whether it is the request's last.
 Result<grpc::ByteBuffer> EncodeStreamResponse(const InferResponse& response,
-                                              const ResponseWishes& wishes, bool is_batched,
-                                              bool is_final);
+                                              const InferParts& parts, bool is_final);
 
 // The end of a decoupled request that has no response of its own.
 grpc::ByteBuffer EncodeEmptyFinal(std::string_view model, std::string_view id);

@@ -24,7 +24,12 @@ void Unref(void* userp) {
 
 }  // namespace
 
-Result<OutputBuffer> OutputMemory::Allocate(const OutputRequest& output, void* num_allocated) {
+Result<OutputBuffer> OutputMemory::Allocate(const OutputRequest& output, void* plan_userp) {
+  auto& plan = *static_cast<OutputPlan*>(plan_userp);
+  if (!plan.shared.empty()) {
+    Result<OutputBuffer> buffer = AllocateShared(plan.shared, output);
+    if (!buffer.ok() || buffer->base != nullptr) return buffer;
+  }
   constexpr size_t kMaxBytes = std::numeric_limits<size_t>::max() / 2;
   const size_t rounded_bytes =
       (output.size_bytes + kAlignment - 1) / kAlignment * kAlignment + sizeof(Block);
@@ -34,16 +39,13 @@ Result<OutputBuffer> OutputMemory::Allocate(const OutputRequest& output, void* n
     return UnavailableError("output '", output.tensor_name, "': cannot allocate ",
                             output.size_bytes, " bytes");
   }
-  if (num_allocated != nullptr) {
-    static_cast<std::atomic<size_t>*>(num_allocated)
-        ->fetch_add(output.size_bytes, std::memory_order_relaxed);
-  }
+  plan.num_allocated.fetch_add(output.size_bytes, std::memory_order_relaxed);
   auto* const block = new (memory) Block;
   return OutputBuffer{.base = block + 1, .userp = block};
 }
 
 void OutputMemory::Release(const OutputBuffer& buffer, size_t) {
-  Unref(buffer.userp);
+  if (buffer.userp != nullptr) Unref(buffer.userp);  // null: in shared memory
 }
 
 grpc::Slice OutputMemory::Share(const void* base, size_t size_bytes, void* userp) {

@@ -5,15 +5,22 @@
 #include <grpcpp/support/slice.h>
 
 #include <atomic>
+#include <vector>
 
 #include "nereid/response_allocator.h"
+#include "shared_memory.h"
 
 namespace nereid {
 
-// Policy of the ResponseAllocator. The userp of a request's callback, if any, points to the count
-// of bytes allocated for it, std::atomic<size_t>.
+// Where the outputs of one request go; outlives the request in flight and its responses.
+struct OutputPlan {
+  std::vector<SharedOutput> shared;
+  std::atomic<size_t> num_allocated{0};  // bytes of the other outputs; who counts resets it
+};
+
+// Policy of the ResponseAllocator; the userp of a request's callback is its OutputPlan.
 struct OutputMemory {
-  static Result<OutputBuffer> Allocate(const OutputRequest& output, void* num_allocated);
+  static Result<OutputBuffer> Allocate(const OutputRequest& output, void* plan);
   static void Release(const OutputBuffer& buffer, size_t size_bytes);
 
   // A slice over `size_bytes` of an output that Allocate made, named by its OutputView::userp; the

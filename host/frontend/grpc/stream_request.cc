@@ -22,8 +22,7 @@ grpc::ByteBuffer StreamReply::Encode() const {
   const std::string& model = request->was_submitted() ? request->model() : no_model;
   if (!error.ok()) return EncodeStreamError(error, model, request->id(), is_final);
   if (response.empty()) return EncodeEmptyFinal(model, request->id());
-  Result<grpc::ByteBuffer> bytes =
-      EncodeStreamResponse(response, parts.wishes, parts.is_batched, is_final);
+  Result<grpc::ByteBuffer> bytes = EncodeStreamResponse(response, parts, is_final);
   if (bytes.ok()) return std::move(bytes).value();
   return EncodeStreamError(bytes.status(), model, request->id(), is_final);
 }
@@ -36,7 +35,7 @@ Status StreamRequest::Prepare(const InferContext& context, const grpc::ByteBuffe
 
 Status StreamRequest::Submit(const InferContext& context, const ForwardedHeaders& headers) {
   NEREID_ASSIGN_OR_RETURN(InferRequest request, context.MakeRequest(parts_, headers));
-  NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, context.allocator(), &num_allocated_));
+  NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, context.allocator(), &parts_.outputs));
   in_flight_ = request.get();
   was_submitted_ = true;
   num_pins_ = 2;
@@ -53,7 +52,7 @@ void StreamRequest::OnResponse(InferResponse response, bool is_final) noexcept {
   const bool wants_reply = !response.empty() || parts_.wishes.wants_empty_final;
   if (wants_reply) {
     const size_t size_bytes =
-        num_allocated_.exchange(0, std::memory_order_relaxed) + kReplyOverheadBytes;
+        parts_.outputs.num_allocated.exchange(0, std::memory_order_relaxed) + kReplyOverheadBytes;
     sink_->OnReply({shared_from_this(), Status(), std::move(response), is_final, size_bytes});
   } else if (is_final) {
     sink_->OnSilentEnd(shared_from_this());

@@ -81,7 +81,6 @@ class StreamRequest final : public InferObserver,
   bool is_parsed_ = false;
   bool was_submitted_ = false;
   std::shared_ptr<StreamReplySink> sink_;
-  std::atomic<size_t> num_allocated_{0};  // bytes of outputs since the last reply
   std::atomic<int> num_pins_{0};
   std::shared_ptr<StreamRequest> self_;  // set while the core refers to it
   TRITONSERVER_InferenceRequest* in_flight_ = nullptr;

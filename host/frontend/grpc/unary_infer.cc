@@ -65,8 +65,7 @@ Status UnaryInfer::Submit(const grpc::CallbackServerContext& call,
   }
   NEREID_ASSIGN_OR_RETURN(InferRequest request,
                           context_.MakeRequest(parts_, context_.HeadersToForward(call)));
-  NEREID_RETURN_IF_ERROR(
-      request.SetCallbacks(this, context_.allocator(), /*allocator_userp=*/nullptr));
+  NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, context_.allocator(), &parts_.outputs));
   in_flight_ = request.get();
   num_refs_.store(3, std::memory_order_relaxed);
   const Status status = context_.server().InferAsync(std::move(request));
@@ -79,8 +78,7 @@ Status UnaryInfer::Submit(const grpc::CallbackServerContext& call,
 
 void UnaryInfer::OnResponse(InferResponse response, bool is_final) noexcept {
   if (!response.empty()) {
-    Result<grpc::ByteBuffer> bytes =
-        EncodeUnaryResponse(response, parts_.wishes, parts_.is_batched);
+    Result<grpc::ByteBuffer> bytes = EncodeUnaryResponse(response, parts_);
     response = InferResponse();  // before the client hears, so that its memory is free by then
     if (bytes.ok()) {
       FinishOnce(std::move(bytes).value());

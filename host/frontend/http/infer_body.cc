@@ -34,9 +34,42 @@ Status ReadText(JsonReader& reader, std::string_view what, std::string& text) {
   return Status::Ok();
 }
 
-Status RefuseSharedMemory() {
-  return UnsupportedError("shared memory is not supported: send the tensor's data");
-}
+// The shared_memory_* parameters of a tensor, gathered.
+class SharedReader {
+ public:
+  // False when `key` is none of them.
+  Result<bool> Take(JsonReader& reader, std::string_view key) {
+    if (key == "shared_memory_region") {
+      has_region_ = true;
+      NEREID_RETURN_IF_ERROR(ReadText(reader, key, range_.region));
+      return true;
+    }
+    if (key == "shared_memory_offset") return TakeSize(reader, key, range_.offset);
+    if (key != "shared_memory_byte_size") return false;
+    has_size_ = true;
+    return TakeSize(reader, key, range_.size_bytes);
+  }
+
+  // None when there was no region.
+  Result<std::optional<SharedRange>> Finish() {
+    if (!has_region_) return std::optional<SharedRange>();
+    if (has_size_) return std::optional(std::move(range_));
+    return InvalidArgError("'shared_memory_region' is '", range_.region,
+                           "', but there is no 'shared_memory_byte_size'");
+  }
+
+ private:
+  static Result<bool> TakeSize(JsonReader& reader, std::string_view key, uint64_t& size) {
+    Result<uint64_t> value = reader.ReadUint64();
+    if (!value.ok()) return std::move(value).status().WithContext(StrCat("'", key, "'"));
+    size = *value;
+    return true;
+  }
+
+  SharedRange range_;
+  bool has_region_ = false;
+  bool has_size_ = false;
+};
 
 // One element of "inputs". Its "data" can be parsed only once datatype and shape are known, which
 // may come after it.
@@ -85,8 +118,8 @@ class InputReader {
         binary_bytes_ = *size;
         return Status::Ok();
       }
-      if (key == "shared_memory_region") return RefuseSharedMemory();
-      return reader_.SkipValue();
+      NEREID_ASSIGN_OR_RETURN(const bool is_taken, shared_.Take(reader_, key));
+      return is_taken ? Status::Ok() : reader_.SkipValue();
     });
   }
 
@@ -103,6 +136,12 @@ class InputReader {
     if (input_.name.empty()) return InvalidArgError("an input has no 'name'");
     if (input_.datatype == TRITONSERVER_TYPE_INVALID) return InvalidArgError("no 'datatype'");
     if (!has_shape_) return InvalidArgError("no 'shape'");
+    NEREID_ASSIGN_OR_RETURN(input_.shared, shared_.Finish());
+    if (input_.shared) {
+      if (!has_data_ && !binary_bytes_) return Status::Ok();
+      return InvalidArgError("expected no data beside 'shared_memory_region', got '",
+                             has_data_ ? "data" : "binary_data_size", "'");
+    }
     if (has_data_ == binary_bytes_.has_value()) {
       return InvalidArgError("expected either 'data' or 'binary_data_size' in 'parameters', got ",
                              has_data_ ? "both" : "none");
@@ -129,6 +168,7 @@ class InputReader {
   JsonReader& reader_;
   std::string_view& binary_;
   InputTensor input_;
+  SharedReader shared_;
   bool has_shape_ = false;
   bool has_data_ = false;
   std::optional<size_t> data_position_;
@@ -140,25 +180,30 @@ struct ParsedOutput {
   std::string name;
   std::optional<bool> is_binary;
   uint64_t num_classes = 0;
+  std::optional<SharedRange> shared;
 };
 
 Status ReadOutputParameters(JsonReader& reader, ParsedOutput& output) {
-  return reader.ReadObject([&](std::string_view key) -> Status {
+  SharedReader shared;
+  NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view key) -> Status {
     if (key == "binary_data") {
       Result<bool> value = reader.ReadBool();
       if (!value.ok()) return std::move(value).status().WithContext("'binary_data'");
       output.is_binary = *value;
       return Status::Ok();
     }
-    if (key == "shared_memory_region") return RefuseSharedMemory();
     if (key == "classification") {
       Result<uint64_t> count = reader.ReadUint64();
       if (!count.ok()) return std::move(count).status().WithContext("'classification'");
       output.num_classes = *count;
       return Status::Ok();
     }
-    return reader.SkipValue();
-  });
+    NEREID_ASSIGN_OR_RETURN(const bool is_taken, shared.Take(reader, key));
+    return is_taken ? Status::Ok() : reader.SkipValue();
+  }));
+  NEREID_ASSIGN_OR_RETURN(output.shared, shared.Finish());
+  if (!output.shared || output.num_classes == 0) return Status::Ok();
+  return InvalidArgError("'classification' and 'shared_memory_region' exclude each other");
 }
 
 Result<ParsedOutput> ReadOutput(JsonReader& reader) {
@@ -221,7 +266,7 @@ Status ParseInferBody(std::string_view json, std::string_view binary, size_t max
   }
   for (ParsedOutput& output : outputs) {
     body.outputs.push_back({std::move(output.name), output.is_binary.value_or(body.binary_outputs),
-                            output.num_classes});
+                            output.num_classes, std::move(output.shared)});
   }
   return Status::Ok();
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -10,6 +11,7 @@
 
 #include "host/frontend/http/json/json_reader.h"
 #include "host/frontend/http/transport/byte_buffer.h"
+#include "host/frontend/shared_memory.h"
 #include "nereid/status.h"
 #include "triton/core/tritonserver.h"
 
@@ -37,7 +39,9 @@ struct InputTensor {
   TRITONSERVER_DataType datatype = TRITONSERVER_TYPE_INVALID;
   std::vector<int64_t> shape;
   ByteBuffer parsed;        // made from JSON, or
-  std::string_view binary;  // in the body
+  std::string_view binary;  // in the body, or in the block
+  std::optional<SharedRange> shared;
+  SharedBlock block;  // what `shared` names, once it was looked up
 
   std::string_view bytes() const { return binary.data() != nullptr ? binary : parsed.view(); }
 };
@@ -46,6 +50,7 @@ struct OutputRequest {
   std::string name;
   bool is_binary = false;
   uint64_t num_classes = 0;  // not 0: the classification extension, its best so many classes
+  std::optional<SharedRange> shared;
 };
 
 struct InferBody {

@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "host/frontend/frontend_state.h"
+#include "host/frontend/http/compression.h"
 #include "host/frontend/http/infer_body.h"
 #include "host/frontend/http/infer_reply.h"
 #include "host/frontend/http/model_call.h"
@@ -21,11 +23,16 @@ constexpr std::string_view kHeaderLength = "Inference-Header-Content-Length";
 class InferCall final : public ModelCall {
  public:
   InferCall(KServeContext& context, Connection& connection, Body body,
-            std::vector<InputTensor> inputs, OutputForms forms)
+            std::vector<InputTensor> inputs, OutputForms forms, Encoding encoding)
       : ModelCall(context, connection, std::move(body), std::move(inputs)),
-        forms_(std::move(forms)) {}
+        forms_(std::move(forms)),
+        encoding_(encoding) {}
 
  private:
+  const std::vector<SharedOutput>* shared_outputs() const override {
+    return forms_.shared.empty() ? nullptr : &forms_.shared;
+  }
+
   void OnModelResponse(InferResponse response) override {
     ++num_responses_;
     if (num_responses_ == 1) response_ = std::move(response);
@@ -46,6 +53,7 @@ class InferCall final : public ModelCall {
   }
 
   void Send(InferReply& reply) {
+    if (encoding_ != Encoding::kIdentity) return SendCompressed(reply);
     if (reply.blocks.empty()) {
       connection()->Reply({}, reply.json);
       return;
@@ -58,6 +66,17 @@ class InferCall final : public ModelCall {
         std::make_shared<Kept>(Kept{std::move(response_), std::move(reply.made)}));
   }
 
+  void SendCompressed(const InferReply& reply) {
+    std::vector<std::string_view> pieces{reply.json};
+    pieces.insert(pieces.end(), reply.blocks.begin(), reply.blocks.end());
+    std::string headers = StrCat("Content-Encoding: ", EncodingName(encoding_), "\r\n");
+    if (!reply.blocks.empty()) headers += StrCat(kHeaderLength, ": ", reply.json.size(), "\r\n");
+    connection()->Reply(
+        {.content_type = reply.blocks.empty() ? "application/json" : "application/octet-stream",
+         .extra_headers = headers},
+        Compress(encoding_, pieces));
+  }
+
   // What the blocks of a reply lie in.
   struct Kept {
     InferResponse response;
@@ -65,6 +84,7 @@ class InferCall final : public ModelCall {
   };
 
   const OutputForms forms_;
+  const Encoding encoding_;  // of the reply
   InferResponse response_;
   size_t num_responses_ = 0;
 };
@@ -85,12 +105,28 @@ Result<size_t> JsonLength(const RequestHead& head, size_t body_bytes) {
   return length;
 }
 
-Result<OutputForms> ToOutputForms(const Server& server, const ModelName& model, InferBody& parsed) {
-  OutputForms forms{parsed.binary_outputs, false, std::move(parsed.outputs)};
+Status FindSharedInputs(const SharedMemory& memory, std::vector<InputTensor>& inputs) {
+  for (InputTensor& input : inputs) {
+    if (!input.shared) continue;
+    NEREID_ASSIGN_OR_RETURN(input.block, memory.Find(*input.shared));
+    input.binary = {input.block.base, input.block.size_bytes};
+  }
+  return Status::Ok();
+}
+
+Result<OutputForms> ToOutputForms(const KServeContext& context, const ModelName& model,
+                                  InferBody& parsed) {
+  OutputForms forms{parsed.binary_outputs, false, std::move(parsed.outputs), {}};
+  for (const OutputRequest& output : forms.named) {
+    if (!output.shared) continue;
+    NEREID_ASSIGN_OR_RETURN(SharedBlock block, context.state.shared_memory.Find(*output.shared));
+    forms.shared.push_back({output.name, std::move(block)});
+  }
   const bool has_classes = std::any_of(forms.named.begin(), forms.named.end(),
                                        [](const auto& output) { return output.num_classes != 0; });
   if (has_classes) {
-    NEREID_ASSIGN_OR_RETURN(forms.is_batched, server.IsBatched(model.name.c_str(), model.version));
+    NEREID_ASSIGN_OR_RETURN(forms.is_batched,
+                            context.server.IsBatched(model.name.c_str(), model.version));
   }
   return forms;
 }
@@ -118,14 +154,16 @@ Status StartInfer(KServeContext& context, Connection& connection, const RequestH
   } else {
     NEREID_RETURN_IF_ERROR(ParseInferBody(bytes.substr(0, json_bytes), bytes.substr(json_bytes),
                                           connection.limits().max_json_depth, parsed));
+    NEREID_RETURN_IF_ERROR(FindSharedInputs(context.state.shared_memory, parsed.inputs));
     NEREID_ASSIGN_OR_RETURN(request, BuildRequest(context.server, model, parsed.options,
                                                   parsed.inputs, parsed.outputs));
   }
   NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, request));
-  NEREID_ASSIGN_OR_RETURN(OutputForms forms, ToOutputForms(context.server, model, parsed));
-  return ModelCall::Launch(std::make_unique<InferCall>(context, connection, std::move(body),
-                                                       std::move(parsed.inputs), std::move(forms)),
-                           std::move(request));
+  NEREID_ASSIGN_OR_RETURN(OutputForms forms, ToOutputForms(context, model, parsed));
+  return ModelCall::Launch(
+      std::make_unique<InferCall>(context, connection, std::move(body), std::move(parsed.inputs),
+                                  std::move(forms), ChooseEncoding(head.Header("Accept-Encoding"))),
+      std::move(request));
 }
 
 }  // namespace nereid::http

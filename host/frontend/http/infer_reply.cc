@@ -56,7 +56,7 @@ Result<OutputTensor> TakeOutput(const InferResponse& response, uint32_t index,
   return OutputTensor{output.name, TRITONSERVER_TYPE_BYTES, std::move(classes->shape), data};
 }
 
-Status AppendOutput(InferReply& reply, const OutputTensor& output, bool is_binary) {
+Status AppendOutput(InferReply& reply, const OutputTensor& output, OutputForm form) {
   std::string& json = reply.json;
   json += "{\"name\":";
   AppendLossyJsonString(json, output.name);
@@ -67,8 +67,12 @@ Status AppendOutput(InferReply& reply, const OutputTensor& output, bool is_binar
     if (i != 0) json += ',';
     AppendJsonInt(json, output.shape[i]);
   }
+  if (form == OutputForm::kElsewhere) {
+    json += "]}";
+    return Status::Ok();
+  }
   const std::string_view data = output.data;
-  if (is_binary) {
+  if (form == OutputForm::kBinary) {
     json += "],\"parameters\":{\"binary_data_size\":";
     AppendJsonUint(json, data.size());
     json += "}}";
@@ -84,6 +88,13 @@ Status AppendOutput(InferReply& reply, const OutputTensor& output, bool is_binar
 }
 
 }  // namespace
+
+OutputForm OutputForms::FormOf(std::string_view output) const {
+  if (FindShared(shared, output) != nullptr) return OutputForm::kElsewhere;
+  const OutputRequest* const request = Find(output);
+  const bool is_binary = request == nullptr ? binary_by_default : request->is_binary;
+  return is_binary ? OutputForm::kBinary : OutputForm::kJson;
+}
 
 const OutputRequest* OutputForms::Find(std::string_view output) const {
   for (const OutputRequest& request : named) {
@@ -135,10 +146,8 @@ Status BuildInferReply(const InferResponse& response, const OutputForms& forms, 
   json += ",\"outputs\":[";
   for (uint32_t i = 0; i < count; ++i) {
     NEREID_ASSIGN_OR_RETURN(const OutputTensor output, TakeOutput(response, i, forms, reply));
-    const OutputRequest* const request = forms.Find(output.name);
     if (i != 0) json += ',';
-    NEREID_RETURN_IF_ERROR(AppendOutput(
-        reply, output, request == nullptr ? forms.binary_by_default : request->is_binary));
+    NEREID_RETURN_IF_ERROR(AppendOutput(reply, output, forms.FormOf(output.name)));
   }
   json += "]}";
   return Status::Ok();

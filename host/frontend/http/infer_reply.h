@@ -12,14 +12,18 @@
 
 namespace nereid::http {
 
+enum class OutputForm { kJson, kBinary, kElsewhere };
+
 // In which form each output goes.
 struct OutputForms {
   bool binary_by_default = false;
   bool is_batched = false;           // the model's first dimension is the batch
   std::vector<OutputRequest> named;  // each with its own wish
+  std::vector<SharedOutput> shared;  // these are not in the answer
 
   // Null when the output was not named.
   const OutputRequest* Find(std::string_view output) const;
+  OutputForm FormOf(std::string_view output) const;
 };
 
 struct InferReply {

@@ -8,16 +8,16 @@
 #include "nereid/server.h"
 
 namespace nereid {
-class LogSettings;
+struct FrontendState;
 }
 
 namespace nereid::http {
 
 struct KServeContext {
   const Server& server;
-  LogSettings& log_settings;
+  FrontendState& state;
   HeaderForwarding header_forwarding;
-  ResponseAllocator allocator;       // host memory, one block an output
+  ResponseAllocator allocator;       // of OutputPolicy
   std::atomic<size_t> num_calls{0};  // requests that a model still holds
 };
 

@@ -1,26 +1,30 @@
 // The switch over the endpoints.
 #include "host/frontend/http/kserve_service.h"
 
+#include <optional>
 #include <utility>
 
+#include "host/frontend/frontend_state.h"
+#include "host/frontend/http/compression.h"
 #include "host/frontend/http/generate_endpoint.h"
 #include "host/frontend/http/health_endpoints.h"
 #include "host/frontend/http/infer_endpoint.h"
 #include "host/frontend/http/log_endpoint.h"
 #include "host/frontend/http/metadata_endpoints.h"
+#include "host/frontend/http/output_policy.h"
 #include "host/frontend/http/reply.h"
 #include "host/frontend/http/repository_endpoints.h"
+#include "host/frontend/http/shared_memory_endpoints.h"
 
 namespace nereid::http {
 
 Result<std::unique_ptr<KServeService>> KServeService::Create(
-    const Server& server, LogSettings& log_settings, const std::string& header_forward_pattern) {
+    const Server& server, FrontendState& state, const std::string& header_forward_pattern) {
   NEREID_ASSIGN_OR_RETURN(HeaderForwarding forwarding,
                           HeaderForwarding::Create(header_forward_pattern));
-  NEREID_ASSIGN_OR_RETURN(ResponseAllocator allocator,
-                          ResponseAllocator::Create<HeapOutputPolicy>());
+  NEREID_ASSIGN_OR_RETURN(ResponseAllocator allocator, ResponseAllocator::Create<OutputPolicy>());
   return std::unique_ptr<KServeService>(
-      new KServeService(server, log_settings, std::move(forwarding), std::move(allocator)));
+      new KServeService(server, state, std::move(forwarding), std::move(allocator)));
 }
 
 void KServeService::Handle(Connection& connection, const RequestHead& head, Body body) {
@@ -38,11 +42,17 @@ void KServeService::Handle(Connection& connection, const RequestHead& head, Body
     connection.Reply({.status = 405}, ErrorBody("Method Not Allowed"));
     return;
   }
-  const std::string_view encoding = head.Header("Content-Encoding");
-  if (!encoding.empty() && !EqualsIgnoreCase(encoding, "identity")) {
-    connection.Reply({.status = 415}, ErrorBody(StrCat("unsupported Content-Encoding '", encoding,
-                                                       "': send the body as it is")));
+  const std::optional<Encoding> encoding = ParseContentEncoding(head.Header("Content-Encoding"));
+  if (!encoding) {
+    connection.Reply({.status = 501, .extra_headers = "Accept-Encoding: gzip, deflate\r\n"},
+                     ErrorBody("Unsupported compression type"));
     return;
+  }
+  if (*encoding != Encoding::kIdentity) {
+    Result<ByteBuffer> plain =
+        Decompress(*encoding, body.bytes(), connection.limits().max_body_bytes);
+    if (!plain.ok()) return ReplyError(connection, plain.status());
+    body = Body{std::move(plain).value(), 0};
   }
   HandleRoute(connection, head, std::move(body), route);
 }
@@ -64,11 +74,18 @@ void KServeService::HandleRoute(Connection& connection, const RequestHead& head,
     case Endpoint::kServerReady:
       return ReplyServerReady(connection, context_.server, is_draining_.load());
     case Endpoint::kLogSettings:
-      return ReplyLogSettings(connection, context_.log_settings, head.method, body);
+      return ReplyLogSettings(connection, context_.state.log_settings, head.method, body);
     case Endpoint::kModelReady:
       return ReplyModelReady(connection, context_.server, route.model);
     case Endpoint::kRepositoryIndex:
       return ReplyRepositoryIndex(connection, context_.server, body);
+    case Endpoint::kSystemMemoryStatus:
+    case Endpoint::kSystemMemoryRegister:
+    case Endpoint::kSystemMemoryUnregister:
+    case Endpoint::kCudaMemoryStatus:
+    case Endpoint::kCudaMemoryRegister:
+    case Endpoint::kCudaMemoryUnregister:
+      return AnswerSharedMemory(context_, pool_, connection, body, route);
     case Endpoint::kModelLoad:
     case Endpoint::kModelUnload:
       return StartLoadOrUnload(context_, pool_, connection, body, route);

@@ -16,9 +16,8 @@ namespace nereid::http {
 
 class KServeService final : public Service {
  public:
-  // `server` and `log_settings` outlive the service.
-  static Result<std::unique_ptr<KServeService>> Create(const Server& server,
-                                                       LogSettings& log_settings,
+  // `server` and `state` outlive the service.
+  static Result<std::unique_ptr<KServeService>> Create(const Server& server, FrontendState& state,
                                                        const std::string& header_forward_pattern);
 
   void Handle(Connection& connection, const RequestHead& head, Body body) override;
@@ -29,9 +28,9 @@ class KServeService final : public Service {
   size_t num_calls() const { return context_.num_calls.load(); }
 
  private:
-  KServeService(const Server& server, LogSettings& log_settings, HeaderForwarding forwarding,
+  KServeService(const Server& server, FrontendState& state, HeaderForwarding forwarding,
                 ResponseAllocator allocator)
-      : context_{server, log_settings, std::move(forwarding), std::move(allocator)},
+      : context_{server, state, std::move(forwarding), std::move(allocator)},
         pool_(/*max_threads=*/4) {}
   void HandleRoute(Connection& connection, const RequestHead& head, Body body, const Route& route);
 

@@ -22,8 +22,8 @@ ModelCall::~ModelCall() {
 }
 
 Status ModelCall::Launch(std::unique_ptr<ModelCall> call, InferRequest request) {
-  NEREID_RETURN_IF_ERROR(
-      request.SetCallbacks(call.get(), call->context_.allocator, /*allocator_userp=*/nullptr));
+  auto* const shared = const_cast<std::vector<SharedOutput>*>(call->shared_outputs());
+  NEREID_RETURN_IF_ERROR(request.SetCallbacks(call.get(), call->context_.allocator, shared));
   call->handle_ = request.get();
   NEREID_RETURN_IF_ERROR(call->context_.server.InferAsync(std::move(request)));
   // The model may have answered already, but nothing was dealt with: that happens on this thread.

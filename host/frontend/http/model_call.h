@@ -41,6 +41,8 @@ class ModelCall : public InferObserver, public LoopTask, public ActiveCall {
   void LeaveClient() { connection_ = nullptr; }
   // [loop thread] Asks the model to stop.
   void Cancel();
+  // Outputs that go into shared memory; null for none. Constant.
+  virtual const std::vector<SharedOutput>* shared_outputs() const { return nullptr; }
 
  private:
   struct Event {

@@ -1,4 +1,4 @@
-// The small bodies of the repository extension, and the call that waits on the pool.
+// The small bodies of the repository extension.
 #include "host/frontend/http/repository_endpoints.h"
 
 #include <functional>
@@ -9,53 +9,11 @@
 #include "host/frontend/http/base64.h"
 #include "host/frontend/http/json/json_reader.h"
 #include "host/frontend/http/metadata_endpoints.h"
+#include "host/frontend/http/pool_call.h"
 #include "host/frontend/http/reply.h"
-#include "host/frontend/http/transport/event_loop.h"
 
 namespace nereid::http {
 namespace {
-
-// Lives from the request until the pool is done; answers if there is still someone to answer.
-class RepositoryCall final : public LoopTask, public ActiveCall {
- public:
-  static void Start(KServeContext& context, BlockingPool& pool, Connection& connection,
-                    std::function<Status()> work) {
-    auto* call = new RepositoryCall(context, connection, std::move(work));
-    connection.BeginCall(call);
-    pool.Run([call] {
-      call->status_ = call->work_();
-      call->loop_.Post(call);
-    });
-  }
-
- private:
-  RepositoryCall(KServeContext& context, Connection& connection, std::function<Status()> work)
-      : context_(context),
-        loop_(connection.loop()),
-        connection_(&connection),
-        work_(std::move(work)) {
-    context_.num_calls.fetch_add(1);
-  }
-
-  void OnDisconnect() override { connection_ = nullptr; }
-
-  void RunOnLoop() override {
-    const std::unique_ptr<RepositoryCall> self(this);
-    context_.num_calls.fetch_sub(1);
-    if (connection_ == nullptr) return;
-    if (status_.ok()) {
-      connection_->Reply({}, "");
-    } else {
-      ReplyError(*connection_, status_);
-    }
-  }
-
-  KServeContext& context_;
-  EventLoop& loop_;
-  Connection* connection_;
-  std::function<Status()> work_;
-  Status status_;
-};
 
 // Walks the object `parameters` of the body, which may be empty.
 Status ReadParameters(const Body& body, size_t max_depth,
@@ -105,7 +63,7 @@ Status StartLoad(KServeContext& context, BlockingPool& pool, Connection& connect
   NEREID_ASSIGN_OR_RETURN(std::vector<Parameter> parameters,
                           ReadLoadParameters(body, connection.limits().max_json_depth, *files));
   auto shared = std::make_shared<std::vector<Parameter>>(std::move(parameters));
-  RepositoryCall::Start(context, pool, connection, [&context, model, shared, files] {
+  PoolCall::Start(context, pool, connection, [&context, model, shared, files] {
     return context.server.LoadModel(model.c_str(), *shared);
   });
   return Status::Ok();
@@ -124,7 +82,7 @@ Status StartUnload(KServeContext& context, BlockingPool& pool, Connection& conne
                        NEREID_ASSIGN_OR_RETURN(with_dependents, reader.ReadBool());
                        return Status::Ok();
                      }));
-  RepositoryCall::Start(context, pool, connection, [&context, model, with_dependents] {
+  PoolCall::Start(context, pool, connection, [&context, model, with_dependents] {
     return context.server.UnloadModel(model.c_str(), with_dependents);
   });
   return Status::Ok();

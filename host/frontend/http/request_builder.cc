@@ -52,7 +52,9 @@ Result<InferRequest> BuildRequest(const Server& server, const ModelName& model,
   for (const InputTensor& input : inputs) {
     NEREID_RETURN_IF_ERROR(request.AddInput(input.name.c_str(), input.datatype, input.shape));
     const std::string_view bytes = input.bytes();
-    NEREID_RETURN_IF_ERROR(request.AppendInputData(input.name.c_str(), bytes.data(), bytes.size()));
+    NEREID_RETURN_IF_ERROR(request.AppendInputData(input.name.c_str(), bytes.data(), bytes.size(),
+                                                   input.block.memory_type,
+                                                   input.block.memory_type_id));
   }
   for (const OutputRequest& output : outputs) {
     NEREID_RETURN_IF_ERROR(request.AddRequestedOutput(output.name.c_str()));

@@ -41,7 +41,7 @@ Endpoint ModelAction(std::string_view action) {
 
 // `rest` follows "/v2/models/".
 Route FindModelRoute(std::string_view rest) {
-  if (rest == "stats") return {Endpoint::kAllStatistics, {}};
+  if (rest == "stats") return {Endpoint::kAllStatistics};
   if (rest.empty() || rest.back() == '/') return {};
   Route route;
   route.model.name = TakeSegment(rest);
@@ -52,7 +52,7 @@ Route FindModelRoute(std::string_view rest) {
 
 // `rest` follows "/v2/repository/".
 Route FindRepositoryRoute(std::string_view rest) {
-  if (rest == "index") return {Endpoint::kRepositoryIndex, {}};
+  if (rest == "index") return {Endpoint::kRepositoryIndex};
   if (!StartsWith(rest, "models/")) return {};
   TakeSegment(rest);
   Route route;
@@ -63,20 +63,42 @@ Route FindRepositoryRoute(std::string_view rest) {
   return route;
 }
 
+// `rest` follows "/v2/<kind>sharedmemory/". Registering takes a region's name, the others may.
+Route FindMemoryRoute(std::string_view rest, Endpoint status, Endpoint enlist, Endpoint remove) {
+  Route route;
+  const bool has_region = StartsWith(rest, "region/");
+  if (has_region) {
+    TakeSegment(rest);
+    route.region = TakeSegment(rest);
+    if (route.region.empty()) return {};
+  }
+  if (rest == "status") route.endpoint = status;
+  if (rest == "register" && has_region) route.endpoint = enlist;
+  if (rest == "unregister") route.endpoint = remove;
+  return route;
+}
+
 }  // namespace
 
 Route FindRoute(std::string_view path) {
   constexpr std::string_view kModels = "/v2/models/";
   constexpr std::string_view kRepository = "/v2/repository/";
+  constexpr std::string_view kSystemMemory = "/v2/systemsharedmemory/";
+  constexpr std::string_view kCudaMemory = "/v2/cudasharedmemory/";
   if (StartsWith(path, kModels)) return FindModelRoute(path.substr(kModels.size()));
   if (StartsWith(path, kRepository)) return FindRepositoryRoute(path.substr(kRepository.size()));
-  if (path == "/v2/health/live") return {Endpoint::kServerLive, {}};
-  if (path == "/v2/health/ready") return {Endpoint::kServerReady, {}};
-  if (path == "/v2") return {Endpoint::kServerMetadata, {}};
-  if (path == "/v2/logging") return {Endpoint::kLogSettings, {}};
-  if (path == "/v2/trace/setting" || StartsWith(path, "/v2/systemsharedmemory/") ||
-      StartsWith(path, "/v2/cudasharedmemory/")) {
-    return {Endpoint::kNotBuilt, {}};
+  if (path == "/v2/health/live") return {Endpoint::kServerLive};
+  if (path == "/v2/health/ready") return {Endpoint::kServerReady};
+  if (path == "/v2") return {Endpoint::kServerMetadata};
+  if (path == "/v2/logging") return {Endpoint::kLogSettings};
+  if (path == "/v2/trace/setting") return {Endpoint::kNotBuilt};
+  if (StartsWith(path, kSystemMemory)) {
+    return FindMemoryRoute(path.substr(kSystemMemory.size()), Endpoint::kSystemMemoryStatus,
+                           Endpoint::kSystemMemoryRegister, Endpoint::kSystemMemoryUnregister);
+  }
+  if (StartsWith(path, kCudaMemory)) {
+    return FindMemoryRoute(path.substr(kCudaMemory.size()), Endpoint::kCudaMemoryStatus,
+                           Endpoint::kCudaMemoryRegister, Endpoint::kCudaMemoryUnregister);
   }
   return {};
 }
@@ -89,6 +111,10 @@ bool Takes(Endpoint endpoint, Method method) {
     case Endpoint::kInfer:
     case Endpoint::kGenerate:
     case Endpoint::kGenerateStream:
+    case Endpoint::kSystemMemoryRegister:
+    case Endpoint::kSystemMemoryUnregister:
+    case Endpoint::kCudaMemoryRegister:
+    case Endpoint::kCudaMemoryUnregister:
       return method == Method::kPost;
     case Endpoint::kLogSettings:
       return method == Method::kGet || method == Method::kPost;

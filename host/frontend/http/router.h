@@ -26,12 +26,19 @@ enum class Endpoint {
   kGenerate,
   kGenerateStream,
   kLogSettings,
+  kSystemMemoryStatus,
+  kSystemMemoryRegister,
+  kSystemMemoryUnregister,
+  kCudaMemoryStatus,
+  kCudaMemoryRegister,
+  kCudaMemoryUnregister,
   kNotBuilt,  // part of Triton's protocol that this server does not have
 };
 
 struct Route {
   Endpoint endpoint = Endpoint::kUnknown;
-  ModelName model;  // of the endpoints that name one
+  ModelName model = {};     // of the endpoints that name one
+  std::string region = {};  // of shared memory; empty for all
 };
 
 Route FindRoute(std::string_view path);

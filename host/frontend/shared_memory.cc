@@ -1,0 +1,132 @@
+// The names; shared_region.h has the memory.
+#include "shared_memory.h"
+
+#include <utility>
+
+#include "shared_region.h"
+
+namespace nereid {
+namespace {
+
+std::string_view KindName(SharedMemoryKind kind) {
+  return kind == SharedMemoryKind::kSystem ? "system" : "cuda";
+}
+
+}  // namespace
+
+const SharedOutput* FindShared(std::span<const SharedOutput> outputs, std::string_view tensor) {
+  for (const SharedOutput& output : outputs) {
+    if (output.tensor == tensor) return &output;
+  }
+  return nullptr;
+}
+
+Result<OutputBuffer> AllocateShared(std::span<const SharedOutput> outputs,
+                                    const OutputRequest& output) {
+  const SharedOutput* const found = FindShared(outputs, output.tensor_name);
+  if (found == nullptr) return OutputBuffer{nullptr};
+  const SharedBlock& block = found->block;
+  if (output.size_bytes > block.size_bytes) {
+    return InternalError("shared memory size specified with the request for output '",
+                         output.tensor_name, "' (", block.size_bytes, " bytes) should be at least ",
+                         output.size_bytes, " bytes to hold the results");
+  }
+  return OutputBuffer{block.base, block.memory_type, block.memory_type_id, nullptr};
+}
+
+Status SharedMemory::CheckNew(const std::string& name) const {
+  if (!allows_clients_) {
+    return UnsupportedError("shared memory region '", name,
+                            "': this server lets no client register shared memory "
+                            "(--allow-client-shm=false)");
+  }
+  if (name.empty()) return InvalidArgError("a shared memory region needs a name");
+  const std::lock_guard lock(mutex_);
+  if (!regions_.contains(name)) return Status::Ok();
+  return AlreadyExistsError("shared memory region '", name, "' already in manager");
+}
+
+Status SharedMemory::Add(std::shared_ptr<const SharedRegion> region) {
+  const std::string& name = region->info().name;
+  const std::lock_guard lock(mutex_);
+  if (regions_.emplace(name, region).second) return Status::Ok();
+  return AlreadyExistsError("shared memory region '", name, "' already in manager");
+}
+
+Status SharedMemory::RegisterSystem(const std::string& name, const std::string& key,
+                                    uint64_t offset, uint64_t size_bytes) {
+  NEREID_RETURN_IF_ERROR(CheckNew(name));
+  NEREID_ASSIGN_OR_RETURN(auto region, MapSystemRegion({name, key, offset, size_bytes, 0}));
+  return Add(std::move(region));
+}
+
+Status SharedMemory::RegisterCuda(const std::string& name, std::string_view raw_handle,
+                                  int64_t device_id, uint64_t size_bytes) {
+  NEREID_RETURN_IF_ERROR(CheckNew(name));
+  NEREID_ASSIGN_OR_RETURN(auto region,
+                          OpenCudaRegion({name, "", 0, size_bytes, device_id}, raw_handle));
+  return Add(std::move(region));
+}
+
+Status SharedMemory::Unregister(SharedMemoryKind kind, const std::string& name) {
+  std::vector<std::shared_ptr<const SharedRegion>> ended;  // unmapped without the lock
+  const std::lock_guard lock(mutex_);
+  if (!name.empty()) {
+    const auto found = regions_.find(name);
+    if (found == regions_.end()) return Status::Ok();
+    if (found->second->kind() != kind) {
+      return InvalidArgError("Unable to unregister ", KindName(kind), " shared memory region: '",
+                             name, "' is a ", KindName(found->second->kind()), " one");
+    }
+    ended.push_back(std::move(found->second));
+    regions_.erase(found);
+    return Status::Ok();
+  }
+  for (auto region = regions_.begin(); region != regions_.end();) {
+    if (region->second->kind() != kind) {
+      ++region;
+      continue;
+    }
+    ended.push_back(std::move(region->second));
+    region = regions_.erase(region);
+  }
+  return Status::Ok();
+}
+
+Result<std::vector<SharedRegionInfo>> SharedMemory::Describe(SharedMemoryKind kind,
+                                                             const std::string& name) const {
+  std::vector<SharedRegionInfo> regions;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [region_name, region] : regions_) {
+    if (region->kind() != kind || (!name.empty() && name != region_name)) continue;
+    regions.push_back(region->info());
+  }
+  if (regions.empty() && !name.empty()) {
+    return NotFoundError("Unable to find ", KindName(kind), " shared memory region: '", name, "'");
+  }
+  return regions;
+}
+
+Result<SharedBlock> SharedMemory::Find(const SharedRange& range) const {
+  std::shared_ptr<const SharedRegion> region;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = regions_.find(range.region);
+    if (found != regions_.end()) region = found->second;
+  }
+  if (region == nullptr) {
+    return NotFoundError("Unable to find shared memory region: '", range.region, "'");
+  }
+  const uint64_t region_bytes = region->info().size_bytes;
+  if (range.offset > region_bytes || range.size_bytes > region_bytes - range.offset) {
+    return InvalidArgError("Invalid offset + byte size for shared memory region: '", range.region,
+                           "'");
+  }
+  NEREID_RETURN_IF_ERROR(region->Check());
+  char* const base = region->base() + range.offset;
+  const TRITONSERVER_MemoryType memory_type = region->memory_type();
+  const int64_t device_id = region->info().device_id;
+  return SharedBlock{std::move(region), base, range.size_bytes, memory_type, device_id};
+}
+
+}  // namespace nereid

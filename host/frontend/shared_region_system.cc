@@ -1,0 +1,93 @@
+// A part of a POSIX shared memory object.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shared_region.h"
+
+namespace nereid {
+namespace {
+
+// What the Python backend shares with its own workers is no client's business.
+constexpr std::string_view kReservedPrefix = "triton_python_backend_shm_region_";
+
+bool IsReserved(std::string_view key) {
+  while (key.starts_with('/')) key.remove_prefix(1);
+  return key.starts_with(kReservedPrefix);
+}
+
+Result<uint64_t> ObjectBytes(int fd, const std::string& key) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0) {
+    return InternalError("Invalid shared memory region: '", key, "'");
+  }
+  return static_cast<uint64_t>(status.st_size);
+}
+
+class SystemRegion final : public SharedRegion {
+ public:
+  // Takes `fd` and the mapping, which begins `lead_bytes` before the region.
+  SystemRegion(SharedRegionInfo info, int fd, void* mapping, size_t lead_bytes)
+      : SharedRegion(SharedMemoryKind::kSystem, std::move(info)),
+        fd_(fd),
+        mapping_(mapping),
+        lead_bytes_(lead_bytes) {}
+  ~SystemRegion() override {
+    munmap(mapping_, lead_bytes_ + this->info().size_bytes);
+    close(fd_);
+  }
+
+  char* base() const override { return static_cast<char*>(mapping_) + lead_bytes_; }
+  TRITONSERVER_MemoryType memory_type() const override { return TRITONSERVER_MEMORY_CPU; }
+
+  // Touching a page beyond the object's end would kill the process.
+  Status Check() const override {
+    NEREID_ASSIGN_OR_RETURN(const uint64_t object_bytes, ObjectBytes(fd_, info().key));
+    if (info().offset + info().size_bytes <= object_bytes) return Status::Ok();
+    return InvalidArgError("shared memory region '", info().name, "': '", info().key,
+                           "' was cut to ", object_bytes, " bytes, expected at least ",
+                           info().offset + info().size_bytes);
+  }
+
+ private:
+  const int fd_;
+  void* const mapping_;
+  const size_t lead_bytes_;
+};
+
+Result<std::shared_ptr<const SharedRegion>> Map(SharedRegionInfo info, int fd) {
+  NEREID_ASSIGN_OR_RETURN(const uint64_t object_bytes, ObjectBytes(fd, info.key));
+  if (info.offset > object_bytes || info.size_bytes > object_bytes - info.offset ||
+      info.size_bytes == 0) {
+    return InvalidArgError("failed to register shared memory region '", info.name,
+                           "': invalid args: '", info.key, "' has ", object_bytes,
+                           " bytes, got offset ", info.offset, " and byte_size ", info.size_bytes);
+  }
+  const size_t lead_bytes = info.offset % static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* const mapping = mmap(nullptr, lead_bytes + info.size_bytes, PROT_READ | PROT_WRITE,
+                             MAP_SHARED, fd, static_cast<off_t>(info.offset - lead_bytes));
+  if (mapping == MAP_FAILED) {
+    return InternalError("unable to map shared memory region '", info.name, "'");
+  }
+  return std::shared_ptr<const SharedRegion>(
+      std::make_shared<SystemRegion>(std::move(info), fd, mapping, lead_bytes));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const SharedRegion>> MapSystemRegion(SharedRegionInfo info) {
+  if (IsReserved(info.key)) {
+    return InvalidArgError("cannot register shared memory region '", info.name, "' with key '",
+                           info.key, "': the key is reserved");
+  }
+  const int fd = info.key.find('\0') == std::string::npos
+                     ? shm_open(info.key.c_str(), O_RDWR | O_CLOEXEC, 0)
+                     : -1;
+  if (fd < 0) return InternalError("Unable to open shared memory region: '", info.key, "'");
+  auto region = Map(std::move(info), fd);
+  if (!region.ok()) close(fd);
+  return region;
+}
+
+}  // namespace nereid

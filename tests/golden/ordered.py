@@ -1,0 +1,20 @@
+"""Recordings that stand on those before them, in the order in which they were made. Steps that were not recorded are requests of ours:
+(method, path, body)."""
+
+SHARED_MEMORY = [
+    "h_shm_status_empty", ("POST", "/v2/systemsharedmemory/region/rin/register", '{"key": "/golden_in", "offset": 0, "byte_size": 128}'),
+    "h_shm_status_one", "h_shm_register_out", "h_shm_status", "h_infer_shm_in", "h_infer_shm_in_out", "h_err_shm_out_of_range",
+    "h_err_shm_out_small", "h_err_shm_size_mismatch", "h_err_shm_unknown_region", "h_err_shm_status_unknown", "h_err_shm_register_missing",
+    "h_err_shm_register_neg", "h_err_shm_register_offset", "h_err_shm_register_slash", "h_err_shm_register_toobig",
+    ("POST", "/v2/systemsharedmemory/unregister", ""), "h_shm_status_after", "h_err_cshm_register", "h_err_cshm_status_unknown",
+    "h_cshm_unregister_all",
+    "g_shm_register", "g_shm_register_out", "g_infer_shm", "g_err_shm_nokey", "g_err_shm_region", "g_err_shm_toobig", "g_shm_unregister",
+    "g_shm_unregister_all", "g_cshm_status",
+]
+
+STEPS = SHARED_MEMORY
+
+
+def alone(names):
+    """Those that stand on nothing."""
+    return [name for name in names if name not in STEPS]

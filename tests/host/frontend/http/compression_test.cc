@@ -1,0 +1,79 @@
+// Compressed bodies: what Triton's clients send, what we send back, and what is damaged. The bytes
+// below were made by Python's zlib and gzip.
+#include "host/frontend/http/compression.h"
+
+#include <gtest/gtest.h>
+
+namespace nereid::http {
+namespace {
+
+// gzip.compress(b"hello hello hello", mtime=0)
+constexpr std::string_view kGzipHello(
+    "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcb\x48\xcd\xc9\xc9\x57\xc8\x40\x90\x00\x80\x88\xf9"
+    "\xe5\x11\x00\x00\x00",
+    28);
+// zlib.compress(b"hello hello hello")
+constexpr std::string_view kZlibHello(
+    "\x78\x9c\xcb\x48\xcd\xc9\xc9\x57\xc8\x40\x90\x00\x3a\x2e\x06\x7d", 16);
+
+std::string ErrorOf(std::string_view bytes, size_t max_bytes = 100) {
+  const Result<ByteBuffer> result = Decompress(Encoding::kGzip, bytes, max_bytes);
+  return result.ok() ? "no error" : result.status().message();
+}
+
+TEST(CompressionTest, ReadsWhatOthersCompressed) {
+  for (const std::string_view bytes : {kGzipHello, kZlibHello}) {
+    const Result<ByteBuffer> result = Decompress(Encoding::kGzip, bytes, 100);
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    EXPECT_EQ(result->view(), "hello hello hello");
+  }
+}
+
+TEST(CompressionTest, SaysWhatIsWrongWithABody) {
+  EXPECT_NE(ErrorOf("notgzip").find("damaged"), std::string::npos);
+  EXPECT_NE(ErrorOf("").find("cut short"), std::string::npos);
+  EXPECT_NE(ErrorOf(kGzipHello.substr(0, 20)).find("cut short"), std::string::npos);
+  EXPECT_NE(ErrorOf(std::string(kGzipHello) + "x").find("follows"), std::string::npos);
+}
+
+TEST(CompressionTest, ABombIsRefusedAtTheLimit) {
+  const std::string zeros(1 << 20, '\0');
+  const std::string_view piece = zeros;
+  const std::string bomb = Compress(Encoding::kGzip, {&piece, 1});
+  ASSERT_LT(bomb.size(), 10000u);
+  EXPECT_EQ(ErrorOf(bomb, 65536), "decompressed body: expected at most 65536 bytes, got more");
+  EXPECT_EQ(ErrorOf(bomb, zeros.size()), "no error");
+}
+
+TEST(CompressionTest, PiecesComeBackAsOne) {
+  const std::string long_piece(100000, 'a');
+  const std::string_view pieces[] = {"first", "", long_piece};
+  for (const Encoding encoding : {Encoding::kGzip, Encoding::kDeflate}) {
+    const std::string compressed = Compress(encoding, pieces);
+    const Result<ByteBuffer> result = Decompress(encoding, compressed, 200000);
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    EXPECT_EQ(result->view(), "first" + long_piece);
+    EXPECT_EQ(compressed.front() == '\x1f', encoding == Encoding::kGzip);
+  }
+}
+
+TEST(CompressionTest, ChoosesWhatTheClientLikesBest) {
+  EXPECT_EQ(ChooseEncoding(""), Encoding::kIdentity);
+  EXPECT_EQ(ChooseEncoding("br, identity"), Encoding::kIdentity);
+  EXPECT_EQ(ChooseEncoding("gzip"), Encoding::kGzip);
+  EXPECT_EQ(ChooseEncoding("deflate, gzip"), Encoding::kGzip);
+  EXPECT_EQ(ChooseEncoding("gzip;q=0.2, deflate;q=0.8, br"), Encoding::kDeflate);
+  EXPECT_EQ(ChooseEncoding("gzip;q=0"), Encoding::kIdentity);
+  EXPECT_EQ(ChooseEncoding(" , ,;q=1,"), Encoding::kIdentity);
+}
+
+TEST(CompressionTest, KnowsTheNamesOfEncodings) {
+  EXPECT_EQ(ParseContentEncoding(""), Encoding::kIdentity);
+  EXPECT_EQ(ParseContentEncoding("GZip"), Encoding::kGzip);
+  EXPECT_EQ(ParseContentEncoding("deflate"), Encoding::kDeflate);
+  EXPECT_EQ(ParseContentEncoding("br"), std::nullopt);
+  EXPECT_EQ(ParseContentEncoding("gzip, gzip"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace nereid::http

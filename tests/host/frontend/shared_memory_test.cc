@@ -1,0 +1,116 @@
+// The regions that clients register: names, bounds, and memory whose owner cuts it short.
+#include "shared_memory.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace nereid {
+namespace {
+
+// A POSIX object of this test alone.
+class Object {
+ public:
+  explicit Object(size_t size_bytes) : key_("/nereid_test_" + std::to_string(getpid())) {
+    fd_ = shm_open(key_.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
+    EXPECT_GE(fd_, 0);
+    Resize(size_bytes);
+  }
+  ~Object() {
+    close(fd_);
+    shm_unlink(key_.c_str());
+  }
+  const std::string& key() const { return key_; }
+  void Resize(size_t size_bytes) { EXPECT_EQ(ftruncate(fd_, static_cast<off_t>(size_bytes)), 0); }
+  void Write(off_t offset, const char* text) {
+    EXPECT_EQ(pwrite(fd_, text, std::strlen(text), offset),
+              static_cast<ssize_t>(std::strlen(text)));
+  }
+
+ private:
+  const std::string key_;
+  int fd_;
+};
+
+TEST(SharedMemoryTest, ARegionIsReadWhereItLies) {
+  Object object(8192);
+  object.Write(5000, "hello");
+  SharedMemory memory(true);
+  ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 4990, 100).ok());
+  const Result<SharedBlock> block = memory.Find({"r", 10, 5});
+  ASSERT_TRUE(block.ok()) << block.status().message();
+  EXPECT_EQ(std::string(block->base, block->size_bytes), "hello");
+}
+
+TEST(SharedMemoryTest, ABlockOutlivesItsRegionsName) {
+  Object object(64);
+  object.Write(0, "kept");
+  SharedMemory memory(true);
+  ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 64).ok());
+  const Result<SharedBlock> block = memory.Find({"r", 0, 4});
+  ASSERT_TRUE(block.ok());
+  ASSERT_TRUE(memory.Unregister(SharedMemoryKind::kSystem, "").ok());
+  EXPECT_EQ(memory.Find({"r", 0, 4}).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(std::string(block->base, 4), "kept");
+}
+
+TEST(SharedMemoryTest, RangesBeyondTheRegionAreRefused) {
+  Object object(128);
+  SharedMemory memory(true);
+  ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 100).ok());
+  EXPECT_TRUE(memory.Find({"r", 0, 100}).ok());
+  EXPECT_TRUE(memory.Find({"r", 100, 0}).ok());
+  EXPECT_FALSE(memory.Find({"r", 1, 100}).ok());
+  EXPECT_FALSE(memory.Find({"r", UINT64_MAX, 2}).ok());
+  EXPECT_FALSE(memory.Find({"r", 2, UINT64_MAX}).ok());
+}
+
+TEST(SharedMemoryTest, AnObjectThatWasCutShortIsNotTouched) {
+  Object object(8192);
+  SharedMemory memory(true);
+  ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 8192).ok());
+  object.Resize(4096);
+  const Result<SharedBlock> block = memory.Find({"r", 0, 16});
+  ASSERT_FALSE(block.ok());
+  EXPECT_NE(block.status().message().find("cut to 4096 bytes"), std::string::npos);
+}
+
+TEST(SharedMemoryTest, WhatCannotBeMappedIsRefused) {
+  Object object(64);
+  SharedMemory memory(true);
+  EXPECT_FALSE(memory.RegisterSystem("r", object.key(), 0, 65).ok());
+  EXPECT_FALSE(memory.RegisterSystem("r", object.key(), 60, UINT64_MAX).ok());
+  EXPECT_FALSE(memory.RegisterSystem("r", object.key(), 0, 0).ok());
+  EXPECT_FALSE(memory.RegisterSystem("r", "/nereid_test_no_such_object", 0, 1).ok());
+  EXPECT_FALSE(memory.RegisterSystem("", object.key(), 0, 64).ok());
+  EXPECT_FALSE(memory.RegisterSystem("r", "triton_python_backend_shm_region_1", 0, 64).ok());
+  ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 64).ok());
+  EXPECT_EQ(memory.RegisterSystem("r", object.key(), 0, 64).code(), StatusCode::kAlreadyExists);
+}
+
+TEST(SharedMemoryTest, AServerMayAllowNone) {
+  Object object(64);
+  SharedMemory memory(false);
+  EXPECT_EQ(memory.RegisterSystem("r", object.key(), 0, 64).code(), StatusCode::kUnsupported);
+}
+
+TEST(SharedMemoryTest, AHandleOfAnotherSizeIsNoHandle) {
+  SharedMemory memory(true);
+  EXPECT_EQ(memory.RegisterCuda("c", "abc", 0, 64).message(),
+            "'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t");
+  EXPECT_FALSE(memory.RegisterCuda("c", std::string(64, 'x'), 0, 64).ok());
+}
+
+TEST(SharedMemoryTest, AnOutputThatDoesNotFitIsAnError) {
+  char bytes[32];
+  const std::vector<SharedOutput> outputs{{"Y", {nullptr, bytes, sizeof(bytes)}}};
+  EXPECT_EQ(AllocateShared(outputs, {"Z", 8, TRITONSERVER_MEMORY_CPU, 0})->base, nullptr);
+  EXPECT_EQ(AllocateShared(outputs, {"Y", 32, TRITONSERVER_MEMORY_CPU, 0})->base, bytes);
+  EXPECT_FALSE(AllocateShared(outputs, {"Y", 33, TRITONSERVER_MEMORY_CPU, 0}).ok());
+}
+
+}  // namespace
+}  // namespace nereid
