@@ -46,6 +46,7 @@ def test_the_core_includes_only_what_stands_below():
     ("host/core", ("host/frontend", "backends/", "llm_core/", "event2/", "grpc", "grpcpp")),
     ("host/frontend", ("host/core", "capi/", "model/", "repository/", "scheduling/", "backends/", "llm_core/")),
     ("backends/ensemble", ("host/", "llm_core/", "capi/")),
+    ("backends/python_like_scripted", ("host/", "llm_core/", "capi/")),
     ("backends/tokenizer", ("host/", "llm_core/", "capi/")),
     ("backends/llm_core", ("host/", "cpu_reference/", "gpu_llm/", "capi/")),
     ("backends/cpu_reference", ("host/", "gpu_llm/", "capi/")),

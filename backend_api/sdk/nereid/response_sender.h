@@ -113,6 +113,20 @@ class ResponseSender {
     return FinishWith(std::move(*response), error);
   }
 
+  // Hands the request back to its scheduler, which will run it again: the next step of a model with
+  // `iterative_sequence`. INVALID_ARG for any other model; the request is then still open.
+  Status Reschedule() {
+    NEREID_RETURN_IF_ERROR(CheckOpen());
+    if (request_ == nullptr) return InternalError("the request was released before");
+    NEREID_RETURN_IF_ERROR(
+        ToStatus(TRITONBACKEND_RequestRelease(request_, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)));
+    request_ = nullptr;
+    is_finished_ = true;
+    execution_.reset();
+    factory_.reset();
+    return {};
+  }
+
   // Gives the request, and with it the input tensors, back to the client before the last response:
   // worth it when inputs are large and answers take long. Its statistics are reported now.
   Status ReleaseRequest() {

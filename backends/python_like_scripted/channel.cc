@@ -1,0 +1,114 @@
+#include "backends/python_like_scripted/channel.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "backends/python_like_scripted/marshal.h"
+
+namespace nereid::scripted {
+namespace {
+
+// In place of a message: where in shared memory it lies. Messages themselves are tuples.
+constexpr char kElsewhereTag = 'l';
+
+Status Gone() {
+  return UnavailableError("the worker is gone");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Channel>> Channel::Create(UniqueFd* worker_end, SharedRegion* outgoing,
+                                                 SharedRegion* incoming) {
+  int fds[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
+    return UnavailableError("socketpair: ", std::strerror(errno));
+  }
+  worker_end->Reset(fds[1]);
+  return std::unique_ptr<Channel>(new Channel(UniqueFd(fds[0]), outgoing, incoming));
+}
+
+Result<std::string> Channel::Packed(std::string message) {
+  if (message.size() <= kMaxPacketBytes) return message;
+  NEREID_ASSIGN_OR_RETURN(const Block block, outgoing_->Allocate(message.size()));
+  std::memcpy(block.data(), message.data(), message.size());
+  const uint64_t place[2] = {block.offset, block.size_bytes};
+  std::string packet(1, kElsewhereTag);
+  packet.append(reinterpret_cast<const char*>(place), sizeof place);
+  return packet;
+}
+
+Result<std::string> Channel::Unpacked(std::string packet) {
+  uint64_t place[2];
+  if (packet.empty() || packet.front() != kElsewhereTag) return packet;
+  if (packet.size() != 1 + sizeof place) return InvalidArgError("a message without its place");
+  std::memcpy(place, packet.data() + 1, sizeof place);
+  NEREID_ASSIGN_OR_RETURN(const Block block, incoming_->Find(place[0], place[1]));
+  std::string message(reinterpret_cast<const char*>(block.data()), block.size_bytes);
+  block.Release();
+  return message;
+}
+
+Status Channel::Send(std::string message) {
+  NEREID_ASSIGN_OR_RETURN(const std::string packet, Packed(std::move(message)));
+  while (send(fd_.get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0) {
+    if (errno != EINTR) return Gone();
+  }
+  return {};
+}
+
+Status Channel::Post(std::string message) {
+  NEREID_ASSIGN_OR_RETURN(std::string packet, Packed(std::move(message)));
+  std::lock_guard lock(mutex_);
+  waiting_.push_back(std::move(packet));
+  return {};
+}
+
+bool Channel::Flush() {
+  std::lock_guard lock(mutex_);
+  while (!waiting_.empty()) {
+    const std::string& packet = waiting_.front();
+    const ssize_t sent = send(fd_.get(), packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)) return false;
+    waiting_.pop_front();  // sent, or never to be: the worker is gone
+  }
+  return true;
+}
+
+Result<std::optional<std::string>> Channel::Receive(int timeout_ms) {
+  if (timeout_ms > 0) {
+    pollfd ready{fd_.get(), POLLIN, 0};
+    int count = 0;
+    while ((count = poll(&ready, 1, timeout_ms)) < 0 && errno == EINTR) {
+    }
+    if (count == 0) return std::optional<std::string>();
+  }
+  thread_local std::string buffer(2 * kMaxPacketBytes, '\0');
+  ssize_t size = 0;
+  const int flags = timeout_ms == 0 ? MSG_DONTWAIT : 0;
+  while ((size = recv(fd_.get(), buffer.data(), buffer.size(), flags | MSG_TRUNC)) < 0 &&
+         errno == EINTR) {
+  }
+  if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::optional<std::string>();
+  if (size <= 0) {
+    is_closed_ = true;
+    return std::optional<std::string>();
+  }
+  if (static_cast<size_t>(size) > buffer.size()) {
+    return InvalidArgError("a message of ", size, " bytes where at most ", buffer.size(),
+                           " were expected");
+  }
+  NEREID_ASSIGN_OR_RETURN(std::string message,
+                          Unpacked(buffer.substr(0, static_cast<size_t>(size))));
+  return std::optional<std::string>(std::move(message));
+}
+
+void Channel::Shutdown() {
+  is_closed_ = true;
+  shutdown(fd_.get(), SHUT_RDWR);
+}
+
+}  // namespace nereid::scripted

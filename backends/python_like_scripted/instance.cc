@@ -1,0 +1,135 @@
+#include "backends/python_like_scripted/instance.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace nereid::scripted {
+namespace {
+
+// A worker that lives longer than this was no failure of its start.
+constexpr std::chrono::seconds kLongLife{10};
+constexpr std::chrono::milliseconds kFirstDelay{100};
+constexpr std::chrono::milliseconds kLongestDelay{10'000};
+
+// None before the first restart, then doubling.
+std::chrono::milliseconds DelayAfter(int num_quick_deaths) {
+  if (num_quick_deaths <= 1) return std::chrono::milliseconds(0);
+  const int doublings = std::min(num_quick_deaths - 2, 10);
+  return std::min(kFirstDelay * (1 << doublings), kLongestDelay);
+}
+
+}  // namespace
+
+Status PythonInstance::Initialize() {
+  NEREID_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, StartSession());
+  std::lock_guard lock(mutex_);
+  session_ = std::move(session);
+  state_ = State::kRunning;
+  started_ = std::chrono::steady_clock::now();
+  return {};
+}
+
+Result<std::shared_ptr<Session>> PythonInstance::StartSession() {
+  NEREID_ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, model().NewWorker());
+  auto session = std::make_shared<Session>(std::move(worker), open_, *this, context());
+  NEREID_RETURN_IF_ERROR(session->Initialize());
+  return session;
+}
+
+Result<std::shared_ptr<Session>> PythonInstance::CurrentSession() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return state_ != State::kStarting; });
+  if (state_ == State::kRunning) return session_;
+  return UnavailableError("model '", model().name(), "': the Python worker of instance '", name(),
+                          "' ", last_death_, "; it will be started again");
+}
+
+Status PythonInstance::Execute(Batch& batch) {
+  NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session, CurrentSession());
+  std::vector<uint64_t> keys;
+  for (Request& request : batch.Take()) keys.push_back(open_.Add(std::move(request)));
+  session->Execute(keys, model().settings().execute_timeout);
+  return {};
+}
+
+Status PythonInstance::Ready() {
+  std::shared_ptr<Session> session;
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ == State::kRunning) session = session_;
+  }
+  if (session == nullptr) return UnavailableError("the Python worker is not running");
+  return session->IsReady();
+}
+
+void PythonInstance::OnSessionDeath(const std::string& how) {
+  LogError(
+      StrCat("model '", model().name(), "': the Python worker of instance '", name(), "' ", how));
+  std::thread finished;
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ != State::kRunning) return;  // its start failed, or it is being stopped
+    state_ = State::kStarting;
+    last_death_ = how;
+    const auto life = std::chrono::steady_clock::now() - started_;
+    num_quick_deaths_ = life > kLongLife ? 1 : num_quick_deaths_ + 1;
+    finished = std::move(restart_);
+  }
+  open_.FailAll(UnavailableError("model '", model().name(), "': the Python worker of instance '",
+                                 name(), "' ", how));
+  if (finished.joinable()) finished.join();
+  std::lock_guard lock(mutex_);
+  if (state_ == State::kStarting) restart_ = std::thread([this] { Restart(); });
+}
+
+void PythonInstance::Restart() {
+  std::shared_ptr<Session> dead;
+  {
+    std::lock_guard lock(mutex_);
+    dead = std::move(session_);
+  }
+  dead.reset();
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      const std::chrono::milliseconds delay = DelayAfter(num_quick_deaths_);
+      if (delay.count() > 0 && state_ != State::kStopped) {
+        state_ = State::kWaiting;
+        changed_.notify_all();
+        changed_.wait_for(lock, delay, [this] { return state_ == State::kStopped; });
+      }
+      if (state_ == State::kStopped) return;
+      state_ = State::kStarting;
+    }
+    Result<std::shared_ptr<Session>> session = StartSession();
+    std::lock_guard lock(mutex_);
+    if (state_ == State::kStopped) return;
+    if (session.ok()) {
+      session_ = std::move(*session);
+      started_ = std::chrono::steady_clock::now();
+      state_ = State::kRunning;
+      changed_.notify_all();
+      return;
+    }
+    LogError(StrCat("model '", model().name(), "': instance '", name(),
+                    "' could not be started again: ", session.status().message()));
+    last_death_ = StrCat("could not be started again: ", session.status().message());
+    ++num_quick_deaths_;
+  }
+}
+
+void PythonInstance::Finalize() {
+  std::shared_ptr<Session> session;
+  std::thread restart;
+  {
+    std::lock_guard lock(mutex_);
+    state_ = State::kStopped;
+    session = std::move(session_);
+    restart = std::move(restart_);
+  }
+  changed_.notify_all();
+  if (restart.joinable()) restart.join();
+  if (session != nullptr) session->Stop(model().settings().start_timeout);
+}
+
+}  // namespace nereid::scripted

@@ -1,0 +1,47 @@
+// One instance: a worker that is kept running. When it dies its requests are answered with how it
+// died, and another is started, at once at first, later and later when that dies too.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "backends/python_like_scripted/model.h"
+#include "backends/python_like_scripted/open_requests.h"
+#include "backends/python_like_scripted/session.h"
+#include "nereid/backend.h"
+
+namespace nereid::scripted {
+
+class PythonInstance : public ModelInstance<PythonModel>, public SessionOwner {
+ public:
+  Status Initialize() override;
+  Status Execute(Batch& batch) override;
+  Status Ready() override;
+  void Finalize() override;
+
+  void OnSessionDeath(const std::string& how) override;
+
+ private:
+  enum class State { kRunning, kStarting, kWaiting, kStopped };
+
+  Result<std::shared_ptr<Session>> StartSession();
+  // Waits while one is being started; UNAVAILABLE says why there is none.
+  Result<std::shared_ptr<Session>> CurrentSession();
+  void Restart();  // the restart thread
+
+  OpenRequests open_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  State state_ = State::kStopped;
+  std::shared_ptr<Session> session_;
+  std::string last_death_;
+  std::chrono::steady_clock::time_point started_{};
+  int num_quick_deaths_ = 0;  // in a row
+  std::thread restart_;
+};
+
+}  // namespace nereid::scripted

@@ -1,0 +1,135 @@
+#include "backends/python_like_scripted/model.h"
+
+#include <dlfcn.h>
+
+#include <system_error>
+
+namespace nereid::scripted {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The folder of this shared object, beside which the worker's files lie.
+fs::path OwnFolder() {
+  static const char kHere = 0;
+  Dl_info info;
+  if (dladdr(&kHere, &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code error;
+  return fs::canonical(info.dli_fname, error).parent_path();
+}
+
+Result<std::string> BackendName(TRITONBACKEND_Model* model) {
+  TRITONBACKEND_Backend* backend = nullptr;
+  const char* name = nullptr;
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelBackend(model, &backend)));
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_BackendName(backend, &name)));
+  return std::string(name);
+}
+
+void WarnOfStub(const ModelContext& context) {
+  std::error_code error;
+  const fs::path stub = context.directory() / "triton_python_backend_stub";
+  if (!fs::exists(stub, error)) return;
+  LogWarning(StrCat("model '", context.name(), "': '", stub.string(),
+                    "' is not used: a stub is bound to Triton's own messages. "
+                    "EXECUTION_ENV_PATH names another interpreter."));
+}
+
+}  // namespace
+
+Status PythonModel::Prepare() {
+  if (is_prepared_) return {};
+  NEREID_ASSIGN_OR_RETURN(settings_, Settings::Parse(context().backend_config()));
+  NEREID_ASSIGN_OR_RETURN(const std::string backend, BackendName(context().handle()));
+  const std::string& configured = config().json()["default_model_filename"].AsString();
+  is_backends_file_ = backend != "python";
+  file_ = is_backends_file_
+              ? context().backend_directory() / "model.py"
+              : context().version_directory() / (configured.empty() ? "model.py" : configured);
+  std::error_code error;
+  if (!fs::is_regular_file(file_, error)) {
+    return NotFoundError("model '", name(), "': expected its Python code in '", file_.string(),
+                         "', found no such file");
+  }
+  if (const std::string* path = parameters().Find("EXECUTION_ENV_PATH")) {
+    Result<std::shared_ptr<const ExecutionEnv>> env =
+        ExecutionEnv::Open(*path, context().directory());
+    if (!env.ok()) return std::move(env).status().WithContext(StrCat("model '", name(), "'"));
+    env_ = std::move(*env);
+  }
+  WarnOfStub(context());
+  is_prepared_ = true;
+  return {};
+}
+
+Status PythonModel::AutoComplete(ConfigDraft& draft) {
+  NEREID_RETURN_IF_ERROR(Prepare());
+  NEREID_ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, StartWorker());
+  MarshalWriter question;
+  question.Tuple(2);
+  question.Int(static_cast<int64_t>(Question::kComplete));
+  question.Text(draft.json().Dump());
+  NEREID_ASSIGN_OR_RETURN(const std::string answer,
+                          worker->Ask(question.Take(), std::chrono::milliseconds(0)));
+  MarshalReader reader(answer);
+  reader.TupleOf(2);
+  (void)reader.Int();
+  if (!reader.TakeNone()) {
+    const std::string_view text = reader.Text();
+    NEREID_RETURN_IF_ERROR(reader.Finish());
+    NEREID_ASSIGN_OR_RETURN(draft.mutable_json(), Json::Parse(text));
+  }
+  std::lock_guard lock(mutex_);
+  spare_ = std::move(worker);
+  return {};
+}
+
+Status PythonModel::Initialize() {
+  return Prepare();
+}
+
+Result<std::unique_ptr<Worker>> PythonModel::NewWorker() {
+  {
+    std::lock_guard lock(mutex_);
+    if (spare_ != nullptr && !spare_->is_dead()) return std::move(spare_);
+  }
+  return StartWorker();
+}
+
+Result<Command> PythonModel::WorkerCommand() const {
+  const fs::path worker = OwnFolder() / "nereid_python_worker.py";
+  Command command;
+  if (env_ == nullptr) {
+    command.arguments = {settings_.interpreter, worker.string()};
+  } else if (env_->has_activate()) {
+    command.arguments = {"bash", "-c",
+                         "enter() { source \"$1\"; }; enter \"$0\" && exec python3 \"$@\"",
+                         (env_->folder() / "bin" / "activate").string(), worker.string()};
+  } else {
+    command.arguments = {env_->interpreter().string(), worker.string()};
+  }
+  command.environment = EnvironmentWith({});
+  return command;
+}
+
+Result<std::unique_ptr<Worker>> PythonModel::StartWorker() const {
+  WorkerOptions options;
+  options.label = StrCat("model '", name(), "'");
+  NEREID_ASSIGN_OR_RETURN(options.command, WorkerCommand());
+  options.region_bytes = settings_.region_bytes;
+  options.region_growth_bytes = settings_.region_growth_bytes;
+  options.region_prefix = settings_.region_prefix;
+  options.start_timeout = settings_.start_timeout;
+  NEREID_ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Worker::Start(options));
+
+  MarshalWriter question;
+  question.Tuple(4);
+  question.Int(static_cast<int64_t>(Question::kLoad));
+  question.Text(file_.string());
+  question.Text(is_backends_file_ ? "" : std::to_string(context().version()));
+  question.Text((is_backends_file_ ? file_.parent_path() : context().version_directory()).string());
+  NEREID_RETURN_IF_ERROR(worker->Ask(question.Take(), std::chrono::milliseconds(0)).status());
+  return worker;
+}
+
+}  // namespace nereid::scripted

@@ -1,0 +1,107 @@
+#include "backends/python_like_scripted/open_requests.h"
+
+#include <utility>
+
+#include "nereid/log.h"
+
+namespace nereid::scripted {
+
+uint64_t OpenRequests::Add(Request request) {
+  auto open = std::make_shared<Open>(std::move(request));
+  std::lock_guard lock(mutex_);
+  open_.emplace(next_key_, std::move(open));
+  return next_key_++;
+}
+
+std::shared_ptr<OpenRequests::Open> OpenRequests::Find(uint64_t key) {
+  std::lock_guard lock(mutex_);
+  const auto it = open_.find(key);
+  return it == open_.end() ? nullptr : it->second;
+}
+
+void OpenRequests::Remove(uint64_t key) {
+  std::shared_ptr<Open> removed;  // dies without the lock
+  std::lock_guard lock(mutex_);
+  const auto it = open_.find(key);
+  if (it == open_.end()) return;
+  removed = std::move(it->second);
+  open_.erase(it);
+}
+
+void OpenRequests::Respond(uint64_t key, const PackedResponse* response, bool is_final) {
+  const std::shared_ptr<Open> open = Find(key);
+  if (open == nullptr) return;
+  bool is_finished = false;
+  {
+    std::lock_guard lock(open->mutex);
+    if (!open->request.is_open()) return;
+    const Status sent = Send(*open, response, is_final);
+    if (!sent.ok() && open->request.is_open()) (void)open->request.Fail(sent);
+    is_finished = !open->request.is_open();
+  }
+  if (is_finished) Remove(key);
+}
+
+// A response that cannot be filled becomes the request's error.
+Status OpenRequests::Send(Open& open, const PackedResponse* response, bool is_final) {
+  Request& request = open.request;
+  ResponseSender& sender = request.sender();
+  if (response == nullptr) {
+    if (sender.is_decoupled()) return sender.Finish();
+    return InternalError("model '", sender.instance().model().name(),
+                         "': expected exactly 1 response, because the model is not decoupled; its "
+                         "response sender was closed without one");
+  }
+  if (response->error.has_value()) {
+    return is_final || !sender.is_decoupled() ? request.Fail(*response->error)
+                                              : sender.SendError(*response->error);
+  }
+  NEREID_ASSIGN_OR_RETURN(Response made, sender.NewResponse());
+  NEREID_RETURN_IF_ERROR(FillResponse(*response, made));
+  return sender.Send(std::move(made), is_final);
+}
+
+void OpenRequests::Fail(uint64_t key, const Status& error) {
+  const std::shared_ptr<Open> open = Find(key);
+  if (open == nullptr) return;
+  {
+    std::lock_guard lock(open->mutex);
+    if (open->request.is_open()) (void)open->request.Fail(error);
+  }
+  Remove(key);
+}
+
+void OpenRequests::FailAll(const Status& error) {
+  std::vector<uint64_t> keys;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, open] : open_) keys.push_back(key);
+  }
+  for (const uint64_t key : keys) Fail(key, error);
+}
+
+void OpenRequests::Reschedule(uint64_t key) {
+  const std::shared_ptr<Open> open = Find(key);
+  if (open == nullptr) return;
+  {
+    std::lock_guard lock(open->mutex);
+    if (!open->request.is_open()) return;
+    const Status status = open->request.sender().Reschedule();
+    if (!status.ok()) (void)open->request.Fail(status);
+  }
+  Remove(key);
+}
+
+bool OpenRequests::IsOpen(uint64_t key) {
+  return Find(key) != nullptr;
+}
+
+// Of a request that is answered nobody wants more.
+bool OpenRequests::IsCancelled(uint64_t key) {
+  const std::shared_ptr<Open> open = Find(key);
+  if (open == nullptr) return true;
+  std::lock_guard lock(open->mutex);
+  return !open->request.is_open() || open->request.IsCancelled();
+}
+
+}  // namespace nereid::scripted

@@ -1,0 +1,284 @@
+#include "backends/python_like_scripted/session.h"
+
+#include <utility>
+
+#include "backends/python_like_scripted/host_calls.h"
+
+namespace nereid::scripted {
+namespace {
+
+constexpr std::chrono::seconds kReadyTimeout{5};
+constexpr int64_t kRescheduled = 2;
+constexpr int64_t kFinalFlag = TRITONSERVER_RESPONSE_COMPLETE_FINAL;
+
+Result<std::string> ParametersText(const Request& request) {
+  NEREID_ASSIGN_OR_RETURN(const std::vector<ParameterView> parameters, request.Parameters());
+  if (parameters.empty()) return std::string("{}");
+  std::string text = "{";
+  for (const ParameterView& parameter : parameters) {
+    if (text.size() > 1) text += ',';
+    text += Json(parameter.name).Dump() + ':';
+    switch (parameter.type) {
+      case TRITONSERVER_PARAMETER_STRING:
+        text += Json(std::string(parameter.AsString())).Dump();
+        break;
+      case TRITONSERVER_PARAMETER_INT:
+        text += std::to_string(parameter.AsInt());
+        break;
+      case TRITONSERVER_PARAMETER_BOOL:
+        text += parameter.AsBool() ? "true" : "false";
+        break;
+      case TRITONSERVER_PARAMETER_DOUBLE: {
+        char number[32];
+        std::snprintf(number, sizeof number, "%.17g", parameter.AsDouble());
+        text += number;
+        break;
+      }
+      default:
+        return UnsupportedError("parameter '", parameter.name, "': expected a string, an integer, ",
+                                "a bool or a double, got type ", int{parameter.type});
+    }
+  }
+  return text + '}';
+}
+
+const char* KindName(TRITONSERVER_InstanceGroupKind kind) {
+  return TRITONSERVER_InstanceGroupKindString(kind);
+}
+
+}  // namespace
+
+Session::Session(std::unique_ptr<Worker> worker, OpenRequests& open, SessionOwner& owner,
+                 const InstanceContext& instance)
+    : worker_(std::move(worker)),
+      open_(open),
+      owner_(owner),
+      instance_(instance),
+      is_decoupled_(instance.model().config().is_decoupled()),
+      calls_(std::make_unique<HostCalls>(instance, open, worker_)) {
+  worker_->SetListener(this);
+}
+
+Session::~Session() {
+  calls_->CancelAll();
+}
+
+Status Session::Initialize() {
+  const ModelContext& model = instance_.model();
+  const std::pair<const char*, std::string> arguments[] = {
+      {"model_config", model.config().json().Dump()},
+      {"model_instance_kind", KindName(instance_.kind())},
+      {"model_instance_name", instance_.name()},
+      {"model_instance_device_id", std::to_string(instance_.device_id())},
+      {"model_repository", model.directory().string()},
+      {"model_version", std::to_string(model.version())},
+      {"model_name", model.name()}};
+  MarshalWriter question;
+  question.Tuple(4);
+  question.Int(static_cast<int64_t>(Question::kInitialize));
+  question.Tuple(std::size(arguments));
+  for (const auto& [name, value] : arguments) {
+    question.Tuple(2);
+    question.Text(name);
+    question.Text(value);
+  }
+  question.Text(instance_.name());
+  question.Bool(is_decoupled_);
+  NEREID_ASSIGN_OR_RETURN(const std::string answer,
+                          worker_->Ask(question.Take(), std::chrono::milliseconds(0)));
+  MarshalReader reader(answer);
+  reader.TupleOf(2);
+  (void)reader.Int();
+  asks_model_ready_ = reader.Bool();
+  return reader.Finish();
+}
+
+void Session::Execute(const std::vector<uint64_t>& all_keys, std::chrono::milliseconds timeout) {
+  std::vector<uint64_t> keys = all_keys;
+  std::vector<Block> blocks;
+  std::string question = WriteQuestion(keys, blocks);
+  if (keys.empty()) return;
+  Result<std::string> answer = worker_->Ask(std::move(question), timeout);
+  Status status = std::move(answer).status();
+  if (status.ok()) {
+    status = Finish(keys, *answer);
+    if (!status.ok()) worker_->Kill(StrCat("it sent garbage: ", status.message()));
+  } else if (!worker_->is_dead()) {  // nothing was sent
+    for (const Block& block : blocks) block.Release();
+  }
+  if (status.ok()) return;
+  for (const uint64_t key : keys) open_.Fail(key, status);
+}
+
+std::string Session::WriteQuestion(std::vector<uint64_t>& keys, std::vector<Block>& blocks) {
+  MarshalWriter writer;
+  writer.Tuple(2);
+  writer.Int(static_cast<int64_t>(Question::kExecute));
+  const size_t list = writer.Mark();
+  writer.Tuple(0);
+  std::vector<uint64_t> written;
+  for (const uint64_t key : keys) {
+    const size_t mark = writer.Mark();
+    const size_t num_blocks = blocks.size();
+    const Status status = open_.With(key, [&](Request& request) -> Status {
+      return WriteRequest(request, key, blocks, writer);
+    });
+    if (status.ok()) {
+      written.push_back(key);
+      continue;
+    }
+    open_.Fail(key, status);
+    writer.Rewind(mark);
+    for (size_t i = num_blocks; i < blocks.size(); ++i) blocks[i].Release();
+    blocks.resize(num_blocks);
+  }
+  writer.PatchTuple(list, static_cast<uint32_t>(written.size()));
+  keys = std::move(written);
+  return writer.Take();
+}
+
+// (key, id, correlation id, flags, timeout, parameters, outputs, inputs)
+Status Session::WriteRequest(Request& request, uint64_t key, std::vector<Block>& blocks,
+                             MarshalWriter& writer) {
+  writer.Tuple(8);
+  writer.Uint(key);
+  NEREID_ASSIGN_OR_RETURN(const std::string_view id, request.Id());
+  writer.Text(id);
+  if (const Result<uint64_t> number = request.CorrelationId(); number.ok()) {
+    writer.Uint(*number);
+  } else {
+    NEREID_ASSIGN_OR_RETURN(const std::string_view text, request.CorrelationIdString());
+    writer.Text(text);
+  }
+  NEREID_ASSIGN_OR_RETURN(const uint32_t flags, request.Flags());
+  writer.Int(flags);
+  NEREID_ASSIGN_OR_RETURN(const uint64_t timeout_us, request.TimeoutUs());
+  writer.Uint(timeout_us);
+  NEREID_ASSIGN_OR_RETURN(const std::string parameters, ParametersText(request));
+  writer.Text(parameters);
+  NEREID_ASSIGN_OR_RETURN(const auto outputs, request.RequestedOutputs());
+  writer.Tuple(static_cast<uint32_t>(outputs.size()));
+  for (const std::string_view output : outputs) writer.Text(output);
+  NEREID_ASSIGN_OR_RETURN(const std::vector<TensorView> inputs, request.Inputs());
+  writer.Tuple(static_cast<uint32_t>(inputs.size()));
+  for (const TensorView& input : inputs) {
+    NEREID_RETURN_IF_ERROR(WriteTensor(input, worker_->to_worker(), blocks, writer));
+  }
+  return {};
+}
+
+// (0, (posted, error or None, responses))
+Status Session::Finish(const std::vector<uint64_t>& keys, const std::string& answer) {
+  MarshalReader reader(answer);
+  reader.TupleOf(2);
+  (void)reader.Int();
+  reader.TupleOf(3);
+  const auto num_posted = static_cast<uint64_t>(reader.Int());
+  NEREID_RETURN_IF_ERROR(reader.status());
+  worker_->WaitForPosted(num_posted);
+  if (!reader.TakeNone()) {
+    const Status error = InternalError(reader.Text());
+    reader.TupleOf(0);
+    NEREID_RETURN_IF_ERROR(reader.Finish());
+    for (const uint64_t key : keys) open_.Fail(key, error);
+    return {};
+  }
+  reader.TupleOf(static_cast<uint32_t>(keys.size()));
+  for (const uint64_t key : keys) {
+    if (reader.TakeNone()) continue;  // answered by its sender, now or later
+    if (reader.Next() == 'i') {
+      if (reader.Int() != kRescheduled) reader.Fail("a response is a number");
+      if (reader.status().ok()) open_.Reschedule(key);
+      continue;
+    }
+    const PackedResponse response = ReadResponse(reader, worker_->from_worker());
+    NEREID_RETURN_IF_ERROR(reader.status());
+    open_.Respond(key, &response, /*is_final=*/true);
+    response.Release();
+  }
+  return reader.Finish();
+}
+
+Status Session::OnPosted(WorkerMessage kind, MarshalReader& message) {
+  switch (kind) {
+    case WorkerMessage::kRespond:
+      return OnRespond(message);
+    case WorkerMessage::kCall:
+      return calls_->OnCall(message);
+    case WorkerMessage::kCancel:
+      return calls_->OnCancel(message);
+    case WorkerMessage::kReadiness:
+      return OnReadiness(message);
+    default:
+      return InvalidArgError("a message of kind ", static_cast<int32_t>(kind));
+  }
+}
+
+Status Session::OnRespond(MarshalReader& message) {
+  const auto key = static_cast<uint64_t>(message.Int());
+  if (message.TakeNone()) {
+    const int64_t flags = message.Int();
+    NEREID_RETURN_IF_ERROR(message.Finish());
+    if ((flags & kFinalFlag) != 0) open_.Respond(key, nullptr, /*is_final=*/true);
+    return {};
+  }
+  const PackedResponse response = ReadResponse(message, worker_->from_worker());
+  const int64_t flags = message.Int();
+  NEREID_RETURN_IF_ERROR(message.Finish());
+  open_.Respond(key, &response, (flags & kFinalFlag) != 0);
+  response.Release();
+  return {};
+}
+
+Status Session::IsReady() {
+  if (worker_->is_dead()) return UnavailableError("the Python worker is not running");
+  if (!asks_model_ready_) return {};
+  std::unique_lock lock(mutex_);
+  const int64_t query = next_query_++;
+  queries_[query] = {};
+  MarshalWriter writer;
+  writer.Tuple(2);
+  writer.Int(static_cast<int64_t>(HostMessage::kIsReady));
+  writer.Int(query);
+  NEREID_RETURN_IF_ERROR(worker_->Post(writer.Take()));
+  answered_.wait_for(lock, kReadyTimeout, [&] { return queries_[query].is_known; });
+  const Readiness readiness = queries_[query];
+  queries_.erase(query);
+  if (readiness.is_known) return readiness.status;
+  return UnavailableError("is_ready did not answer within ", kReadyTimeout.count(), " s");
+}
+
+Status Session::OnReadiness(MarshalReader& message) {
+  const int64_t query = message.Int();
+  const bool is_ready = message.Bool();
+  const std::string text(message.Text());
+  NEREID_RETURN_IF_ERROR(message.Finish());
+  std::lock_guard lock(mutex_);
+  const auto it = queries_.find(query);
+  if (it == queries_.end()) return {};  // too late
+  it->second.is_known = true;
+  if (!is_ready) {
+    it->second.status = UnavailableError("is_ready: ", text.empty() ? "the model says no" : text);
+  }
+  answered_.notify_all();
+  return {};
+}
+
+void Session::OnDeath(const std::string& how) {
+  calls_->CancelAll();
+  {
+    std::lock_guard lock(mutex_);
+    for (auto& [query, readiness] : queries_) {
+      readiness = {true, UnavailableError("the Python worker ", how)};
+    }
+  }
+  answered_.notify_all();
+  owner_.OnSessionDeath(how);
+}
+
+void Session::Stop(std::chrono::milliseconds timeout) {
+  worker_->Stop(timeout);
+  calls_->CancelAll();
+}
+
+}  // namespace nereid::scripted

@@ -1,0 +1,75 @@
+// What an instance has with one worker, from its start to its death: the requests that it runs, the
+// calls that it makes of the host and of other models.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backends/python_like_scripted/open_requests.h"
+#include "backends/python_like_scripted/worker.h"
+#include "nereid/backend.h"
+
+namespace nereid::scripted {
+
+class HostCalls;
+
+class SessionOwner {
+ public:
+  // [the worker's thread]
+  virtual void OnSessionDeath(const std::string& how) = 0;
+
+ protected:
+  ~SessionOwner() = default;
+};
+
+class Session : public WorkerListener {
+ public:
+  // `open`, `owner` and `instance` outlive it.
+  Session(std::unique_ptr<Worker> worker, OpenRequests& open, SessionOwner& owner,
+          const InstanceContext& instance);
+  ~Session();
+
+  // Lets the model initialize itself. [load and restart threads]
+  Status Initialize();
+  // Runs requests that are in `open`, and answers those that end with it. [instance's thread]
+  void Execute(const std::vector<uint64_t>& keys, std::chrono::milliseconds timeout);
+  // Asks the model, when it has an opinion. [any thread]
+  Status IsReady();
+  void Stop(std::chrono::milliseconds timeout);
+
+  Status OnPosted(WorkerMessage kind, MarshalReader& message) override;
+  void OnDeath(const std::string& how) override;
+
+ private:
+  // Writes what can be written; the others are failed and leave `keys`.
+  std::string WriteQuestion(std::vector<uint64_t>& keys, std::vector<Block>& blocks);
+  Status WriteRequest(Request& request, uint64_t key, std::vector<Block>& blocks,
+                      MarshalWriter& writer);
+  Status Finish(const std::vector<uint64_t>& keys, const std::string& answer);
+  Status OnRespond(MarshalReader& message);
+  Status OnReadiness(MarshalReader& message);
+
+  const std::shared_ptr<Worker> worker_;
+  OpenRequests& open_;
+  SessionOwner& owner_;
+  const InstanceContext& instance_;
+  const bool is_decoupled_;
+  bool asks_model_ready_ = false;
+  std::unique_ptr<HostCalls> calls_;
+
+  struct Readiness {
+    bool is_known = false;
+    Status status;
+  };
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable answered_;
+  int64_t next_query_ = 1;
+  std::map<int64_t, Readiness> queries_;
+};
+
+}  // namespace nereid::scripted

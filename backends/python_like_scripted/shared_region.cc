@@ -1,0 +1,118 @@
+#include "backends/python_like_scripted/shared_region.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+namespace nereid::scripted {
+namespace {
+
+uint64_t RoundUp(uint64_t value, uint64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+std::atomic_ref<uint8_t> InUse(std::byte* header) {
+  return std::atomic_ref<uint8_t>(*reinterpret_cast<uint8_t*>(header));
+}
+
+Status ErrnoError(const char* what, uint64_t size_bytes) {
+  return UnavailableError("shared memory of ", size_bytes, " bytes: ", what, ": ",
+                          std::strerror(errno));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Mapping>> Mapping::Of(int fd, uint64_t size_bytes) {
+  void* base = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) return ErrnoError("mmap", size_bytes);
+  return std::shared_ptr<Mapping>(new Mapping(static_cast<std::byte*>(base), size_bytes));
+}
+
+Mapping::~Mapping() {
+  munmap(base_, size_bytes_);
+}
+
+void Block::Release() const {
+  if (mapping != nullptr) InUse(data() - kBlockHeaderBytes).store(0, std::memory_order_release);
+}
+
+Result<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::string& name,
+                                                           uint64_t initial_bytes,
+                                                           uint64_t growth_bytes) {
+  UniqueFd fd(memfd_create(name.substr(0, 200).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const uint64_t size_bytes = RoundUp(std::max<uint64_t>(initial_bytes, 4096), 4096);
+  if (!fd.is_open()) return ErrnoError("memfd_create", size_bytes);
+  if (ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0) {
+    return ErrnoError("ftruncate", size_bytes);
+  }
+  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
+    return ErrnoError("sealing", size_bytes);
+  }
+  NEREID_ASSIGN_OR_RETURN(auto mapping, Mapping::Of(fd.get(), size_bytes));
+  return std::unique_ptr<SharedRegion>(new SharedRegion(
+      std::move(fd), std::move(mapping), RoundUp(std::max<uint64_t>(growth_bytes, 4096), 4096)));
+}
+
+// First fit: the memory that was used last is used again, and is warm.
+Result<Block> SharedRegion::Allocate(uint64_t size_bytes) {
+  if (size_bytes > uint64_t{1} << 46) {
+    return UnavailableError("shared memory: ", size_bytes, " bytes are too many");
+  }
+  const uint64_t needed_bytes = kBlockHeaderBytes + RoundUp(size_bytes, kBlockHeaderBytes);
+  std::lock_guard lock(mutex_);
+  uint64_t begin = 0;
+  for (auto it = used_.begin(); it != used_.end();) {
+    if (InUse(mapping_->base() + it->first).load(std::memory_order_acquire) == 0) {
+      it = used_.erase(it);
+      continue;
+    }
+    if (it->first - begin >= needed_bytes) break;
+    begin = it->second;
+    ++it;
+  }
+  if (begin + needed_bytes > mapping_->size_bytes()) {
+    NEREID_RETURN_IF_ERROR(Grow(begin + needed_bytes));
+  }
+  used_.emplace(begin, begin + needed_bytes);
+  InUse(mapping_->base() + begin).store(1, std::memory_order_release);
+  return Block{mapping_, begin + kBlockHeaderBytes, size_bytes};
+}
+
+// Memory is reserved here, so that a full machine is an error and not a signal later.
+Status SharedRegion::Grow(uint64_t size_bytes) {
+  const uint64_t old_bytes = mapping_->size_bytes();
+  const uint64_t new_bytes = RoundUp(std::max(size_bytes, old_bytes + growth_bytes_), 4096);
+  const int error = posix_fallocate(fd_.get(), static_cast<off_t>(old_bytes),
+                                    static_cast<off_t>(new_bytes - old_bytes));
+  if (error != 0) {
+    return UnavailableError("shared memory of ", new_bytes, " bytes: ", std::strerror(error));
+  }
+  NEREID_ASSIGN_OR_RETURN(mapping_, Mapping::Of(fd_.get(), new_bytes));
+  return {};
+}
+
+Result<Block> SharedRegion::Find(uint64_t offset, uint64_t size_bytes) {
+  const bool is_sane = offset >= kBlockHeaderBytes && offset % kBlockHeaderBytes == 0 &&
+                       size_bytes <= std::numeric_limits<uint64_t>::max() - offset;
+  std::lock_guard lock(mutex_);
+  if (is_sane && offset + size_bytes > mapping_->size_bytes()) {
+    struct stat file {};
+    if (fstat(fd_.get(), &file) != 0) return ErrnoError("fstat", offset + size_bytes);
+    if (offset + size_bytes <= static_cast<uint64_t>(file.st_size)) {
+      NEREID_ASSIGN_OR_RETURN(mapping_,
+                              Mapping::Of(fd_.get(), static_cast<uint64_t>(file.st_size)));
+    }
+  }
+  if (!is_sane || offset + size_bytes > mapping_->size_bytes()) {
+    return InvalidArgError("a message names ", size_bytes, " bytes at ", offset,
+                           " of shared memory, which has ", mapping_->size_bytes());
+  }
+  return Block{mapping_, offset, size_bytes};
+}
+
+}  // namespace nereid::scripted

@@ -1,0 +1,76 @@
+// Memory that host and worker share: an anonymous file (memfd), so that nothing has a name in
+// /dev/shm and all of it is gone with its last process. Tensors lie in blocks behind a header whose
+// first byte says who still needs them: the writer sets it, the reader clears it, and only the
+// writer hands blocks out. No message is needed to give memory back.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "backends/python_like_scripted/unique_fd.h"
+#include "nereid/status.h"
+
+namespace nereid::scripted {
+
+// Also the alignment of tensors.
+inline constexpr uint64_t kBlockHeaderBytes = 64;
+
+// One mapping of the whole file as it was then; later ones see the same bytes. [any thread]
+class Mapping {
+ public:
+  static Result<std::shared_ptr<Mapping>> Of(int fd, uint64_t size_bytes);
+  ~Mapping();
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  std::byte* base() const { return base_; }
+  uint64_t size_bytes() const { return size_bytes_; }
+
+ private:
+  Mapping(std::byte* base, uint64_t size_bytes) : base_(base), size_bytes_(size_bytes) {}
+  std::byte* const base_;
+  const uint64_t size_bytes_;
+};
+
+// A tensor's place; the mapping lives as long as this.
+struct Block {
+  std::shared_ptr<Mapping> mapping;
+  uint64_t offset = 0;  // of the tensor's first byte
+  uint64_t size_bytes = 0;
+
+  std::byte* data() const { return mapping->base() + offset; }
+  // Gives the memory back to whoever handed it out.
+  void Release() const;
+};
+
+class SharedRegion {
+ public:
+  // `name` is what /proc shows. The file can grow and not shrink: no reader ever meets a hole.
+  static Result<std::unique_ptr<SharedRegion>> Create(const std::string& name,
+                                                      uint64_t initial_bytes,
+                                                      uint64_t growth_bytes);
+  int fd() const { return fd_.get(); }
+
+  // Of the region that the host writes. UNAVAILABLE when memory ran out. [any thread]
+  Result<Block> Allocate(uint64_t size_bytes);
+  // Of the region that the worker writes: checks what it claims. [any thread]
+  Result<Block> Find(uint64_t offset, uint64_t size_bytes);
+
+ private:
+  SharedRegion(UniqueFd fd, std::shared_ptr<Mapping> mapping, uint64_t growth_bytes)
+      : fd_(std::move(fd)), mapping_(std::move(mapping)), growth_bytes_(growth_bytes) {}
+  Status Grow(uint64_t size_bytes);
+
+  const UniqueFd fd_;
+  std::mutex mutex_;                   // guards what follows
+  std::shared_ptr<Mapping> mapping_;   // the newest
+  std::map<uint64_t, uint64_t> used_;  // blocks handed out, header included: begin -> end
+  const uint64_t growth_bytes_;
+};
+
+}  // namespace nereid::scripted

@@ -1,0 +1,68 @@
+// Tensors and responses between the C API and messages. Short tensors travel inside the message,
+// others through shared memory: an input is copied into it once, an output out of it once.
+// [any thread]
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "backends/python_like_scripted/marshal.h"
+#include "backends/python_like_scripted/shared_region.h"
+#include "nereid/request.h"
+#include "nereid/response.h"
+
+namespace nereid::scripted {
+
+// Shorter tensors travel inside their message.
+inline constexpr size_t kInlineBytes = 8192;
+
+// A tensor in a message: its bytes in the message, or in a block.
+struct PackedTensor {
+  std::string_view name;
+  DataType datatype = DataType::kInvalid;
+  std::vector<int64_t> shape;
+  std::string_view inline_bytes;
+  std::optional<Block> block;
+
+  std::string_view bytes() const {
+    if (!block.has_value()) return inline_bytes;
+    return {reinterpret_cast<const char*>(block->data()), block->size_bytes};
+  }
+};
+
+// Views into the message that they were read from.
+struct PackedParameter {
+  std::string_view name;
+  enum class Kind { kText, kInt, kBool, kDouble } kind = Kind::kText;
+  std::string_view text;
+  int64_t number = 0;
+  double real = 0;
+};
+struct PackedResponse {
+  std::vector<PackedTensor> outputs;
+  std::optional<Status> error;
+  std::vector<PackedParameter> parameters;
+
+  // Gives the blocks back to the worker.
+  void Release() const;
+};
+
+// (name, type, shape, data). The block that it takes, if any, joins `blocks`; an error leaves a
+// part of the tensor in the message.
+Status WriteTensor(const TensorView& tensor, SharedRegion& region, std::vector<Block>& blocks,
+                   MarshalWriter& writer);
+// The same of bytes that lie in a block of `region`, or short ones anywhere.
+void WriteTensor(const char* name, TRITONSERVER_DataType datatype, std::span<const int64_t> shape,
+                 std::string_view bytes, const Block* block, MarshalWriter& writer);
+
+// Checks that type, shape and size agree; faults go to the reader.
+PackedTensor ReadTensor(MarshalReader& reader, SharedRegion& region);
+std::vector<PackedParameter> ReadParameters(MarshalReader& reader);
+PackedResponse ReadResponse(MarshalReader& reader, SharedRegion& region);
+
+// Copies outputs and parameters to what the client gets; the blocks are given back by the caller.
+Status FillResponse(const PackedResponse& packed, Response& response);
+
+}  // namespace nereid::scripted

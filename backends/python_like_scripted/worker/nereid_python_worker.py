@@ -1,0 +1,40 @@
+"""One worker of backend "python". Arguments: the inherited descriptors of the two sockets and the two shared memories, by how many
+bytes the worker's own shared memory grows, and the descriptor that tells of the host's end, with which this process ends too."""
+import fcntl
+import os
+import select
+import signal
+import sys
+
+
+def die_with_host(descriptor):
+    """The host alone holds the other end; when it closes, the kernel kills this process and what it forked."""
+    fcntl.fcntl(descriptor, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([descriptor], [], [], 0)[0]:
+        os._exit(1)
+
+
+def main():
+    asked, posted, to_worker, from_worker, growth, life = map(int, sys.argv[1:7])
+    del sys.argv[1:]
+    for descriptor in (asked, posted, to_worker, from_worker, life):
+        os.set_inheritable(descriptor, False)
+    die_with_host(life)
+    sys.stdout.reconfigure(line_buffering=True)
+    try:
+        from nereid_worker import channel
+        channel.open_channels(asked, posted, to_worker, from_worker, growth)
+    except ImportError as error:
+        import marshal
+        os.write(asked, marshal.dumps((1, f"interpreter '{sys.executable}': {error}"), 2))
+        return
+    from nereid_worker import runtime
+    channel.answer((0, f"Python {sys.version}"))
+    runtime.serve()
+
+
+main()
+sys.stdout.flush()
+os._exit(0)  # whatever threads a model left behind

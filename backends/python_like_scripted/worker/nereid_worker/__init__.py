@@ -1,0 +1,1 @@
+"""The worker's side of backend "python": one process runs one instance of one model."""

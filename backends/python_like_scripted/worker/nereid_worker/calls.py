@@ -1,0 +1,225 @@
+"""Calls of the host, which answers by messages of its own. Whoever waits for an answer reads those messages, one thread at a time;
+the others are told when theirs has come. A thread of its own reads only when something waits that cannot: an event loop, or the host
+that asks whether the model is ready."""
+import itertools
+import os
+import threading
+from collections import deque
+
+from . import channel, protocol
+from .errors import TritonModelException
+from .response import InferenceResponse
+
+_next_call = itertools.count(1)
+_slots = {}  # by call
+_read_lock = threading.Lock()  # who holds it reads
+_slots_lock = threading.Lock()
+_pump = None
+is_allowed = False  # only execute() may call other models
+on_is_ready = None  # takes the query
+
+
+class _Slot:
+    """What came for one call. `notify`, if any, is told instead of a waiting thread."""
+    __slots__ = ("messages", "event", "notify", "is_waiting")
+
+    def __init__(self, notify=None):
+        self.messages = deque()
+        self.event = threading.Lock()
+        self.event.acquire()
+        self.notify = notify
+        self.is_waiting = False
+
+    def wake(self):
+        try:
+            self.event.release()
+        except RuntimeError:  # woken before
+            pass
+
+
+def _read_one():
+    message = channel.next_posted()
+    if message is None:
+        os._exit(0)  # the host is gone
+    if message[0] == protocol.IS_READY:
+        on_is_ready(message[1])
+        return
+    slot = _slots.get(message[1])
+    if slot is None:
+        return
+    slot.messages.append(message)
+    if slot.notify is None:
+        slot.wake()
+    else:
+        slot.notify()
+
+
+def _wake_another():
+    """Lets a waiting thread become the reader."""
+    with _slots_lock:
+        for slot in _slots.values():
+            if slot.is_waiting:
+                slot.wake()
+                return
+
+
+def _wait(slot):
+    slot.is_waiting = True  # before the lock is tried: whoever gives it up sees this
+    while not slot.messages:
+        if _read_lock.acquire(blocking=False):
+            slot.is_waiting = False
+            try:
+                while not slot.messages:
+                    _read_one()
+            finally:
+                _read_lock.release()
+                _wake_another()
+        else:
+            slot.event.acquire()
+    slot.is_waiting = False
+    return slot.messages.popleft()
+
+
+def start_pump():
+    """Reads from now on, so that nobody has to wait to be told."""
+    global _pump
+    with _slots_lock:
+        if _pump is not None:
+            return
+        _pump = threading.Thread(target=_pump_all, name="nereid-calls", daemon=True)
+    _pump.start()
+
+
+def _pump_all():
+    while True:
+        with _read_lock:
+            _read_one()
+
+
+def _begin(operation, arguments, notify=None):
+    number = next(_next_call)
+    slot = _Slot(notify)
+    with _slots_lock:
+        _slots[number] = slot
+    channel.post((protocol.CALL, number, operation, arguments))
+    return number, slot
+
+
+def _end(number):
+    with _slots_lock:
+        _slots.pop(number, None)
+
+
+def call(operation, arguments):
+    """The host's answer; raises what it calls an error."""
+    number, slot = _begin(operation, arguments)
+    try:
+        _, _, is_ok, value = _wait(slot)
+    finally:
+        _end(number)
+    if not is_ok:
+        raise TritonModelException(value[1])
+    return value
+
+
+# ---- other models
+
+def _check(request):
+    if not is_allowed:
+        raise TritonModelException("BLS is supported only during the 'execute' function.")
+    return request.packed()
+
+
+def infer(request, decoupled):
+    arguments = (_check(request), bool(decoupled))
+    number, slot = _begin(protocol.INFER, arguments)
+    if decoupled:
+        return ResponseIterator(number, slot)
+    try:
+        message = _wait(slot)
+    finally:
+        _end(number)
+    return InferenceResponse.received(message[2])
+
+
+def infer_async(request, decoupled):
+    import asyncio
+    loop = asyncio.get_running_loop()
+    start_pump()
+    future = loop.create_future()
+
+    def arrived():  # on the pump's thread
+        loop.call_soon_threadsafe(settle)
+
+    def settle():
+        if not future.done():
+            future.set_result(InferenceResponse.received(slot.messages.popleft()[2]))
+
+    def forget(done):
+        _end(number)
+        if done.cancelled():
+            channel.post((protocol.CANCEL, number))
+
+    arguments = (_check(request), bool(decoupled))
+    number, slot = _begin(protocol.INFER, arguments, None if decoupled else arrived)
+    if decoupled:
+        iterator = ResponseIterator(number, slot)
+        future.set_result(iterator)
+    else:
+        future.add_done_callback(forget)
+    return future
+
+
+class ResponseIterator:
+    """The responses of a decoupled model, in order; made by InferenceRequest.exec(decoupled=True)."""
+
+    def __init__(self, number, slot):
+        self._number = number
+        self._slot = slot
+        self._is_done = False
+        self._seen = []
+        self._position = 0
+
+    def __iter__(self):
+        self._position = 0
+        return self
+
+    def __next__(self):
+        while self._position >= len(self._seen):
+            if self._is_done:
+                raise StopIteration
+            _, _, packed, is_final = _wait(self._slot)
+            if is_final:
+                self._is_done = True
+                _end(self._number)
+            if packed is not None:
+                self._seen.append(InferenceResponse.received(packed))
+        self._position += 1
+        return self._seen[self._position - 1]
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        import asyncio
+        response = await asyncio.get_running_loop().run_in_executor(None, next, self, None)
+        if response is None:
+            raise StopAsyncIteration
+        return response
+
+    def cancel(self):
+        if not self._is_done:
+            channel.post((protocol.CANCEL, self._number))
+
+    def __del__(self):
+        if not self._is_done:
+            try:
+                channel.post((protocol.CANCEL, self._number))
+                _end(self._number)
+            except Exception:  # noqa: BLE001 the interpreter may be at its end
+                pass
+
+
+def tell(operation, arguments):
+    """A call whose answer nobody waits for."""
+    channel.post((protocol.CALL, 0, operation, arguments))

@@ -1,0 +1,46 @@
+"""Errors that models make and meet, and their text."""
+
+
+class TritonError:
+    UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG, UNAVAILABLE, UNSUPPORTED, ALREADY_EXISTS, CANCELLED = range(8)
+
+    def __init__(self, message, code=INTERNAL):
+        if not isinstance(message, str):
+            raise TypeError(f"TritonError: expected the message as str, got {type(message).__name__}")
+        if not isinstance(code, int) or not 0 <= code <= 7:
+            raise ValueError(f"TritonError: expected a code of TritonError, got {code!r}")
+        self._message = message
+        self._code = int(code)
+
+    def code(self):
+        return self._code
+
+    def message(self):
+        return self._message
+
+    def __str__(self):
+        return self._message
+
+    def __repr__(self):
+        return f"TritonError({self._message!r}, code={self._code})"
+
+
+class TritonModelException(Exception):
+    """What a model raises, and what this library raises to a model."""
+
+
+def describe(error, own_folder):
+    """The text of an exception as clients see it: what, and where in the model's own files, innermost first."""
+    text = f"{type(error).__name__}: {error}"
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith((own_folder, "<frozen importlib")):
+            frames.append(f"  {code.co_filename}({trace.tb_lineno}): {code.co_name}\n")
+        trace = trace.tb_next
+    if frames:
+        text += "\n\nAt:\n" + "".join(reversed(frames))
+    if error.__cause__ is not None:
+        text += "\n\nCaused by: " + describe(error.__cause__, own_folder)
+    return text

@@ -1,0 +1,40 @@
+"""Lines of the host's log, with the place in the model that wrote them."""
+import enum
+import sys
+
+from . import channel, protocol
+
+
+class LogLevel(enum.IntEnum):
+    INFO = 0
+    WARNING = 1
+    ERROR = 2
+    VERBOSE = 3
+    WARN = 1
+
+
+def _log(message, level, depth=2):
+    frame = sys._getframe(depth)
+    channel.post((protocol.LOG, int(level), str(message), frame.f_code.co_filename, frame.f_lineno))
+
+
+class Logger:
+    @staticmethod
+    def log(message, level=LogLevel.INFO):
+        _log(message, LogLevel(level))
+
+    @staticmethod
+    def log_info(message):
+        _log(message, LogLevel.INFO)
+
+    @staticmethod
+    def log_warn(message):
+        _log(message, LogLevel.WARNING)
+
+    @staticmethod
+    def log_error(message):
+        _log(message, LogLevel.ERROR)
+
+    @staticmethod
+    def log_verbose(message):
+        _log(message, LogLevel.VERBOSE)

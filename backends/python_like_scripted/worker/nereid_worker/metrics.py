@@ -1,0 +1,57 @@
+"""Metrics on the host's page. The host keeps them; here are their numbers."""
+import enum
+
+from . import calls, protocol
+
+
+class MetricKind(enum.IntEnum):
+    COUNTER = 0
+    GAUGE = 1
+    HISTOGRAM = 2
+
+
+class Metric:
+    def __init__(self, family, labels, buckets):
+        labels = tuple((str(key), str(value)) for key, value in (labels or {}).items())
+        buckets = None if buckets is None else tuple(float(each) for each in buckets)
+        self._family = family  # lives as long as its metrics
+        self._key = calls.call(protocol.NEW_METRIC, (family._key, labels, buckets))
+
+    def increment(self, value):
+        calls.call(protocol.INCREMENT_METRIC, (self._key, float(value)))
+
+    def set(self, value):
+        calls.call(protocol.SET_METRIC, (self._key, float(value)))
+
+    def observe(self, value):
+        calls.call(protocol.OBSERVE_METRIC, (self._key, float(value)))
+
+    def value(self):
+        return calls.call(protocol.METRIC_VALUE, (self._key,))
+
+    def __del__(self):
+        if getattr(self, "_key", None) is not None:
+            try:
+                calls.tell(protocol.DELETE_METRIC, (self._key,))
+            except Exception:  # noqa: BLE001 the interpreter may be at its end
+                pass
+
+
+class MetricFamily:
+    COUNTER, GAUGE, HISTOGRAM = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
+
+    def __init__(self, name=None, description=None, kind=None):
+        if kind is None:
+            raise TypeError("MetricFamily: expected a kind: MetricFamily.COUNTER, GAUGE or HISTOGRAM")
+        self._kind = MetricKind(kind)
+        self._key = calls.call(protocol.NEW_METRIC_FAMILY, (str(name), str(description), int(self._kind)))
+
+    def Metric(self, labels=None, buckets=None):  # noqa: N802 as models call it
+        return Metric(self, labels, buckets)
+
+    def __del__(self):
+        if getattr(self, "_key", None) is not None:
+            try:
+                calls.tell(protocol.DELETE_METRIC_FAMILY, (self._key,))
+            except Exception:  # noqa: BLE001
+                pass

@@ -1,0 +1,20 @@
+"""Loading and unloading other models."""
+import json
+
+from . import calls, protocol
+
+
+def load_model(model_name, config="", files=None):
+    """Blocks until it is loaded. `config` is JSON; `files` are bytes by "file:<version>/<name>"."""
+    if isinstance(config, dict):
+        config = json.dumps(config)
+    contents = tuple((str(path), bytes(content)) for path, content in (files or {}).items())
+    calls.call(protocol.LOAD_MODEL, (str(model_name), str(config or ""), contents))
+
+
+def unload_model(model_name, unload_dependents=False):
+    calls.call(protocol.UNLOAD_MODEL, (str(model_name), bool(unload_dependents)))
+
+
+def is_model_ready(model_name, model_version=""):
+    return calls.call(protocol.IS_MODEL_READY, (str(model_name), str(model_version)))

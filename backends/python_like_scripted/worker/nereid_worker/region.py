@@ -1,0 +1,92 @@
+"""Shared memory. Tensors lie in blocks behind a header whose first byte says who still needs them: the writer sets it, the reader
+clears it, and only the writer hands blocks out."""
+import mmap
+import os
+import threading
+import weakref
+
+import numpy
+
+HEADER = 64
+_UINT8 = numpy.dtype(numpy.uint8)
+
+
+class IncomingRegion:
+    """What the host writes. A block is given back when the last array over it dies."""
+
+    def __init__(self, fd):
+        self._fd = fd
+        self._map = mmap.mmap(fd, os.fstat(fd).st_size)
+        self._offsets = {}  # of living blocks, by the weak reference to their array
+
+    def array(self, offset, size):
+        """The bytes of a block as an array that owns it."""
+        if offset + size > len(self._map):
+            self._map = mmap.mmap(self._fd, os.fstat(self._fd).st_size)
+        block = numpy.ndarray((size,), _UINT8, self._map, offset)
+        self._offsets[weakref.ref(block, self._give_back)] = offset
+        return block
+
+    def copy(self, offset, size):
+        """The bytes of a block, which is given back at once."""
+        if offset + size > len(self._map):
+            self._map = mmap.mmap(self._fd, os.fstat(self._fd).st_size)
+        data = self._map[offset:offset + size]
+        self._map[offset - HEADER] = 0
+        return data
+
+    def _give_back(self, reference):
+        self._map[self._offsets.pop(reference) - HEADER] = 0
+
+
+class OutgoingRegion:
+    """What this worker writes and the host gives back. First fit: the memory that was used last is used again."""
+
+    def __init__(self, fd, growth):
+        self._fd = fd
+        self._growth = growth
+        self._map = mmap.mmap(fd, os.fstat(fd).st_size)
+        self._used = []  # (begin, end), in order
+        self._lock = threading.Lock()
+
+    def place(self, array):
+        """Copies an array; (offset, size) of its bytes."""
+        size = array.nbytes
+        with self._lock:
+            offset = self._allocate(size)
+            view = self._map
+        numpy.copyto(numpy.ndarray(array.shape, array.dtype, view, offset), array)
+        return offset, size
+
+    def place_bytes(self, data):
+        with self._lock:
+            offset = self._allocate(len(data))
+            self._map[offset:offset + len(data)] = data
+        return offset, len(data)
+
+    def free_bytes(self):
+        with self._lock:
+            return len(self._map) - sum(end - begin for begin, end in self._used if self._map[begin])
+
+    def _allocate(self, size):
+        need = HEADER + (size + HEADER - 1) // HEADER * HEADER
+        begin, index, used = 0, 0, self._used
+        while index < len(used):
+            if not self._map[used[index][0]]:
+                del used[index]
+                continue
+            if used[index][0] - begin >= need:
+                break
+            begin = used[index][1]
+            index += 1
+        if begin + need > len(self._map):
+            self._grow(begin + need)
+        used.insert(index, (begin, begin + need))
+        self._map[begin] = 1
+        return begin + HEADER
+
+    def _grow(self, size):
+        old = len(self._map)
+        new = (max(size, old + self._growth) + 4095) // 4096 * 4096
+        os.posix_fallocate(self._fd, old, new - old)
+        self._map = mmap.mmap(self._fd, new)

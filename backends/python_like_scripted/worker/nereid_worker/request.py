@@ -1,0 +1,146 @@
+"""A request: one that the model received, or one that it makes to call another model."""
+from . import calls, protocol
+from .errors import TritonModelException
+from .response import InferenceResponseSender, parameters_text, parameters_tuple
+from .tensor import Tensor
+
+RELEASE_ALL, RELEASE_RESCHEDULE = 1, 2
+
+
+class MemoryType:
+    pass
+
+
+TRITONSERVER_MEMORY_CPU, TRITONSERVER_MEMORY_GPU = 0, 2
+
+
+class PreferredMemory:
+    """Where a called model's outputs should lie. They lie in host memory; a wish for a GPU is heard and not granted."""
+
+    def __init__(self, preferred_memory_type, preferred_device_id=0):
+        if preferred_memory_type not in (TRITONSERVER_MEMORY_CPU, TRITONSERVER_MEMORY_GPU):
+            raise ValueError(f"PreferredMemory: expected TRITONSERVER_MEMORY_CPU or _GPU, got {preferred_memory_type!r}")
+        self._memory_type = preferred_memory_type
+        self._device_id = int(preferred_device_id)
+
+    def preferred_memory_type(self):
+        return self._memory_type
+
+    def preferred_device_id(self):
+        return self._device_id
+
+
+class InferenceTrace:
+    """Of a received request; hand it to a request of your own and the call is traced below it."""
+    __slots__ = ("_request_key",)
+
+    def __init__(self, request_key=0):
+        self._request_key = request_key
+
+    def get_context(self):
+        if not self._request_key:
+            return None
+        return calls.call(protocol.TRACE_CONTEXT, (self._request_key,))
+
+
+class InferenceRequest:
+    __slots__ = ("_key", "_id", "_correlation_id", "_flags", "_timeout", "_parameters", "_outputs", "_inputs", "_sender",
+                 "_release_flags", "_model_name", "_model_version", "_preferred_memory", "_trace", "_priority")
+
+    def __init__(self, request_id="", correlation_id=0, inputs=None, requested_output_names=None, model_name=None, model_version=-1,
+                 flags=0, timeout=0, preferred_memory=None, trace=None, parameters=None):
+        if not isinstance(model_name, str) or not model_name:
+            raise TypeError(f"InferenceRequest: expected model_name as str, got {model_name!r}")
+        if not isinstance(correlation_id, (int, str)):
+            raise TypeError(f"InferenceRequest: expected correlation_id as int or str, got {type(correlation_id).__name__}")
+        if preferred_memory is not None and not isinstance(preferred_memory, PreferredMemory):
+            raise TypeError(f"InferenceRequest: expected a PreferredMemory, got {type(preferred_memory).__name__}")
+        if trace is not None and not isinstance(trace, InferenceTrace):
+            raise TypeError(f"InferenceRequest: expected an InferenceTrace, got {type(trace).__name__}")
+        self._key = 0
+        self._id = str(request_id)
+        self._correlation_id = correlation_id
+        self._inputs = list(inputs or ())
+        for each in self._inputs:
+            if not isinstance(each, Tensor):
+                raise TypeError(f"InferenceRequest: expected inputs of type Tensor, got {type(each).__name__}")
+        self._outputs = tuple(str(each) for each in requested_output_names or ())
+        self._model_name = model_name
+        self._model_version = int(model_version)
+        self._flags = int(flags)
+        self._timeout = int(timeout)
+        self._preferred_memory = preferred_memory
+        self._trace = trace if trace is not None else InferenceTrace()
+        self._parameters = parameters_text(parameters) or "{}"
+        self._sender = None
+        self._release_flags = RELEASE_ALL
+        self._priority = 0
+
+    @classmethod
+    def received(cls, packed):
+        self = cls.__new__(cls)
+        (self._key, self._id, self._correlation_id, self._flags, self._timeout, self._parameters, self._outputs, inputs) = packed
+        received = Tensor.received
+        self._inputs = [received(*each) for each in inputs]
+        self._sender = None
+        self._release_flags = RELEASE_ALL
+        self._trace = None
+        return self
+
+    def inputs(self):
+        return self._inputs
+
+    def request_id(self):
+        return self._id
+
+    def correlation_id(self):
+        return self._correlation_id
+
+    def flags(self):
+        return self._flags
+
+    def set_flags(self, flags):
+        self._flags = int(flags)
+
+    def timeout(self):
+        return self._timeout
+
+    def parameters(self):
+        return self._parameters
+
+    def trace(self):
+        if self._trace is None:
+            self._trace = InferenceTrace(self._key)
+        return self._trace
+
+    def requested_output_names(self):
+        return list(self._outputs)
+
+    def get_response_sender(self):
+        if not self._key:
+            raise TritonModelException("get_response_sender: this request was not received from a client")
+        if self._sender is None:
+            self._sender = InferenceResponseSender(self)
+        return self._sender
+
+    def is_cancelled(self):
+        return calls.call(protocol.IS_CANCELLED, (self._key,)) if self._key else False
+
+    def set_release_flags(self, flags):
+        if flags not in (RELEASE_ALL, RELEASE_RESCHEDULE):
+            raise TritonModelException(f"set_release_flags: expected TRITONSERVER_REQUEST_RELEASE_ALL or _RESCHEDULE, got {flags!r}")
+        self._release_flags = flags
+
+    # ---- calling another model
+
+    def exec(self, decoupled=False):
+        return calls.infer(self, decoupled)
+
+    def async_exec(self, decoupled=False):
+        return calls.infer_async(self, decoupled)
+
+    def packed(self):
+        """As it travels to another model."""
+        return (self._model_name, self._model_version, self._id, self._correlation_id, self._flags, self._timeout,
+                parameters_tuple(self._parameters), self._outputs, tuple([each.packed() for each in self._inputs]),
+                self._trace._request_key if self._trace is not None else 0)

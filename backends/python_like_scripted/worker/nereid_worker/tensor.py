@@ -1,0 +1,126 @@
+"""One tensor: made by a model from an array, or received and turned into an array when it is first asked for."""
+import numpy as np
+
+from . import channel
+from .data_types import BF16, BYTES, DTYPES, NUMPY_TYPES, NAMES, deserialize, number_of, object_array, serialize
+from .errors import TritonModelException
+
+# Shorter tensors travel inside their message.
+INLINE_BYTES = 8192
+
+
+class Tensor:
+    __slots__ = ("_name", "_type", "_shape", "_array", "_data")
+
+    def __init__(self, name, numpy_array):
+        if not isinstance(name, str):
+            raise TypeError(f"Tensor: expected the name as str, got {type(name).__name__}")
+        if not isinstance(numpy_array, np.ndarray):
+            raise TypeError(f"Tensor '{name}': expected a numpy.ndarray, got {type(numpy_array).__name__}")
+        number = number_of(numpy_array.dtype)
+        if number is None:
+            raise TritonModelException(f"Tensor '{name}': NumPy type {numpy_array.dtype} has no counterpart")
+        if not numpy_array.dtype.isnative:
+            numpy_array = numpy_array.astype(numpy_array.dtype.newbyteorder("="))
+        self._name = name
+        self._type = number
+        self._shape = numpy_array.shape
+        self._array = numpy_array
+        self._data = None
+
+    @classmethod
+    def received(cls, name, number, shape, data):
+        """`data`: bytes, or (offset, size) in shared memory."""
+        self = cls.__new__(cls)
+        self._name = name
+        self._type = number
+        self._shape = shape
+        self._array = None
+        self._data = channel.incoming.array(*data) if type(data) is tuple else data
+        return self
+
+    def name(self):
+        return self._name
+
+    def triton_dtype(self):
+        return self._type
+
+    def shape(self):
+        return list(self._shape)
+
+    def is_cpu(self):
+        return True
+
+    def as_numpy(self):
+        if self._array is None or self._type == BF16:
+            self._array = self._decoded()
+        return self._array
+
+    def _decoded(self):
+        data = self._data
+        if self._type == BYTES:
+            elements = deserialize(memoryview(data))
+            array = object_array(elements, self._shape)
+        elif self._type == BF16:
+            raise TritonModelException(f"Tensor '{self._name}': NumPy has no BF16; use to_dlpack()")
+        else:
+            array = np.ndarray(self._shape, DTYPES[self._type], bytearray(data) if type(data) is bytes else data)
+        self._data = None
+        return array
+
+    def packed(self):
+        """As it travels: (name, type, shape, data)."""
+        if self._array is None:
+            data = self._data
+            if type(data) is not bytes:
+                data = channel.outgoing.place(data)
+        elif self._type == BYTES:
+            data = serialize(self._array)
+            if len(data) > INLINE_BYTES:
+                data = channel.outgoing.place_bytes(data)
+        elif self._array.nbytes <= INLINE_BYTES:
+            data = self._array.tobytes()
+        else:
+            data = channel.outgoing.place(self._array)
+        return (self._name, self._type, self._shape, data)
+
+    # ---- DLPack
+
+    def to_dlpack(self):
+        from . import dlpack
+        return dlpack.capsule_of(self)
+
+    def __dlpack__(self, *, stream=None, **_):
+        return self.to_dlpack()
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    @staticmethod
+    def from_dlpack(name, tensor):
+        from . import dlpack
+        return dlpack.tensor_of(name, tensor)
+
+    @classmethod
+    def of_bits(cls, name, number, bits):
+        """A tensor whose elements NumPy has only the bits of."""
+        self = cls(name, bits)
+        self._type = number
+        return self
+
+    def bits(self):
+        """Its elements as an array that shares their memory; BF16 as uint16."""
+        if self._type != BF16:
+            return self.as_numpy()
+        if self._array is None:
+            data = self._data
+            self._array = np.ndarray(self._shape, np.uint16, bytearray(data) if type(data) is bytes else data)
+            self._data = None
+        return self._array
+
+    def __repr__(self):
+        return f"Tensor({self._name!r}, {NAMES[self._type]}, {list(self._shape)})"
+
+
+def numpy_type(number):
+    return NUMPY_TYPES[number]

@@ -1,0 +1,103 @@
+"""What models import: the names and signatures of Triton's module of the same name."""
+import json as _json
+
+from nereid_worker import data_types as _types
+from nereid_worker import runtime as _runtime
+from nereid_worker.calls import ResponseIterator
+from nereid_worker.errors import TritonError, TritonModelException
+from nereid_worker.logger import Logger, LogLevel
+from nereid_worker.metrics import Metric, MetricFamily, MetricKind
+from nereid_worker.model_config import ModelConfig
+from nereid_worker.models import is_model_ready, load_model, unload_model
+from nereid_worker.request import (TRITONSERVER_MEMORY_CPU, TRITONSERVER_MEMORY_GPU, InferenceRequest, InferenceTrace, MemoryType,
+                                   PreferredMemory)
+from nereid_worker.response import InferenceResponse, InferenceResponseSender
+from nereid_worker.tensor import Tensor
+
+TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1
+TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
+TRITONSERVER_REQUEST_RELEASE_ALL = 1
+TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 2
+
+_NUMBER_BY_STRING = {f"TYPE_{name}": number for number, name in enumerate(_types.NAMES) if number}
+_NUMBER_BY_STRING["TYPE_STRING"] = _types.BYTES
+
+TRITON_TO_NUMPY_TYPE = {number: each for number, each in enumerate(_types.NUMPY_TYPES) if each is not None}
+TRITON_STRING_TO_NUMPY = {name: _types.NUMPY_TYPES[number] for name, number in _NUMBER_BY_STRING.items() if number != _types.BF16}
+NUMPY_TO_TRITON_TYPE = {each: number for number, each in TRITON_TO_NUMPY_TYPE.items()}
+
+
+class SharedMemory:
+    """For probes of leaks: how much of the worker's own shared memory is free."""
+
+    @staticmethod
+    def free_memory():
+        return _runtime.free_memory()
+
+
+def get_input_tensor_by_name(inference_request, name):
+    """None when the request has no such input."""
+    for tensor in inference_request.inputs():
+        if tensor._name == name:
+            return tensor
+    return None
+
+
+def get_output_tensor_by_name(inference_response, name):
+    for tensor in inference_response.output_tensors():
+        if tensor._name == name:
+            return tensor
+    return None
+
+
+def _config_by_name(model_config, kind, name):
+    for properties in model_config.get(kind, ()):
+        if properties["name"] == name:
+            return properties
+    return None
+
+
+def get_input_config_by_name(model_config, name):
+    return _config_by_name(model_config, "input", name)
+
+
+def get_output_config_by_name(model_config, name):
+    return _config_by_name(model_config, "output", name)
+
+
+def using_decoupled_model_transaction_policy(model_config):
+    return bool(model_config.get("model_transaction_policy", {}).get("decoupled", False))
+
+
+def triton_to_numpy_type(triton_type):
+    return TRITON_TO_NUMPY_TYPE[int(triton_type)]
+
+
+def numpy_to_triton_type(numpy_type):
+    return NUMPY_TO_TRITON_TYPE[numpy_type]
+
+
+def triton_string_to_numpy(triton_type_string):
+    return TRITON_STRING_TO_NUMPY[triton_type_string]
+
+
+def serialize_byte_tensor(input_tensor):
+    """The bytes of an array of strings, as an array of one element; None for an empty array."""
+    if input_tensor.size == 0:
+        return None
+    if input_tensor.dtype.kind not in "OSU":
+        raise TritonModelException(f"cannot serialize bytes tensor: invalid datatype {input_tensor.dtype}")
+    import numpy
+    return numpy.asarray(_types.serialize(input_tensor), dtype=numpy.object_)
+
+
+def deserialize_bytes_tensor(encoded_tensor):
+    import numpy
+    return _types.object_array(_types.deserialize(memoryview(encoded_tensor)), (-1,)) if len(encoded_tensor) else numpy.empty(
+        0, numpy.object_)
+
+
+def get_model_dir():
+    """The folder of this model's version."""
+    return _runtime.model_dir()

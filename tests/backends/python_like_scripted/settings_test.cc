@@ -1,0 +1,45 @@
+#include "backends/python_like_scripted/settings.h"
+
+#include <gtest/gtest.h>
+
+namespace nereid::scripted {
+namespace {
+
+Result<Settings> Parsed(const std::string& cmdline) {
+  return Settings::Parse(*Json::Parse("{\"cmdline\":" + cmdline + "}"));
+}
+
+TEST(ScriptedSettingsTest, HasTritonsDefaults) {
+  const Settings settings = *Parsed("{}");
+  EXPECT_EQ(settings.region_bytes, 1u << 20);
+  EXPECT_EQ(settings.region_growth_bytes, 1u << 20);
+  EXPECT_EQ(settings.start_timeout, std::chrono::seconds(30));
+  EXPECT_EQ(settings.execute_timeout, std::chrono::seconds(0));
+}
+
+TEST(ScriptedSettingsTest, ReadsEveryKey) {
+  const Settings settings = *Parsed(
+      R"({"shm-default-byte-size":"4096","shm-growth-byte-size":"8192","shm-region-prefix-name":"p",)"
+      R"("stub-timeout-seconds":"3","execute-timeout-seconds":"7","thread-pool-size":"2",)"
+      R"("shm_message_queue_size":"9","interpreter":"/opt/python"})");
+  EXPECT_EQ(settings.region_bytes, 4096u);
+  EXPECT_EQ(settings.region_growth_bytes, 8192u);
+  EXPECT_EQ(settings.region_prefix, "p");
+  EXPECT_EQ(settings.start_timeout, std::chrono::seconds(3));
+  EXPECT_EQ(settings.execute_timeout, std::chrono::seconds(7));
+  EXPECT_EQ(settings.interpreter, "/opt/python");
+}
+
+TEST(ScriptedSettingsTest, NamesTheKeyThatIsWrong) {
+  for (const char* key :
+       {"shm-default-byte-size", "shm-growth-byte-size", "stub-timeout-seconds",
+        "execute-timeout-seconds", "thread-pool-size", "shm_message_queue_size"}) {
+    const auto settings = Parsed(StrCat("{\"", key, "\":\"-1\"}"));
+    ASSERT_FALSE(settings.ok()) << key;
+    EXPECT_NE(settings.status().message().find(key), std::string::npos);
+    EXPECT_NE(settings.status().message().find("got '-1'"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace nereid::scripted

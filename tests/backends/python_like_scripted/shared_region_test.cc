@@ -1,0 +1,73 @@
+#include "backends/python_like_scripted/shared_region.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <vector>
+
+namespace nereid::scripted {
+namespace {
+
+std::unique_ptr<SharedRegion> Region() {
+  return *SharedRegion::Create("test", 4096, 4096);
+}
+
+TEST(SharedRegionTest, BlocksAreAlignedAndApart) {
+  const auto region = Region();
+  const Block first = *region->Allocate(100);
+  const Block second = *region->Allocate(1);
+  EXPECT_EQ(first.offset % kBlockHeaderBytes, 0u);
+  EXPECT_GE(second.offset, first.offset + 100);
+  std::memset(first.data(), 1, 100);
+  std::memset(second.data(), 2, 1);
+  EXPECT_EQ(static_cast<int>(first.data()[99]), 1);
+}
+
+TEST(SharedRegionTest, MemoryThatWasGivenBackIsUsedAgain) {
+  const auto region = Region();
+  const Block first = *region->Allocate(1000);
+  const Block second = *region->Allocate(1000);
+  first.Release();
+  EXPECT_EQ(region->Allocate(500)->offset, first.offset);
+  second.Release();
+}
+
+TEST(SharedRegionTest, GrowsAndKeepsWhatItHolds) {
+  const auto region = Region();
+  const Block small = *region->Allocate(10);
+  std::memset(small.data(), 7, 10);
+  const Block large = *region->Allocate(1 << 20);
+  std::memset(large.data(), 8, 1 << 20);
+  EXPECT_EQ(static_cast<int>(small.data()[9]), 7);
+  const Block found = *region->Find(small.offset, 10);
+  EXPECT_EQ(static_cast<int>(found.data()[9]), 7);
+}
+
+TEST(SharedRegionTest, FindsWhatTheOtherSideAdded) {
+  const auto region = Region();
+  ASSERT_EQ(ftruncate(region->fd(), 3 * 4096), 0);
+  EXPECT_TRUE(region->Find(2 * 4096, 4096).ok());
+}
+
+TEST(SharedRegionTest, RefusesPlacesThatAreNotThere) {
+  const auto region = Region();
+  const uint64_t most = ~uint64_t{0};
+  for (const auto& [offset, size] : std::vector<std::pair<uint64_t, uint64_t>>{
+           {0, 1}, {65, 1}, {4096, 1}, {64, 4096}, {64, most}, {most - 63, 64}}) {
+    EXPECT_EQ(region->Find(offset, size).status().code(), StatusCode::kInvalidArg)
+        << offset << " " << size;
+  }
+}
+
+TEST(SharedRegionTest, TheFileCannotShrink) {
+  const auto region = Region();
+  EXPECT_NE(ftruncate(region->fd(), 0), 0);
+}
+
+TEST(SharedRegionTest, RefusesWhatNoMachineHas) {
+  EXPECT_EQ(Region()->Allocate(uint64_t{1} << 60).status().code(), StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace nereid::scripted
