@@ -1,0 +1,48 @@
+"""NVIDIA's perf_analyzer against our server, and in process against our library. Its figures are not judged."""
+import os
+import re
+import subprocess
+
+import pytest
+import wheels
+
+WINDOWS = ["--concurrency-range=2", "--measurement-mode=count_windows", "--measurement-request-count=20", "--stability-percentage=999",
+           "--max-trials=3", "--shape=INPUT0:16", "--input-data=zero"]
+
+
+@pytest.fixture(scope="module")
+def analyze():
+    """analyze(*flags): what it prints."""
+    program = wheels.unpacked("tritonclient==2.49.0", ["--platform=manylinux1_x86_64"]) / "content/tritonclient-2.49.0.data/data/bin/perf_analyzer"
+    runtime = wheels.unpacked("nvidia-cuda-runtime-cu12==12.9.79") / "content/nvidia/cuda_runtime/lib"
+    program.chmod(0o755)
+
+    def run(*flags):
+        environment = dict(os.environ, LD_LIBRARY_PATH=str(runtime))
+        done = subprocess.run([program, "-m", "identity", *WINDOWS, *flags], env=environment, capture_output=True, text=True, timeout=110,
+                              check=False)
+        return done.stdout + done.stderr
+
+    return run
+
+
+def requests_in(output):
+    count = re.search(r"Request count: (\d+)", output)
+    assert count, output
+    return int(count[1])
+
+
+def test_over_http(analyze, nereid):
+    assert requests_in(analyze("-u", f"127.0.0.1:{nereid.http}")) >= 20
+
+
+def test_over_grpc(analyze, nereid):
+    assert requests_in(analyze("-i", "grpc", "-u", f"127.0.0.1:{nereid.grpc}")) >= 20
+
+
+def test_in_process(analyze, dist, backends, identity_repository, tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/libtritonserver.so").symlink_to(dist / "lib/libtritonserver.so")
+    (tmp_path / "backends").symlink_to(backends)
+    output = analyze("--service-kind=triton_c_api", f"--triton-server-directory={tmp_path}", f"--model-repository={identity_repository}")
+    assert requests_in(output) >= 20
