@@ -6,7 +6,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = [path for folder in ("backend_api", "host", "backends", "repo_templates", "bench", "tests", "tools")
-           for suffix in ("*.h", "*.cc", "*.c", "*.inc") for path in sorted((ROOT / folder).rglob(suffix))]
+           for suffix in ("*.h", "*.cc", "*.c", "*.inc", "*.cu", "*.cuh") for path in sorted((ROOT / folder).rglob(suffix))]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 # host/core from the ground floor up: each folder may include itself and what stands before it.
@@ -50,6 +50,7 @@ def test_the_core_includes_only_what_stands_below():
     ("backends/tokenizer", ("host/", "llm_core/", "capi/")),
     ("backends/llm_core", ("host/", "cpu_reference/", "gpu_llm/", "capi/")),
     ("backends/cpu_reference", ("host/", "gpu_llm/", "capi/")),
+    ("backends/gpu_llm", ("host/", "cpu_reference/", "capi/")),
 ])
 def test_no_folder_includes_upward(folder, forbidden):
     faults = [f"{path.relative_to(ROOT)} includes {name}" for path in below(folder) for name in includes(path) if name.startswith(forbidden)]

@@ -1,0 +1,63 @@
+// libtriton_gpu_llm.so: an LLM served by the engine on a GPU.
+#include <cstdlib>
+
+#include "gpu_llm/gpu_executor.h"
+#include "llm_core/adapter/llm_model.h"
+
+namespace nereid {
+namespace {
+
+// The parameters that the `tensorrt_llm` model has for the GPU, and our sizes for one.
+Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
+                                            const llm_adapter::LlmParameters& parameters) {
+  gpu::GpuExecutorOptions options;
+  if (given.Find("max_num_sequences") != nullptr)
+    options.max_num_sequences = parameters.max_num_sequences;
+  if (given.Find("max_num_tokens") != nullptr) options.max_num_tokens = parameters.max_num_tokens;
+  options.max_positions = parameters.max_positions;
+  options.max_cache_tokens = parameters.max_cache_tokens;
+  if (const std::string* text = given.Find("kv_cache_free_gpu_mem_fraction");
+      text != nullptr && !text->empty()) {
+    char* end = nullptr;
+    options.cache_memory_fraction = std::strtod(text->c_str(), &end);
+    if (*end != '\0' ||
+        !(options.cache_memory_fraction > 0.0 && options.cache_memory_fraction <= 1.0)) {
+      return InvalidArgError("parameter 'kv_cache_free_gpu_mem_fraction' is '", *text,
+                             "', expected more than 0, up to 1");
+    }
+  }
+  if (const std::string* text = given.Find("gpu_device_ids"); text != nullptr && !text->empty()) {
+    char* end = nullptr;
+    options.device = static_cast<int32_t>(std::strtol(text->c_str(), &end, 10));
+    if (end == text->c_str() || *end != '\0') {
+      return UnsupportedError("parameter 'gpu_device_ids' is '", *text,
+                              "': expected one number, tensor parallelism is not ", "supported");
+    }
+  }
+  NEREID_ASSIGN_OR_RETURN(options.uses_graphs, given.Bool("cuda_graph_mode", true));
+  return options;
+}
+
+class GpuModel : public llm_adapter::LlmModel {
+ public:
+  static Status DescribeBackend(BackendAttributes& attributes) {
+    return attributes.AddPreferredInstanceGroup(TRITONSERVER_INSTANCEGROUPKIND_CPU, 1);
+  }
+
+ protected:
+  Result<std::unique_ptr<llm::Executor>> MakeExecutor(
+      std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
+      const llm_adapter::LlmParameters& parameters) override {
+    NEREID_ASSIGN_OR_RETURN(const gpu::GpuExecutorOptions options,
+                            ReadOptions(context().parameters(), parameters));
+    NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
+                            gpu::GpuExecutor::Create(std::move(model), options));
+    return executor;
+  }
+};
+
+}  // namespace
+
+NEREID_BACKEND(GpuModel);
+
+}  // namespace nereid

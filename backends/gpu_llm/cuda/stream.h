@@ -1,0 +1,49 @@
+// Owned streams, events and executable graphs. Move-only. [any thread]
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "gpu_llm/cuda/error.h"
+#include "nereid/status.h"
+
+namespace nereid::gpu {
+
+template <typename Handle, cudaError_t (*Destroy)(Handle)>
+class CudaHandle {
+ public:
+  CudaHandle() = default;
+  explicit CudaHandle(Handle handle) : handle_(handle) {}
+  CudaHandle(CudaHandle&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  CudaHandle& operator=(CudaHandle&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~CudaHandle() {
+    if (handle_ != nullptr) (void)Destroy(handle_);
+  }
+  Handle get() const { return handle_; }
+  explicit operator bool() const { return handle_ != nullptr; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+
+using Stream = CudaHandle<cudaStream_t, cudaStreamDestroy>;
+using Event = CudaHandle<cudaEvent_t, cudaEventDestroy>;
+using Graph = CudaHandle<cudaGraphExec_t, cudaGraphExecDestroy>;
+
+inline Result<Stream> MakeStream() {
+  cudaStream_t stream = nullptr;
+  NEREID_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return Stream(stream);
+}
+
+inline Result<Event> MakeEvent(unsigned flags = cudaEventDisableTiming) {
+  cudaEvent_t event = nullptr;
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventCreateWithFlags(&event, flags));
+  return Event(event);
+}
+
+}  // namespace nereid::gpu

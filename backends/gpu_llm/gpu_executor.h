@@ -1,0 +1,85 @@
+// The executor of one GPU: plans a step on the host, uploads the plan in one copy, runs the decoder
+// (decode steps as recorded graphs) and samples. [engine thread]
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "gpu_llm/cuda/memory.h"
+#include "gpu_llm/cuda/stream.h"
+#include "gpu_llm/kernels/sample.h"
+#include "gpu_llm/model/decoder.h"
+#include "gpu_llm/model/gpu_weights.h"
+#include "gpu_llm/step_plan.h"
+#include "llm_core/engine/executor.h"
+#include "llm_core/model/architecture.h"
+#include "llm_core/sampling/sampler.h"
+#include "nereid/status.h"
+
+namespace nereid::gpu {
+
+struct GpuExecutorOptions {
+  int32_t device = 0;
+  int32_t max_num_sequences = 256;
+  int32_t max_num_tokens = 8192;
+  int32_t max_positions = 0;           // 0: the model's own limit
+  int64_t max_cache_tokens = 0;        // 0: as the fraction says
+  double cache_memory_fraction = 0.9;  // of what is free once the weights are there
+  bool uses_graphs = true;             // for decode steps
+  std::optional<uint64_t> dummy_seed;  // weights are made up
+};
+
+class GpuExecutor : public llm::Executor {
+ public:
+  // UNSUPPORTED names what of the model is not there; UNAVAILABLE has the arithmetic when memory
+  // does not suffice.
+  static Result<std::unique_ptr<GpuExecutor>> Create(llm::DecoderModel model,
+                                                     const GpuExecutorOptions& options);
+  ~GpuExecutor() override;
+
+  const llm::ExecutorLimits& limits() const override { return limits_; }
+  Status Submit(const llm::Batch& batch) override;
+  Result<llm::StepResult> Collect() override;
+
+  const llm::DecoderSpec& spec() const { return model_.spec; }
+  // Logits of the last step, row by row, before sampling rules.
+  Result<std::vector<float>> ReadLogits();
+  int64_t num_graph_steps() const { return num_graph_steps_; }
+
+ private:
+  GpuExecutor(llm::DecoderModel model, const GpuExecutorOptions& options, int32_t num_processors);
+  Status Initialize();
+  Status SizeCache();
+  Status Upload();
+  // The step from the plan on: decoder, then the likeliest tokens.
+  Status Run(const StepShape& shape, bool may_time);
+  Result<cudaGraphExec_t> FindGraph(const StepShape& shape);
+  // A row that wants more than its likeliest token is sampled by the host, by the same rules as on
+  // the CPU.
+  Status SampleOnHost(const llm::BatchSequence& sequence, int32_t row, llm::SampledToken& token);
+
+  llm::DecoderModel model_;
+  const GpuExecutorOptions options_;
+  llm::ExecutorLimits limits_;
+  int32_t max_num_logits_ = 0;
+  StepPlanner planner_;
+  Stream stream_;
+  Event done_;
+  GpuWeights weights_;
+  std::optional<Decoder> decoder_;
+  DeviceMemory words_;  // the step's plan
+  PinnedMemory pinned_words_;
+  DeviceMemory argmax_parts_, argmax_tickets_;
+  PinnedMemory sampled_;             // [max_num_logits] ids, then as many log probabilities
+  std::map<int32_t, Graph> graphs_;  // by padded batch
+  int64_t num_graph_steps_ = 0;
+
+  std::vector<llm::BatchSequence> submitted_;  // of the step that runs
+  std::vector<float> host_logits_;
+  llm::Sampler sampler_;
+};
+
+}  // namespace nereid::gpu

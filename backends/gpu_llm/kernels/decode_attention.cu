@@ -1,0 +1,259 @@
+// Four warps, each with every fourth run of 32 tokens of the item. Keys and values go from memory
+// straight into the registers of the matrix product: the order of head columns (in Q x K^T) and of
+// tokens (in P x V) is free as long as both operands agree, and is chosen so that each thread loads
+// 16 bytes that lie together.
+//
+// Lane = 4 g + t. Scores: product j of 4 has token 8 (g / 2) + 2 j + g % 2 as its column g, so that
+// a thread ends up with the scores of tokens 8 t .. 8 t + 7 (columns 2 t and 2 t + 1 of each
+// product), which are the ones it loads of each value column.
+#include "gpu_llm/kernels/cache_layout.h"
+#include "gpu_llm/kernels/decode_attention.h"
+#include "gpu_llm/kernels/device.cuh"
+#include "gpu_llm/kernels/launch.h"
+
+namespace nereid::gpu {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kRunTokens = 32;
+constexpr int kRows = 16;  // query heads at a time
+
+template <int kHeadDim>
+struct DecodeShape {
+  static constexpr int kWide = kHeadDim / 32;          // steps of 32 columns, 16 bytes a thread
+  static constexpr int kHasRest = kHeadDim % 32 != 0;  // a last one of 16 columns, 8 bytes a thread
+  static constexpr int kSteps = kHeadDim / 16;         // of the matrix product
+  static constexpr int kStride = kHeadDim + 4;         // floats of a row in shared memory
+};
+
+// 2 x kSteps registers: step s takes [2 s] and [2 s + 1].
+template <int kHeadDim, typename Address>
+__device__ __forceinline__ void LoadRow(uint32_t (&to)[2 * DecodeShape<kHeadDim>::kSteps], int t,
+                                        const Address& address) {
+  using Shape = DecodeShape<kHeadDim>;
+#pragma unroll
+  for (int s = 0; s < Shape::kWide; ++s) {
+    const uint4 packed = *reinterpret_cast<const uint4*>(address(32 * s + 8 * t));
+    to[4 * s] = packed.x, to[4 * s + 1] = packed.y, to[4 * s + 2] = packed.z,
+           to[4 * s + 3] = packed.w;
+  }
+  if constexpr (Shape::kHasRest) {
+    const uint2 packed = *reinterpret_cast<const uint2*>(address(32 * Shape::kWide + 4 * t));
+    to[4 * Shape::kWide] = packed.x, to[4 * Shape::kWide + 1] = packed.y;
+  }
+}
+
+template <int kHeadDim>
+__device__ void Combine(const DecodeAttentionParams& p, const DecodeItem& item, int first_head,
+                        int num_rows) {
+  for (int i = threadIdx.x; i < num_rows * kHeadDim; i += 32 * kWarps) {
+    const int head = first_head + i / kHeadDim, column = i % kHeadDim;
+    float max = kNegativeInfinity, sum = 0.0f, value = 0.0f;
+    for (int part = 0; part < item.num_items; ++part) {
+      const float* from =
+          p.partials + (int64_t{item.first_item + part} * p.num_heads + head) * (kHeadDim + 2);
+      const float part_max = __ldcg(from + kHeadDim);
+      if (part_max == kNegativeInfinity) continue;  // all of it lies before the window
+      const float new_max = fmaxf(max, part_max);
+      const float keep = __expf(max - new_max), scale = __expf(part_max - new_max);
+      value = value * keep + __ldcg(from + column) * scale;
+      sum = sum * keep + __ldcg(from + kHeadDim + 1) * scale;
+      max = new_max;
+    }
+    p.out[(int64_t{item.row} * p.num_heads + head) * kHeadDim + column] =
+        __float2bfloat16(value / sum);
+  }
+}
+
+template <int kHeadDim, bool kBothHalves>  // more than 8 rows of queries
+__global__ void __launch_bounds__(32 * kWarps) DecodeAttentionKernel(DecodeAttentionParams p) {
+  using Shape = DecodeShape<kHeadDim>;
+  extern __shared__ float shared[];  // [kWarps][num_rows][kStride]: values, max, sum
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  WaitForPrevious();
+  LaunchNext();
+  const DecodeItem item = p.items[blockIdx.x];
+  if (item.first_tile == item.last_tile) return;
+  const int group = p.num_heads / p.num_kv_heads;
+  const int first_head = blockIdx.y * group + blockIdx.z * kRows;
+  const int num_rows = min(kRows, group - static_cast<int>(blockIdx.z) * kRows);
+  const int first_visible = p.window > 0 ? max(0, item.length - p.window) : 0;
+  const char* cache = static_cast<const char*>(p.cache) + blockIdx.y * HeadBytes(kHeadDim);
+  const int64_t block_bytes = p.num_kv_heads * HeadBytes(kHeadDim);
+
+  uint32_t q[2][2 * Shape::kSteps] = {};
+#pragma unroll
+  for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
+    if (g + 8 * half >= num_rows) continue;
+    const bf16* row =
+        p.qkv + int64_t{item.row} * p.qkv_stride + (first_head + g + 8 * half) * kHeadDim;
+    LoadRow<kHeadDim>(q[half], t, [&](int column) { return row + column; });
+  }
+  float out[kHeadDim / 8][4] = {};
+  float row_max[2] = {kNegativeInfinity, kNegativeInfinity}, row_sum[2] = {};
+
+  const int first_run = max(item.first_tile * 2, first_visible / kRunTokens);
+  const int last_run = min(item.last_tile * 2, (item.length + kRunTokens - 1) / kRunTokens);
+  for (int run = first_run + warp; run < last_run; run += kWarps) {
+    const char* tile = cache + p.words[item.table_offset + run / 2] * block_bytes;
+    const int tile_token = run % 2 * kRunTokens;
+    uint32_t keys[4][2 * Shape::kSteps];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int token = tile_token + 8 * (g / 2) + 2 * j + g % 2;
+      LoadRow<kHeadDim>(keys[j], t,
+                        [&](int column) { return tile + KeyOffset<kHeadDim>(token, column); });
+    }
+    float scores[4][4] = {};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+#pragma unroll
+      for (int s = 0; s < Shape::kSteps; ++s) {
+        MatrixMultiplyAdd(scores[j], q[0][2 * s], q[1][2 * s], q[0][2 * s + 1], q[1][2 * s + 1],
+                          keys[j][2 * s], keys[j][2 * s + 1]);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
+      float run_max = row_max[half];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+#pragma unroll
+        for (int b = 0; b < 2; ++b) {
+          float& score = scores[j][2 * half + b];
+          score *= p.scale;
+          if (p.soft_cap > 0.0f) score = p.soft_cap * tanhf(score / p.soft_cap);
+          const int token = run * kRunTokens + 8 * t + 2 * j + b;
+          if (token >= item.length || token < first_visible) score = kNegativeInfinity;
+          run_max = fmaxf(run_max, score);
+        }
+      }
+      run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 1));
+      run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 2));
+      const float base = run_max == kNegativeInfinity ? 0.0f : run_max;
+      const float keep = __expf(row_max[half] - base);
+      row_max[half] = run_max;
+      row_sum[half] *= keep;
+#pragma unroll
+      for (int n = 0; n < kHeadDim / 8; ++n) out[n][2 * half] *= keep, out[n][2 * half + 1] *= keep;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+#pragma unroll
+        for (int b = 0; b < 2; ++b) {
+          float& score = scores[j][2 * half + b];
+          score = __expf(score - base);
+          row_sum[half] += score;
+        }
+      }
+    }
+    uint32_t weights[2][4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      weights[0][j] = PackBf16(scores[j][0], scores[j][1]);
+      weights[1][j] = kBothHalves ? PackBf16(scores[j][2], scores[j][3]) : 0;
+    }
+#pragma unroll
+    for (int n = 0; n < kHeadDim / 8; ++n) {
+      const uint4 values = *reinterpret_cast<const uint4*>(
+          tile + TileBytes(kHeadDim) + ValueOffset<kHeadDim>(tile_token + 8 * t, 8 * n + g));
+      MatrixMultiplyAdd(out[n], weights[0][0], weights[1][0], weights[0][1], weights[1][1],
+                        values.x, values.y);
+      MatrixMultiplyAdd(out[n], weights[0][2], weights[1][2], weights[0][3], weights[1][3],
+                        values.z, values.w);
+    }
+  }
+
+  // The four warps' parts side by side, then added up.
+#pragma unroll
+  for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
+    row_sum[half] += __shfl_xor_sync(0xffffffffu, row_sum[half], 1);
+    row_sum[half] += __shfl_xor_sync(0xffffffffu, row_sum[half], 2);
+    const int row = g + 8 * half;
+    if (row >= num_rows) continue;
+    float* to = shared + (warp * num_rows + row) * Shape::kStride;
+#pragma unroll
+    for (int n = 0; n < kHeadDim / 8; ++n) {
+      to[8 * n + 2 * t] = out[n][2 * half], to[8 * n + 2 * t + 1] = out[n][2 * half + 1];
+    }
+    if (t == 0) to[kHeadDim] = row_max[half], to[kHeadDim + 1] = row_sum[half];
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < num_rows * kHeadDim; i += 32 * kWarps) {
+    const int row = i / kHeadDim, column = i % kHeadDim;
+    float all_max = kNegativeInfinity, all_sum = 0.0f, value = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w)
+      all_max = fmaxf(all_max, shared[(w * num_rows + row) * Shape::kStride + kHeadDim]);
+    if (all_max != kNegativeInfinity) {
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) {
+        const float* from = shared + (w * num_rows + row) * Shape::kStride;
+        const float scale = __expf(from[kHeadDim] - all_max);
+        value += from[column] * scale;
+        all_sum += from[kHeadDim + 1] * scale;
+      }
+    }
+    if (item.num_items == 1) {
+      p.out[(int64_t{item.row} * p.num_heads + first_head + row) * kHeadDim + column] =
+          __float2bfloat16(value / all_sum);
+    } else {
+      float* to =
+          p.partials + (int64_t{blockIdx.x} * p.num_heads + first_head + row) * (kHeadDim + 2);
+      to[column] = value;
+      if (column == 0) to[kHeadDim] = all_max, to[kHeadDim + 1] = all_sum;
+    }
+  }
+  if (item.num_items == 1) return;
+  __shared__ bool is_last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    int32_t* ticket = p.tickets + item.sequence * p.num_heads + first_head;
+    is_last = atomicAdd(ticket, 1) == item.num_items - 1;
+    if (is_last) *ticket = 0;
+  }
+  __syncthreads();
+  if (!is_last) return;
+  __threadfence();
+  Combine<kHeadDim>(p, item, first_head, num_rows);
+}
+
+template <int kHeadDim>
+void LaunchFor(const DecodeAttentionParams& p, cudaStream_t stream) {
+  const int group = p.num_heads / p.num_kv_heads;
+  const dim3 grid(p.num_items, p.num_kv_heads, (group + kRows - 1) / kRows);
+  const size_t shared =
+      sizeof(float) * kWarps * (group < kRows ? group : kRows) * DecodeShape<kHeadDim>::kStride;
+  const auto launch = [&](auto kernel) {
+    if (shared > 48 * 1024) {
+      (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shared));
+    }
+    Launch(kernel, grid, 32 * kWarps, shared, stream, p);
+  };
+  group > 8 ? launch(DecodeAttentionKernel<kHeadDim, true>)
+            : launch(DecodeAttentionKernel<kHeadDim, false>);
+}
+
+}  // namespace
+
+void DecodeAttention(const DecodeAttentionParams& params, cudaStream_t stream) {
+  switch (params.head_dim) {
+    case 16:
+      return LaunchFor<16>(params, stream);
+    case 32:
+      return LaunchFor<32>(params, stream);
+    case 64:
+      return LaunchFor<64>(params, stream);
+    case 80:
+      return LaunchFor<80>(params, stream);
+    case 96:
+      return LaunchFor<96>(params, stream);
+    case 128:
+      return LaunchFor<128>(params, stream);
+    case 256:
+      return LaunchFor<256>(params, stream);
+  }
+}
+
+}  // namespace nereid::gpu

@@ -1,0 +1,22 @@
+// Token embedding: out[row] = table[id of row] * scale.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace nereid::gpu {
+
+struct EmbeddingParams {
+  const int32_t* ids;          // [num_rows]; negative: the token last sampled for slot -1 - id
+  const int32_t* last_tokens;  // [max_num_sequences]
+  const __nv_bfloat16* table;  // [vocab_size, hidden_size]
+  __nv_bfloat16* out;          // [num_rows, hidden_size]
+  int num_rows, hidden_size;   // hidden_size: a multiple of 8
+  float scale;
+};
+
+void Embed(const EmbeddingParams& params, cudaStream_t stream);
+
+}  // namespace nereid::gpu

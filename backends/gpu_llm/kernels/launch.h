@@ -1,0 +1,29 @@
+// Starts a kernel so that it may begin while the one before it ends (programmatic dependent
+// launch): the kernel calls WaitForPrevious() before it touches what others wrote. Errors show up
+// in cudaGetLastError().
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <utility>
+
+namespace nereid::gpu {
+
+template <typename... Parameters, typename... Arguments>
+void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+            cudaStream_t stream, Arguments&&... arguments) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  (void)cudaLaunchKernelEx(&config, kernel, Parameters(std::forward<Arguments>(arguments))...);
+}
+
+}  // namespace nereid::gpu

@@ -1,0 +1,220 @@
+// The forward pass.
+#include "gpu_llm/model/decoder.h"
+
+#include <algorithm>
+
+#include "gpu_llm/kernels/cache_layout.h"
+#include "gpu_llm/kernels/decode_attention.h"
+#include "gpu_llm/kernels/embedding.h"
+#include "gpu_llm/kernels/prefill_attention.h"
+#include "gpu_llm/kernels/rms_norm.h"
+#include "gpu_llm/kernels/rope.h"
+#include "gpu_llm/kernels/silu_gate.h"
+
+namespace nereid::gpu {
+
+Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& weights,
+                                const DecoderLimits& limits) {
+  Decoder decoder(spec, weights);
+  const int64_t tokens = limits.max_num_tokens;
+  const auto allocate = [](DeviceMemory& memory, int64_t size_bytes, const char* what) -> Status {
+    NEREID_ASSIGN_OR_RETURN(memory, DeviceMemory::Allocate(static_cast<size_t>(size_bytes), what));
+    return {};
+  };
+  NEREID_RETURN_IF_ERROR(
+      allocate(decoder.residual_, tokens * spec.hidden_size * 2, "the residual"));
+  NEREID_RETURN_IF_ERROR(allocate(decoder.normed_, tokens * spec.hidden_size * 2, "normed rows"));
+  NEREID_RETURN_IF_ERROR(
+      allocate(decoder.qkv_, tokens * decoder.qkv_size() * 2, "queries, keys and values"));
+  NEREID_RETURN_IF_ERROR(
+      allocate(decoder.attention_, tokens * spec.q_size() * 2, "attention's output"));
+  // Also what products that add to the residual write while they are timed.
+  NEREID_RETURN_IF_ERROR(allocate(
+      decoder.gate_up_, tokens * std::max(2 * spec.intermediate_size, spec.hidden_size) * 2,
+      "the MLP's gate and up"));
+  NEREID_RETURN_IF_ERROR(
+      allocate(decoder.gated_, tokens * spec.intermediate_size * 2, "the MLP's inner rows"));
+  NEREID_RETURN_IF_ERROR(
+      allocate(decoder.logits_, int64_t{limits.max_num_logits} * spec.vocab_size * 4, "logits"));
+  NEREID_RETURN_IF_ERROR(
+      allocate(decoder.partials_,
+               int64_t{limits.max_decode_items} * spec.num_heads * (spec.head_dim + 2) * 4,
+               "parts of attention"));
+  const int64_t ticket_bytes =
+      int64_t{std::max(limits.max_num_sequences, limits.max_decode_items)} * spec.num_heads * 4;
+  NEREID_RETURN_IF_ERROR(allocate(decoder.tickets_, ticket_bytes, "attention's tickets"));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(decoder.tickets_.data(), 0, ticket_bytes));
+  NEREID_RETURN_IF_ERROR(
+      allocate(decoder.last_tokens_, int64_t{limits.max_num_sequences} * 4, "last tokens"));
+  NEREID_RETURN_IF_CUDA_ERROR(
+      cudaMemset(decoder.last_tokens_.data(), 0, decoder.last_tokens_.size_bytes()));
+  NEREID_RETURN_IF_ERROR(decoder.FillRopeTables(limits.max_positions));
+  NEREID_ASSIGN_OR_RETURN(Gemm gemm, Gemm::Create());
+  decoder.gemm_.push_back(std::move(gemm));
+  return decoder;
+}
+
+Status Decoder::FillRopeTables(int32_t max_positions) {
+  for (const llm::RopeSpec& rope : spec_->ropes) {
+    const auto half = static_cast<int64_t>(rope.inv_freq.size());
+    NEREID_ASSIGN_OR_RETURN(const DeviceMemory inv_freq,
+                            DeviceMemory::Allocate(half * 4, "rope frequencies"));
+    NEREID_ASSIGN_OR_RETURN(DeviceMemory table,
+                            DeviceMemory::Allocate(half * max_positions * 8, "the rope table"));
+    NEREID_RETURN_IF_CUDA_ERROR(
+        cudaMemcpy(inv_freq.data(), rope.inv_freq.data(), half * 4, cudaMemcpyHostToDevice));
+    FillRopeTable(inv_freq.as<float>(), static_cast<int>(half), max_positions, rope.magnitude,
+                  table.as<float2>(), nullptr);
+    NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
+    NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
+    rope_tables_.push_back(std::move(table));
+  }
+  return {};
+}
+
+int64_t Decoder::CacheBlockBytes(const llm::DecoderSpec& spec) {
+  return int64_t{spec.num_layers()} * spec.num_kv_heads * HeadBytes(spec.head_dim);
+}
+
+Status Decoder::AllocateCache(int32_t num_blocks) {
+  NEREID_ASSIGN_OR_RETURN(
+      cache_, DeviceMemory::Allocate(num_blocks * CacheBlockBytes(*spec_), "the KV cache"));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(cache_.data(), 0, cache_.size_bytes()));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
+  cache_layer_bytes_ = static_cast<int64_t>(cache_.size_bytes()) / spec_->num_layers();
+  return {};
+}
+
+Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_time,
+                        cudaStream_t stream) {
+  const StepLayout layout(shape);
+  EmbeddingParams embedding = {};
+  embedding.ids = words + layout.token_ids;
+  embedding.last_tokens = last_tokens_.as<int32_t>();
+  embedding.table = weights_->token_embedding;
+  embedding.out = residual_.as<__nv_bfloat16>();
+  embedding.num_rows = shape.num_tokens;
+  embedding.hidden_size = spec_->hidden_size;
+  embedding.scale = spec_->embedding_scale;
+  Embed(embedding, stream);
+  for (int32_t layer = 0; layer < spec_->num_layers(); ++layer) {
+    NEREID_RETURN_IF_ERROR(RunLayer(layer, shape, words, may_time, stream));
+  }
+  if (shape.num_logits > 0) {
+    RmsNorm(
+        {residual_.as<__nv_bfloat16>(), words + layout.logit_rows, weights_->final_norm,
+         normed_.as<__nv_bfloat16>(), shape.num_logits, spec_->hidden_size, spec_->norm.epsilon},
+        stream);
+    GemmCall call;
+    call.weights = weights_->lm_head;
+    call.in = normed_.as<__nv_bfloat16>();
+    call.out = logits_.data();
+    call.num_rows = shape.num_logits;
+    call.num_outputs = spec_->vocab_size;
+    call.depth = spec_->hidden_size;
+    call.out_is_float = true;
+    NEREID_RETURN_IF_ERROR(gemm_[0].Run(call, may_time, stream));
+  }
+  NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
+  return {};
+}
+
+Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
+                         cudaStream_t stream) {
+  const GpuLayer& weights = weights_->layers[layer];
+  const int rows = shape.num_tokens, hidden = spec_->hidden_size, inner = spec_->intermediate_size;
+  const auto q_size = static_cast<int>(spec_->q_size());
+  const auto norm = [&](const __nv_bfloat16* weight) {
+    RmsNorm({residual_.as<__nv_bfloat16>(), nullptr, weight, normed_.as<__nv_bfloat16>(), rows,
+             hidden, spec_->norm.epsilon},
+            stream);
+  };
+  norm(weights.input_norm);
+  NEREID_RETURN_IF_ERROR(Multiply(weights.qkv, normed_, qkv_, rows, static_cast<int>(qkv_size()),
+                                  hidden, false, may_time, stream));
+  Attend(layer, shape, words, stream);
+  NEREID_RETURN_IF_ERROR(Multiply(weights.attention_out, attention_, residual_, rows, hidden,
+                                  q_size, true, may_time, stream));
+  norm(weights.pre_mlp_norm);
+  NEREID_RETURN_IF_ERROR(Multiply(weights.gate_up, normed_, gate_up_, rows, 2 * inner, hidden,
+                                  false, may_time, stream));
+  SiluGate(gate_up_.as<__nv_bfloat16>(), gated_.as<__nv_bfloat16>(), rows, inner, stream);
+  return Multiply(weights.down, gated_, residual_, rows, hidden, inner, true, may_time, stream);
+}
+
+void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words,
+                     cudaStream_t stream) {
+  const StepLayout layout(shape);
+  const GpuLayer& weights = weights_->layers[layer];
+  const llm::LayerSpec& spec = spec_->layers[layer];
+  char* cache = cache_.as<char>() + layer * cache_layer_bytes_;
+  RopeWriteParams rope = {};
+  rope.qkv = qkv_.as<__nv_bfloat16>();
+  rope.positions = words + layout.positions;
+  rope.cache_slots = words + layout.cache_slots;
+  rope.cos_sin = rope_tables_[spec.rope].as<float2>();
+  rope.bias = weights.qkv_bias;
+  rope.q_norm = weights.q_norm;
+  rope.k_norm = weights.k_norm;
+  rope.cache = cache;
+  rope.num_rows = shape.num_tokens;
+  rope.num_heads = spec_->num_heads;
+  rope.num_kv_heads = spec_->num_kv_heads;
+  rope.head_dim = spec_->head_dim;
+  rope.rope_dim = spec_->ropes[spec.rope].dim;
+  rope.epsilon = spec_->norm.epsilon;
+  RopeWrite(rope, stream);
+  if (shape.num_decode > 0) {
+    DecodeAttentionParams params = {};
+    params.qkv = rope.qkv;
+    params.out = attention_.as<__nv_bfloat16>();
+    params.cache = cache;
+    params.items = reinterpret_cast<const DecodeItem*>(words + layout.decode_items);
+    params.words = words;
+    params.partials = partials_.as<float>();
+    params.tickets = tickets_.as<int32_t>();
+    params.num_items = shape.num_decode;
+    params.num_heads = spec_->num_heads;
+    params.num_kv_heads = spec_->num_kv_heads;
+    params.head_dim = spec_->head_dim;
+    params.qkv_stride = static_cast<int>(qkv_size());
+    params.window = spec.sliding_window;
+    params.scale = spec_->attention_scale;
+    params.soft_cap = spec_->attention_soft_cap;
+    DecodeAttention(params, stream);
+  }
+  if (shape.num_prefill > 0) {
+    PrefillAttentionParams params = {};
+    params.qkv = rope.qkv;
+    params.out = attention_.as<__nv_bfloat16>();
+    params.cache = cache;
+    params.tiles = reinterpret_cast<const PrefillTile*>(words + layout.prefill_tiles);
+    params.words = words;
+    params.num_tiles = shape.num_prefill;
+    params.num_heads = spec_->num_heads;
+    params.num_kv_heads = spec_->num_kv_heads;
+    params.head_dim = spec_->head_dim;
+    params.qkv_stride = static_cast<int>(qkv_size());
+    params.window = spec.sliding_window;
+    params.scale = spec_->attention_scale;
+    params.soft_cap = spec_->attention_soft_cap;
+    PrefillAttention(params, stream);
+  }
+}
+
+Status Decoder::Multiply(const __nv_bfloat16* weights, const DeviceMemory& in,
+                         const DeviceMemory& out, int num_rows, int num_outputs, int depth,
+                         bool accumulates, bool may_time, cudaStream_t stream) {
+  GemmCall call;
+  call.weights = weights;
+  call.in = in.as<__nv_bfloat16>();
+  call.out = out.data();
+  call.scratch = gate_up_.data();
+  call.num_rows = num_rows;
+  call.num_outputs = num_outputs;
+  call.depth = depth;
+  call.accumulates = accumulates;
+  return gemm_[0].Run(call, may_time, stream);
+}
+
+}  // namespace nereid::gpu

@@ -1,0 +1,71 @@
+// Runs a decoder over one step on the device: ids in, logits out. Reads like the model's equations;
+// kernels and products do the work, in order, on one stream. [engine thread]
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gpu_llm/cuda/memory.h"
+#include "gpu_llm/model/gemm.h"
+#include "gpu_llm/model/gpu_weights.h"
+#include "gpu_llm/step_plan.h"
+#include "llm_core/model/decoder_spec.h"
+#include "nereid/status.h"
+
+namespace nereid::gpu {
+
+struct DecoderLimits {
+  int32_t max_num_tokens = 0;  // rows of a step, padding included
+  int32_t max_num_logits = 0;
+  int32_t max_positions = 0;
+  int32_t max_decode_items = 0;
+  int32_t max_num_sequences = 0;
+};
+
+class Decoder {
+ public:
+  // `spec` and `weights` are borrowed for the decoder's life.
+  static Result<Decoder> Create(const llm::DecoderSpec& spec, const GpuWeights& weights,
+                                const DecoderLimits& limits);
+  Decoder(Decoder&&) noexcept = default;
+
+  static int64_t CacheBlockBytes(const llm::DecoderSpec& spec);  // all layers
+  // Zeroed: what was never written is read where a block is not full.
+  Status AllocateCache(int32_t num_blocks);
+
+  // `words`, on the device, is laid out as `shape` says. Logits come to logits(), row by row.
+  Status Forward(const StepShape& shape, const int32_t* words, bool may_time, cudaStream_t stream);
+  float* logits() const { return logits_.as<float>(); }
+  int32_t* last_tokens() const { return last_tokens_.as<int32_t>(); }
+
+ private:
+  Decoder(const llm::DecoderSpec& spec, const GpuWeights& weights)
+      : spec_(&spec), weights_(&weights) {}
+  Status FillRopeTables(int32_t max_positions);
+  Status RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
+                  cudaStream_t stream);
+  void Attend(int32_t layer, const StepShape& shape, const int32_t* words, cudaStream_t stream);
+  Status Multiply(const __nv_bfloat16* weights, const DeviceMemory& in, const DeviceMemory& out,
+                  int num_rows, int num_outputs, int depth, bool accumulates, bool may_time,
+                  cudaStream_t stream);
+  int64_t qkv_size() const { return spec_->q_size() + 2 * spec_->kv_size(); }
+
+  const llm::DecoderSpec* spec_;
+  const GpuWeights* weights_;
+  std::vector<DeviceMemory>
+      rope_tables_;     // per rope: [max_positions, dim / 2] pairs of cosine and sine
+  DeviceMemory cache_;  // [layers][blocks][kv_heads] heads of a block
+  int64_t cache_layer_bytes_ = 0;
+  DeviceMemory residual_;            // [num_tokens, hidden_size]
+  DeviceMemory normed_;              // [num_tokens, hidden_size]
+  DeviceMemory qkv_;                 // [num_tokens, q_size + 2 * kv_size]
+  DeviceMemory attention_;           // [num_tokens, q_size]
+  DeviceMemory gate_up_;             // [num_tokens, 2 * intermediate_size]
+  DeviceMemory gated_;               // [num_tokens, intermediate_size]
+  DeviceMemory logits_;              // [num_logits, vocab_size] float
+  DeviceMemory partials_, tickets_;  // of decode attention
+  DeviceMemory last_tokens_;         // [max_num_sequences]
+  std::vector<Gemm> gemm_;           // one
+};
+
+}  // namespace nereid::gpu

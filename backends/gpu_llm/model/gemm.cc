@@ -1,0 +1,134 @@
+// cuBLASLt is column-major: out^T = weights x in^T, with the weights given as transposed.
+#include "gpu_llm/model/gemm.h"
+
+#include <algorithm>
+
+namespace nereid::gpu {
+namespace {
+
+constexpr size_t kWorkspaceBytes = size_t{64} << 20;
+constexpr int kCandidates = 8;
+constexpr int kRepeats = 3;
+
+// Sizes that share an algorithm.
+int Bucket(int num_rows) {
+  if (num_rows <= 256) return (num_rows + 7) / 8 * 8;
+  int bucket = 512;
+  while (bucket < num_rows) bucket *= 2;
+  return bucket;
+}
+
+}  // namespace
+
+class Gemm::Layouts {
+ public:
+  explicit Layouts(const GemmCall& call) {
+    const cudaDataType out_type = call.out_is_float ? CUDA_R_32F : CUDA_R_16BF;
+    is_ok_ = cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
+                 CUBLAS_STATUS_SUCCESS &&
+             cublasLtMatrixLayoutCreate(&weights, CUDA_R_16BF, call.depth, call.num_outputs,
+                                        call.depth) == CUBLAS_STATUS_SUCCESS &&
+             cublasLtMatrixLayoutCreate(&in, CUDA_R_16BF, call.depth, call.num_rows, call.depth) ==
+                 CUBLAS_STATUS_SUCCESS &&
+             cublasLtMatrixLayoutCreate(&out, out_type, call.num_outputs, call.num_rows,
+                                        call.num_outputs) == CUBLAS_STATUS_SUCCESS;
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    is_ok_ = is_ok_ &&
+             cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
+                                            sizeof(transposed)) == CUBLAS_STATUS_SUCCESS;
+  }
+  ~Layouts() {
+    if (operation != nullptr) (void)cublasLtMatmulDescDestroy(operation);
+    for (cublasLtMatrixLayout_t layout : {weights, in, out}) {
+      if (layout != nullptr) (void)cublasLtMatrixLayoutDestroy(layout);
+    }
+  }
+  Layouts(const Layouts&) = delete;
+  Layouts& operator=(const Layouts&) = delete;
+  bool is_ok() const { return is_ok_; }
+
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t weights = nullptr, in = nullptr, out = nullptr;
+
+ private:
+  bool is_ok_ = false;
+};
+
+Result<Gemm> Gemm::Create() {
+  Gemm gemm;
+  cublasLtHandle_t handle = nullptr;
+  if (const cublasStatus_t status = cublasLtCreate(&handle); status != CUBLAS_STATUS_SUCCESS) {
+    return InternalError("cuBLASLt can not start: ", cublasLtGetStatusString(status));
+  }
+  gemm.handle_.reset(handle);
+  NEREID_ASSIGN_OR_RETURN(gemm.workspace_,
+                          DeviceMemory::Allocate(kWorkspaceBytes, "cuBLASLt's workspace"));
+  NEREID_ASSIGN_OR_RETURN(gemm.start_, MakeEvent(cudaEventDefault));
+  NEREID_ASSIGN_OR_RETURN(gemm.end_, MakeEvent(cudaEventDefault));
+  return gemm;
+}
+
+cublasStatus_t Gemm::Multiply(const GemmCall& call, const Layouts& layouts,
+                              const cublasLtMatmulAlgo_t& algorithm, void* out,
+                              cudaStream_t stream) {
+  const float one = 1.0f, beta = call.accumulates ? 1.0f : 0.0f;
+  return cublasLtMatmul(handle_.get(), layouts.operation, &one, call.weights, layouts.weights,
+                        call.in, layouts.in, &beta, out, layouts.out, out, layouts.out, &algorithm,
+                        workspace_.data(), workspace_.size_bytes(), stream);
+}
+
+Result<cublasLtMatmulAlgo_t> Gemm::Choose(const GemmCall& call, const Layouts& layouts, bool times,
+                                          cudaStream_t stream) {
+  cublasLtMatmulPreference_t preference = nullptr;
+  (void)cublasLtMatmulPreferenceCreate(&preference);
+  const size_t workspace_bytes = workspace_.size_bytes();
+  (void)cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &workspace_bytes, sizeof(workspace_bytes));
+  cublasLtMatmulHeuristicResult_t found[kCandidates];
+  int count = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle_.get(), layouts.operation, layouts.weights, layouts.in, layouts.out, layouts.out,
+      preference, times ? kCandidates : 1, found, &count);
+  (void)cublasLtMatmulPreferenceDestroy(preference);
+  if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
+    return InternalError("cuBLASLt has no algorithm for ", call.num_rows, " x ", call.depth, " by ",
+                         call.num_outputs, ": ", cublasLtGetStatusString(status));
+  }
+  int best = 0;
+  float best_ms = 0.0f;
+  for (int i = 0; times && i < count; ++i) {
+    void* out = call.accumulates ? call.scratch : call.out;
+    if (Multiply(call, layouts, found[i].algo, out, stream) != CUBLAS_STATUS_SUCCESS) continue;
+    NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(start_.get(), stream));
+    for (int repeat = 0; repeat < kRepeats; ++repeat)
+      (void)Multiply(call, layouts, found[i].algo, out, stream);
+    NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(end_.get(), stream));
+    NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(end_.get()));
+    float ms = 0.0f;
+    NEREID_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, start_.get(), end_.get()));
+    if (best_ms == 0.0f || ms < best_ms) best = i, best_ms = ms;
+  }
+  return found[best].algo;
+}
+
+Status Gemm::Run(const GemmCall& call, bool may_time, cudaStream_t stream) {
+  if (call.num_rows == 0) return {};
+  const Layouts layouts(call);
+  if (!layouts.is_ok()) return InternalError("cuBLASLt: descriptors of a product can not be made");
+  const Key key = {call.num_outputs, call.depth, Bucket(call.num_rows), call.out_is_float,
+                   call.accumulates};
+  if (const auto known = algorithms_.find(key); known != algorithms_.end()) {
+    // An algorithm of the same bucket may not fit this very size.
+    if (Multiply(call, layouts, known->second, call.out, stream) == CUBLAS_STATUS_SUCCESS)
+      return {};
+  }
+  NEREID_ASSIGN_OR_RETURN(const cublasLtMatmulAlgo_t algorithm,
+                          Choose(call, layouts, may_time, stream));
+  if (may_time) algorithms_.insert_or_assign(key, algorithm);
+  const cublasStatus_t status = Multiply(call, layouts, algorithm, call.out, stream);
+  if (status == CUBLAS_STATUS_SUCCESS) return {};
+  return InternalError("cuBLASLt: product of ", call.num_rows, " x ", call.depth, " by ",
+                       call.num_outputs, " failed: ", cublasLtGetStatusString(status));
+}
+
+}  // namespace nereid::gpu

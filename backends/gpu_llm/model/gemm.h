@@ -1,0 +1,62 @@
+// Products of a step with the weights, by cuBLASLt. Which of its algorithms is taken for a size is
+// found by timing them once. [engine thread]
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "gpu_llm/cuda/memory.h"
+#include "gpu_llm/cuda/stream.h"
+#include "nereid/status.h"
+
+namespace nereid::gpu {
+
+// out [num_rows, num_outputs] (+)= in [num_rows, depth] x weights [num_outputs, depth]^T, all
+// row-major.
+struct GemmCall {
+  const __nv_bfloat16* weights = nullptr;
+  const __nv_bfloat16* in = nullptr;
+  void* out = nullptr;
+  void* scratch =
+      nullptr;  // with `accumulates`: as large as out, overwritten when algorithms are timed
+  int num_rows = 0, num_outputs = 0, depth = 0;
+  bool out_is_float = false;  // else bf16
+  bool accumulates = false;
+};
+
+class Gemm {
+ public:
+  static Result<Gemm> Create();
+  Gemm(Gemm&&) noexcept = default;
+
+  // `may_time`: algorithms not yet known for this size are timed now (not while a graph is
+  // recorded).
+  Status Run(const GemmCall& call, bool may_time, cudaStream_t stream);
+
+ private:
+  struct LtDeleter {
+    void operator()(cublasLtContext* handle) const { (void)cublasLtDestroy(handle); }
+  };
+  // num_outputs, depth, bucket of num_rows, out_is_float, accumulates
+  using Key = std::tuple<int, int, int, bool, bool>;
+  class Layouts;
+
+  Gemm() = default;
+  Result<cublasLtMatmulAlgo_t> Choose(const GemmCall& call, const Layouts& layouts, bool times,
+                                      cudaStream_t stream);
+  cublasStatus_t Multiply(const GemmCall& call, const Layouts& layouts,
+                          const cublasLtMatmulAlgo_t& algorithm, void* out, cudaStream_t stream);
+
+  std::unique_ptr<cublasLtContext, LtDeleter> handle_;
+  DeviceMemory workspace_;
+  Event start_, end_;
+  std::map<Key, cublasLtMatmulAlgo_t> algorithms_;
+};
+
+}  // namespace nereid::gpu

@@ -1,0 +1,150 @@
+// Packs a batch.
+#include "gpu_llm/step_plan.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "gpu_llm/kernels/cache_layout.h"
+
+namespace nereid::gpu {
+namespace {
+
+constexpr int32_t kAlignWords = 4;  // arrays start at multiples of 16 bytes
+
+int32_t Blocks(int32_t tokens) {
+  return (tokens + kBlockTokens - 1) / kBlockTokens;
+}
+int32_t Aligned(int32_t words) {
+  return (words + kAlignWords - 1) / kAlignWords * kAlignWords;
+}
+
+}  // namespace
+
+StepLayout::StepLayout(const StepShape& shape) {
+  int32_t next = 0;
+  const auto place = [&](size_t words) {
+    const int32_t at = next;
+    next = Aligned(next + static_cast<int32_t>(words));
+    return at;
+  };
+  token_ids = place(shape.num_tokens);
+  positions = place(shape.num_tokens);
+  cache_slots = place(shape.num_tokens);
+  logit_rows = place(shape.num_logits);
+  decode_items = place(shape.num_decode * sizeof(DecodeItem) / 4);
+  prefill_tiles = place(shape.num_prefill * sizeof(PrefillTile) / 4);
+  block_tables = next;
+}
+
+int32_t StepPlanner::PaddedBatch(int32_t n) {
+  if (n <= 4) return n;
+  if (n <= 256) return (n + 7) / 8 * 8;
+  return (n + 31) / 32 * 32;
+}
+
+int32_t StepPlanner::MaxDecodeItems(int32_t num_sequences) const {
+  // Each sequence has one; the splits share out four blocks of threads a processor.
+  return num_sequences + 4 * options_.num_processors / options_.num_kv_heads + 1;
+}
+
+void StepPlanner::Plan(const llm::Batch& batch) {
+  is_decode_ = true;
+  int32_t num_logits = 0, num_single = 0, num_tiles = 0;
+  const int32_t group = options_.num_heads / options_.num_kv_heads;
+  for (const llm::BatchSequence& sequence : batch.sequences) {
+    is_decode_ &= sequence.num_tokens == 1 && sequence.num_logits == 1 && sequence.samples;
+    num_logits += sequence.num_logits;
+    if (sequence.num_tokens == 1) {
+      ++num_single;
+    } else {
+      num_tiles += (sequence.num_tokens * group + kQueryRows - 1) / kQueryRows;
+    }
+  }
+  const auto num_tokens = static_cast<int32_t>(batch.token_ids.size());
+  shape_.num_tokens = is_decode_ ? PaddedBatch(num_tokens) : num_tokens;
+  shape_.num_logits = is_decode_ ? shape_.num_tokens : num_logits;
+  shape_.num_decode =
+      num_single == 0 ? 0 : MaxDecodeItems(is_decode_ ? shape_.num_tokens : num_single);
+  shape_.num_prefill = num_tiles;
+  const StepLayout layout(shape_);
+  words_.assign(layout.block_tables, 0);
+  std::copy(batch.token_ids.begin(), batch.token_ids.end(), words_.begin() + layout.token_ids);
+  std::fill_n(words_.begin() + layout.cache_slots + num_tokens, shape_.num_tokens - num_tokens, -1);
+  table_offsets_.clear();
+  int32_t next_logit = layout.logit_rows;
+  for (const llm::BatchSequence& sequence : batch.sequences) {
+    table_offsets_.push_back(static_cast<int32_t>(words_.size()));
+    const int32_t length = sequence.num_cached + sequence.num_tokens;
+    const auto used = sequence.block_table.first(Blocks(length));
+    words_.insert(words_.end(), used.begin(), used.end());
+    for (int32_t i = 0; i < sequence.num_tokens; ++i) {
+      const int32_t position = sequence.num_cached + i;
+      words_[layout.positions + sequence.first_token + i] = position;
+      words_[layout.cache_slots + sequence.first_token + i] =
+          used[position / kBlockTokens] * kBlockTokens + position % kBlockTokens;
+    }
+    for (int32_t i = sequence.num_tokens - sequence.num_logits; i < sequence.num_tokens; ++i) {
+      words_[next_logit++] = sequence.first_token + i;
+    }
+  }
+  AddDecodeItems(batch, layout);
+  AddPrefillTiles(batch, layout);
+}
+
+// Long contexts are cut so that all processors have something to read; the cuts are whole KV
+// blocks.
+void StepPlanner::AddDecodeItems(const llm::Batch& batch, const StepLayout& layout) {
+  if (shape_.num_decode == 0) return;
+  int64_t total_tiles = 0;
+  for (const llm::BatchSequence& sequence : batch.sequences) {
+    if (sequence.num_tokens == 1) total_tiles += Blocks(sequence.num_cached + 1);
+  }
+  const int64_t room = 4 * options_.num_processors / options_.num_kv_heads + 1;
+  const auto tiles_per_item =
+      static_cast<int32_t>(std::max<int64_t>(2, (total_tiles + room - 1) / room));
+  int32_t next = 0, decoding = 0;
+  for (size_t i = 0; i < batch.sequences.size(); ++i) {
+    const llm::BatchSequence& sequence = batch.sequences[i];
+    if (sequence.num_tokens != 1) continue;
+    DecodeItem item = {};
+    item.row = sequence.first_token;
+    item.length = sequence.num_cached + 1;
+    item.table_offset = table_offsets_[i];
+    item.first_item = next;
+    item.sequence = decoding++;
+    const int32_t tiles = Blocks(item.length);
+    item.num_items = (tiles + tiles_per_item - 1) / tiles_per_item;
+    for (int32_t part = 0; part < item.num_items; ++part, ++next) {
+      item.first_tile = static_cast<int32_t>(int64_t{tiles} * part / item.num_items);
+      item.last_tile = static_cast<int32_t>(int64_t{tiles} * (part + 1) / item.num_items);
+      std::memcpy(&words_[layout.decode_items + next * (sizeof(DecodeItem) / 4)], &item,
+                  sizeof(item));
+    }
+  }
+}
+
+// The longest work first.
+void StepPlanner::AddPrefillTiles(const llm::Batch& batch, const StepLayout& layout) {
+  if (shape_.num_prefill == 0) return;
+  const int32_t group = options_.num_heads / options_.num_kv_heads;
+  std::vector<std::pair<int32_t, PrefillTile>> tiles;
+  for (size_t i = 0; i < batch.sequences.size(); ++i) {
+    const llm::BatchSequence& sequence = batch.sequences[i];
+    if (sequence.num_tokens == 1) continue;
+    const int32_t rows = sequence.num_tokens * group;
+    for (int32_t tile = 0; tile * kQueryRows < rows; ++tile) {
+      const int32_t last_token = (std::min(rows, (tile + 1) * kQueryRows) - 1) / group;
+      tiles.push_back({sequence.num_cached + last_token,
+                       {sequence.first_token, sequence.num_tokens, sequence.num_cached,
+                        table_offsets_[i], tile}});
+    }
+  }
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    std::memcpy(&words_[layout.prefill_tiles + i * (sizeof(PrefillTile) / 4)], &tiles[i].second,
+                sizeof(PrefillTile));
+  }
+}
+
+}  // namespace nereid::gpu

@@ -1,0 +1,251 @@
+// Requests through the engine to the GPU, in process, on a Llama shape whose weights are made up on
+// the device: decode rates at fixed batches, time to the first token, prefill, many requests at
+// once.
+//
+//   gpu_engine_bench [--shape 8b|1b|tiny] [--batches 1,8,32] [--ttft 512,2048] [--prefill 16x2048]
+//   [--burst 512]
+//                    [--max-sequences 256] [--max-tokens-a-step 8192] [--graphs 1]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <map>
+#include <random>
+#include <string>
+
+#include "gpu_llm/gpu_executor.h"
+#include "llm_core/engine/engine.h"
+
+namespace nereid::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+llm::DecoderSpec Llama(int32_t hidden, int32_t layers, int32_t heads, int32_t kv_heads,
+                       int32_t inner, int32_t vocab) {
+  llm::DecoderSpec spec;
+  spec.architecture = "llama";
+  spec.vocab_size = vocab;
+  spec.hidden_size = hidden;
+  spec.intermediate_size = inner;
+  spec.num_heads = heads;
+  spec.num_kv_heads = kv_heads;
+  spec.head_dim = hidden / heads;
+  spec.max_positions = 16384;
+  spec.norm.epsilon = 1e-5f;
+  spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
+  llm::RopeSpec rope;
+  rope.dim = spec.head_dim;
+  for (int32_t i = 0; i < rope.dim / 2; ++i)
+    rope.inv_freq.push_back(
+        std::pow(500000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(rope.dim)));
+  spec.ropes = {rope};
+  spec.layers.resize(layers);
+  return spec;
+}
+
+llm::DecoderSpec Shape(const std::string& name) {
+  if (name == "1b") return Llama(2048, 16, 32, 8, 8192, 128256);
+  if (name == "tiny") return Llama(512, 4, 8, 2, 1024, 4096);
+  return Llama(4096, 32, 32, 8, 14336, 128256);
+}
+
+// When each token of a request came.
+struct Trace {
+  Clock::time_point sent;
+  std::vector<Clock::time_point> tokens;
+};
+
+class TraceSink : public llm::OutputSink {
+ public:
+  TraceSink(Trace& trace, std::promise<void> done) : trace_(trace), done_(std::move(done)) {}
+  bool IsCancelled() const override { return false; }
+  void OnOutput(const llm::Output& output) override {
+    for (size_t i = output.first_new; i < output.ids.size(); ++i)
+      trace_.tokens.push_back(Clock::now());
+    if (output.finish != llm::FinishReason::kNone) done_.set_value();
+  }
+  void OnError(const Status& status) override {
+    std::printf("error: %s\n", status.message().c_str());
+    std::exit(1);
+  }
+
+ private:
+  Trace& trace_;
+  std::promise<void> done_;
+};
+
+struct Work {
+  int32_t num_prompt, num_output;
+};
+
+class Bench {
+ public:
+  Bench(const llm::DecoderSpec& spec, const gpu::GpuExecutorOptions& options) {
+    llm::DecoderModel model;
+    model.spec = spec;
+    const auto start = Clock::now();
+    auto executor = gpu::GpuExecutor::Create(std::move(model), options);
+    if (!executor.ok()) {
+      std::printf("error: %s\n", executor.status().message().c_str());
+      std::exit(1);
+    }
+    std::printf("load %.2f s, KV cache %d blocks\n", Seconds(Clock::now() - start),
+                (*executor)->limits().num_blocks);
+    vocab_size_ = spec.vocab_size;
+    engine_.emplace(llm::EngineOptions{}, std::move(*executor));
+  }
+
+  std::vector<Trace> Send(const std::vector<Work>& work) {
+    std::vector<Trace> traces(work.size());
+    std::vector<std::future<void>> done;
+    std::vector<std::unique_ptr<llm::GenerationRequest>> requests;
+    for (size_t i = 0; i < work.size(); ++i) {
+      auto request = std::make_unique<llm::GenerationRequest>();
+      for (int32_t t = 0; t < work[i].num_prompt; ++t)
+        request->prompt.push_back(static_cast<int32_t>(random_() % vocab_size_));
+      request->stop.max_tokens = work[i].num_output;
+      std::promise<void> promise;
+      done.push_back(promise.get_future());
+      traces[i].tokens.reserve(work[i].num_output);
+      request->sink = std::make_unique<TraceSink>(traces[i], std::move(promise));
+      requests.push_back(std::move(request));
+    }
+    for (size_t i = 0; i < work.size(); ++i) {
+      traces[i].sent = Clock::now();
+      if (const Status status = engine_->Enqueue(requests[i]); !status.ok()) {
+        std::printf("error: %s\n", status.message().c_str());
+        std::exit(1);
+      }
+    }
+    for (auto& future : done) future.wait();
+    return traces;
+  }
+
+  void Decode(int32_t batch) {
+    const Work one = batch == 1 ? Work{128, 256} : Work{512, 256};
+    std::vector<Trace> traces = Send(std::vector<Work>(batch, one));
+    // Steady: from when the last one has its first token until the first one ends.
+    Clock::time_point from = traces[0].tokens.front(), to = traces[0].tokens.back();
+    for (const Trace& trace : traces) {
+      from = std::max(from, trace.tokens.front());
+      to = std::min(to, trace.tokens.back());
+    }
+    int64_t tokens = 0;
+    Clock::time_point first = traces[0].sent, last = to;
+    for (const Trace& trace : traces) {
+      tokens += std::count_if(trace.tokens.begin(), trace.tokens.end(),
+                              [&](auto at) { return at > from && at <= to; });
+      last = std::max(last, trace.tokens.back());
+    }
+    std::printf("decode batch %4d: %9.1f tok/s steady (step %.3f ms), whole run %9.1f tok/s\n",
+                batch, static_cast<double>(tokens) / Seconds(to - from),
+                1e3 * Seconds(to - from) / (static_cast<double>(tokens) / batch),
+                static_cast<double>(batch) * one.num_output / Seconds(last - first));
+  }
+
+  void FirstToken(int32_t num_prompt) {
+    std::vector<double> times;
+    for (int i = 0; i < 6; ++i) {
+      const Trace trace = Send({{num_prompt, 1}})[0];
+      if (i > 0) times.push_back(1e3 * Seconds(trace.tokens[0] - trace.sent));
+    }
+    std::sort(times.begin(), times.end());
+    std::printf("first token of %5d: %.2f ms (least %.2f)\n", num_prompt, times[times.size() / 2],
+                times[0]);
+  }
+
+  void Prefill(int32_t count, int32_t num_prompt) {
+    Send({{num_prompt, 1}});
+    std::vector<Trace> traces = Send(std::vector<Work>(count, {num_prompt, 1}));
+    Clock::time_point last = traces[0].tokens[0];
+    for (const Trace& trace : traces) last = std::max(last, trace.tokens[0]);
+    std::printf("prefill %d x %d: %.0f tok/s\n", count, num_prompt,
+                static_cast<double>(count) * num_prompt / Seconds(last - traces[0].sent));
+  }
+
+  void Burst(int32_t count) {
+    std::vector<Work> work;
+    int64_t in = 0;
+    for (int32_t i = 0; i < count; ++i) {
+      work.push_back({static_cast<int32_t>(random_() % 994 + 7), 256});
+      in += work.back().num_prompt;
+    }
+    const std::vector<Trace> traces = Send(work);
+    std::vector<double> first, between;
+    Clock::time_point last = traces[0].sent;
+    for (const Trace& trace : traces) {
+      first.push_back(Seconds(trace.tokens[0] - trace.sent));
+      last = std::max(last, trace.tokens.back());
+      for (size_t i = 1; i < trace.tokens.size(); ++i)
+        between.push_back(1e3 * Seconds(trace.tokens[i] - trace.tokens[i - 1]));
+    }
+    std::sort(first.begin(), first.end());
+    std::sort(between.begin(), between.end());
+    std::printf(
+        "burst of %d (%lld in, %d out): %.2f s; first token p50 %.2f s; between tokens p50 %.2f "
+        "p99 %.2f ms\n",
+        count, static_cast<long long>(in), count * 256, Seconds(last - traces[0].sent),
+        first[first.size() / 2], between[between.size() / 2], between[between.size() * 99 / 100]);
+  }
+
+ private:
+  int32_t vocab_size_ = 0;
+  std::mt19937 random_{11};
+  std::optional<llm::Engine> engine_;
+};
+
+std::vector<int32_t> Numbers(const std::string& text) {
+  std::vector<int32_t> numbers;
+  for (size_t at = 0; at < text.size();
+       at = std::min(text.size(), text.find_first_of(",x", at)) + 1) {
+    numbers.push_back(std::atoi(text.c_str() + at));
+  }
+  return numbers;
+}
+
+int Main(int argc, char** argv) {
+  std::map<std::string, std::string> given = {{"--shape", "8b"},
+                                              {"--batches", ""},
+                                              {"--ttft", ""},
+                                              {"--prefill", ""},
+                                              {"--burst", ""},
+                                              {"--max-sequences", "256"},
+                                              {"--max-tokens-a-step", "8192"},
+                                              {"--graphs", "1"}};
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (!given.contains(argv[i])) {
+      std::printf("unknown option %s\n", argv[i]);
+      return 1;
+    }
+    given[argv[i]] = argv[i + 1];
+  }
+  setvbuf(stdout, nullptr, _IOLBF, 0);
+  gpu::GpuExecutorOptions options;
+  options.dummy_seed = 1;
+  options.max_num_sequences = std::atoi(given["--max-sequences"].c_str());
+  options.max_num_tokens = std::atoi(given["--max-tokens-a-step"].c_str());
+  options.uses_graphs = given["--graphs"] == "1";
+  Bench bench(Shape(given["--shape"]), options);
+  for (const int32_t batch : Numbers(given["--batches"])) {
+    bench.Send(std::vector<Work>(batch, {16, 8}));  // graphs are recorded, algorithms timed
+    bench.Decode(batch);
+  }
+  for (const int32_t length : Numbers(given["--ttft"])) bench.FirstToken(length);
+  if (const auto sizes = Numbers(given["--prefill"]); sizes.size() == 2)
+    bench.Prefill(sizes[0], sizes[1]);
+  for (const int32_t count : Numbers(given["--burst"])) bench.Burst(count);
+  return 0;
+}
+
+}  // namespace
+}  // namespace nereid::bench
+
+int main(int argc, char** argv) {
+  return nereid::bench::Main(argc, argv);
+}

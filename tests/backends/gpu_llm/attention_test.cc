@@ -1,0 +1,247 @@
+// Rope with its cache write, and both attentions, against a plain loop in double on the same bf16
+// values.
+#include <random>
+
+#include "gpu_llm/kernels/cache_layout.h"
+#include "gpu_llm/kernels/decode_attention.h"
+#include "gpu_llm/kernels/prefill_attention.h"
+#include "gpu_llm/kernels/rope.h"
+#include "gpu_llm/step_plan.h"
+#include "gpu_test.h"
+
+namespace nereid::gpu {
+namespace {
+
+using testing::Bf16Bits;
+using testing::FromBf16;
+using testing::RelativeError;
+using testing::ToDevice;
+using testing::ToHost;
+
+struct Heads {
+  int num_heads, num_kv_heads, head_dim;
+  int window = 0;
+  float soft_cap = 0.0f;
+};
+
+struct Run {
+  int num_cached, num_tokens;
+};
+
+class AttentionTest : public testing::GpuTest<::testing::TestWithParam<Heads>> {};
+
+// Random queries, keys and values of whole sequences, and what attention makes of their last
+// tokens.
+class Scene {
+ public:
+  Scene(const Heads& heads, std::vector<Run> runs) : heads_(heads), runs_(std::move(runs)) {
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    for (const Run& run : runs_) {
+      auto& rows = sequences_.emplace_back(static_cast<size_t>(run.num_cached + run.num_tokens) *
+                                           row_size());
+      for (uint16_t& value : rows) value = Bf16Bits(normal(random));
+    }
+  }
+
+  int row_size() const { return (heads_.num_heads + 2 * heads_.num_kv_heads) * heads_.head_dim; }
+
+  // Writes all that is cached before the step, then plans and runs the step.
+  std::vector<float> OnDevice() {
+    Scatter();
+    std::vector<int32_t> identity;
+    const int max_positions = 16384;
+    std::vector<float2> no_rotation(max_positions, float2{1.0f, 0.0f});
+    cos_sin_ = ToDevice(no_rotation);
+    cache_ = ToDevice(std::vector<uint16_t>(
+        num_blocks_ * heads_.num_kv_heads * HeadBytes(heads_.head_dim) / 2, 0));
+    Step(true);
+    return Step(false);
+  }
+
+  std::vector<float> Reference() const {
+    std::vector<float> result;
+    const int group = heads_.num_heads / heads_.num_kv_heads, dim = heads_.head_dim;
+    const double scale = 1.0 / std::sqrt(double(dim));
+    for (size_t s = 0; s < runs_.size(); ++s) {
+      const auto at = [&](int token, int head, int column) {
+        return double{FromBf16(sequences_[s][int64_t{token} * row_size() + head * dim + column])};
+      };
+      for (int token = runs_[s].num_cached; token < runs_[s].num_cached + runs_[s].num_tokens;
+           ++token) {
+        const int first = heads_.window > 0 ? std::max(0, token + 1 - heads_.window) : 0;
+        for (int head = 0; head < heads_.num_heads; ++head) {
+          std::vector<double> scores(token + 1 - first), out(dim, 0.0);
+          double sum = 0.0;
+          for (int other = first; other <= token; ++other) {
+            double score = 0.0;
+            for (int c = 0; c < dim; ++c)
+              score += at(token, head, c) * at(other, heads_.num_heads + head / group, c);
+            score *= scale;
+            if (heads_.soft_cap > 0) score = heads_.soft_cap * std::tanh(score / heads_.soft_cap);
+            scores[other - first] = std::exp(score);
+            sum += scores[other - first];
+          }
+          for (int other = first; other <= token; ++other) {
+            for (int c = 0; c < dim; ++c) {
+              out[c] += scores[other - first] / sum *
+                        at(other, heads_.num_heads + heads_.num_kv_heads + head / group, c);
+            }
+          }
+          for (const double value : out) result.push_back(static_cast<float>(value));
+        }
+      }
+    }
+    return result;
+  }
+
+ private:
+  void Scatter() {
+    for (const Run& run : runs_) {
+      tables_.emplace_back((run.num_cached + run.num_tokens + kBlockTokens - 1) / kBlockTokens);
+      num_blocks_ += static_cast<int>(tables_.back().size());
+    }
+    std::vector<int32_t> blocks(num_blocks_);
+    for (int i = 0; i < num_blocks_; ++i) blocks[i] = i;
+    std::shuffle(blocks.begin(), blocks.end(), std::mt19937(3));
+    for (auto& table : tables_) {
+      for (int32_t& block : table) {
+        block = blocks.back();
+        blocks.pop_back();
+      }
+    }
+  }
+
+  // `fills`: writes what comes before the runs; else runs them.
+  std::vector<float> Step(bool fills) {
+    llm::Batch batch;
+    std::vector<uint16_t> rows;
+    for (size_t s = 0; s < runs_.size(); ++s) {
+      llm::BatchSequence sequence;
+      sequence.first_token = static_cast<int32_t>(batch.token_ids.size());
+      sequence.num_tokens = fills ? runs_[s].num_cached : runs_[s].num_tokens;
+      sequence.num_cached = fills ? 0 : runs_[s].num_cached;
+      sequence.block_table = tables_[s];
+      if (sequence.num_tokens == 0) continue;
+      batch.sequences.push_back(sequence);
+      batch.token_ids.insert(batch.token_ids.end(), sequence.num_tokens, 0);
+      const auto first = sequences_[s].begin() + int64_t{sequence.num_cached} * row_size();
+      rows.insert(rows.end(), first, first + int64_t{sequence.num_tokens} * row_size());
+    }
+    if (rows.empty()) return {};
+    StepPlanner planner({heads_.num_heads, heads_.num_kv_heads, 132});
+    planner.Plan(batch);
+    const StepShape shape = planner.shape();
+    const StepLayout layout(shape);
+    const DeviceMemory words =
+        ToDevice(std::vector<int32_t>(planner.words().begin(), planner.words().end()));
+    const DeviceMemory qkv = ToDevice(rows);
+    const auto num_rows = static_cast<int>(batch.token_ids.size());
+    RopeWriteParams rope = {};
+    rope.qkv = qkv.as<__nv_bfloat16>();
+    rope.positions = words.as<int32_t>() + layout.positions;
+    rope.cache_slots = words.as<int32_t>() + layout.cache_slots;
+    rope.cos_sin = cos_sin_.as<float2>();
+    rope.cache = cache_.data();
+    rope.num_rows = num_rows;
+    rope.num_heads = heads_.num_heads;
+    rope.num_kv_heads = heads_.num_kv_heads;
+    rope.head_dim = heads_.head_dim;
+    rope.rope_dim = 2;
+    RopeWrite(rope, nullptr);
+    if (fills) {
+      EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+      return {};
+    }
+    const int64_t out_size = int64_t{num_rows} * heads_.num_heads * heads_.head_dim;
+    const DeviceMemory out = ToDevice(std::vector<uint16_t>(out_size, 0x7fc0));
+    const DeviceMemory partials = ToDevice(std::vector<float>(
+        int64_t{shape.num_decode} * heads_.num_heads * (heads_.head_dim + 2), NAN));
+    const DeviceMemory tickets =
+        ToDevice(std::vector<int32_t>((shape.num_decode + 1) * heads_.num_heads, 0));
+    const auto fill_in = [&](auto& params) {
+      params.qkv = rope.qkv;
+      params.out = out.as<__nv_bfloat16>();
+      params.cache = cache_.data();
+      params.words = words.as<int32_t>();
+      params.num_heads = heads_.num_heads;
+      params.num_kv_heads = heads_.num_kv_heads;
+      params.head_dim = heads_.head_dim;
+      params.qkv_stride = row_size();
+      params.window = heads_.window;
+      params.scale = 1.0f / std::sqrt(static_cast<float>(heads_.head_dim));
+      params.soft_cap = heads_.soft_cap;
+    };
+    if (shape.num_decode > 0) {
+      DecodeAttentionParams params = {};
+      fill_in(params);
+      params.items = reinterpret_cast<const DecodeItem*>(words.as<int32_t>() + layout.decode_items);
+      params.num_items = shape.num_decode;
+      params.partials = partials.as<float>();
+      params.tickets = tickets.as<int32_t>();
+      DecodeAttention(params, nullptr);
+    }
+    if (shape.num_prefill > 0) {
+      PrefillAttentionParams params = {};
+      fill_in(params);
+      params.tiles =
+          reinterpret_cast<const PrefillTile*>(words.as<int32_t>() + layout.prefill_tiles);
+      params.num_tiles = shape.num_prefill;
+      PrefillAttention(params, nullptr);
+    }
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    for (const int32_t ticket : ToHost<int32_t>(tickets, tickets.size_bytes() / 4))
+      EXPECT_EQ(ticket, 0);
+    std::vector<float> result;
+    for (const uint16_t bits : ToHost<uint16_t>(out, out_size)) result.push_back(FromBf16(bits));
+    return result;
+  }
+
+  const Heads heads_;
+  const std::vector<Run> runs_;
+  std::vector<std::vector<uint16_t>> sequences_;  // [tokens, row_size]
+  std::vector<std::vector<int32_t>> tables_;
+  int num_blocks_ = 0;
+  DeviceMemory cache_, cos_sin_;
+};
+
+// bf16 weights of the softmax and a bf16 result: 2^-9 each, relative.
+constexpr double kTolerance = 1e-2;
+
+TEST_P(AttentionTest, DecodeEqualsAPlainLoop) {
+  Scene scene(GetParam(), {{0, 1}, {31, 1}, {63, 1}, {64, 1}, {65, 1}, {700, 1}, {129, 1}});
+  EXPECT_LT(RelativeError(scene.OnDevice(), scene.Reference()), kTolerance);
+}
+
+TEST_P(AttentionTest, ASplitContextEqualsAPlainLoop) {
+  Scene scene(GetParam(), {{2500, 1}});
+  EXPECT_LT(RelativeError(scene.OnDevice(), scene.Reference()), kTolerance);
+}
+
+TEST_P(AttentionTest, PrefillEqualsAPlainLoop) {
+  Scene scene(GetParam(), {{0, 150}, {0, 2}, {33, 31}, {100, 64}, {0, 65}, {190, 3}});
+  EXPECT_LT(RelativeError(scene.OnDevice(), scene.Reference()), kTolerance);
+}
+
+TEST_P(AttentionTest, MixedStepsEqualAPlainLoop) {
+  Scene scene(GetParam(), {{300, 1}, {0, 97}, {17, 1}, {64, 40}});
+  EXPECT_LT(RelativeError(scene.OnDevice(), scene.Reference()), kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, AttentionTest,
+                         ::testing::Values(Heads{4, 2, 16}, Heads{4, 1, 32}, Heads{8, 8, 64},
+                                           Heads{6, 2, 80}, Heads{4, 2, 96}, Heads{8, 2, 128},
+                                           Heads{20, 1, 64}, Heads{12, 1, 128}, Heads{4, 2, 256},
+                                           Heads{8, 2, 128, 100}, Heads{4, 2, 64, 0, 20.0f}),
+                         [](const auto& info) {
+                           const Heads& heads = info.param;
+                           return std::to_string(heads.num_heads) + "_" +
+                                  std::to_string(heads.num_kv_heads) + "_" +
+                                  std::to_string(heads.head_dim) +
+                                  (heads.window > 0 ? "_window" : "") +
+                                  (heads.soft_cap > 0 ? "_cap" : "");
+                         });
+
+}  // namespace
+}  // namespace nereid::gpu

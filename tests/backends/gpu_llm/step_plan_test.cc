@@ -1,0 +1,163 @@
+// The plan of a step as the kernels read it.
+#include "gpu_llm/step_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "gpu_llm/kernels/cache_layout.h"
+
+namespace nereid::gpu {
+namespace {
+
+class StepPlanTest : public ::testing::Test {
+ protected:
+  void Add(int32_t num_tokens, int32_t num_cached, bool samples) {
+    tables_.emplace_back((num_cached + num_tokens + kBlockTokens - 1) / kBlockTokens);
+    std::iota(tables_.back().begin(), tables_.back().end(),
+              100 * static_cast<int32_t>(tables_.size()));
+    llm::BatchSequence sequence;
+    sequence.slot = static_cast<int32_t>(batch_.sequences.size());
+    sequence.first_token = static_cast<int32_t>(batch_.token_ids.size());
+    sequence.num_tokens = num_tokens;
+    sequence.num_cached = num_cached;
+    sequence.num_logits = samples ? 1 : 0;
+    sequence.samples = samples;
+    batch_.sequences.push_back(sequence);
+    for (int32_t i = 0; i < num_tokens; ++i) batch_.token_ids.push_back(7 * sequence.slot + i);
+  }
+  void Plan() {
+    for (size_t i = 0; i < tables_.size(); ++i) batch_.sequences[i].block_table = tables_[i];
+    planner_.Plan(batch_);
+  }
+  StepLayout layout() const { return StepLayout(planner_.shape()); }
+  int32_t Word(int32_t at) const { return planner_.words()[at]; }
+  template <typename T>
+  std::vector<T> Items(int32_t at, int32_t count) const {
+    std::vector<T> items(count);
+    std::memcpy(items.data(), &planner_.words()[at], count * sizeof(T));
+    return items;
+  }
+
+  StepPlanner planner_{{.num_heads = 8, .num_kv_heads = 2, .num_processors = 16}};
+  llm::Batch batch_;
+  std::vector<std::vector<int32_t>> tables_;
+};
+
+TEST_F(StepPlanTest, RowsOfADecodeStepArePaddedAndWriteNothing) {
+  for (int32_t i = 0; i < 5; ++i) Add(1, 60 + i, true);
+  Plan();
+  EXPECT_TRUE(planner_.is_decode());
+  EXPECT_EQ(planner_.shape().num_tokens, 8);
+  EXPECT_EQ(planner_.shape().num_logits, 8);
+  for (int32_t row = 0; row < 8; ++row) {
+    EXPECT_EQ(Word(layout().token_ids + row), row < 5 ? 7 * row : 0);
+    EXPECT_EQ(Word(layout().positions + row), row < 5 ? 60 + row : 0);
+    // Token 64 is the first of its sequence's second block.
+    const int32_t slot = row == 4 ? 501 * kBlockTokens : 100 * (row + 1) * kBlockTokens + 60 + row;
+    EXPECT_EQ(Word(layout().cache_slots + row), row < 5 ? slot : -1);
+    EXPECT_EQ(Word(layout().logit_rows + row), row < 5 ? row : 0);
+  }
+}
+
+TEST_F(StepPlanTest, EqualSizesLieAtEqualPlaces) {
+  Add(1, 10, true);
+  Plan();
+  const StepShape shape = planner_.shape();
+  batch_.Clear();
+  tables_.clear();
+  Add(1, 5000, true);
+  Plan();
+  EXPECT_EQ(planner_.shape(), shape);
+}
+
+TEST_F(StepPlanTest, SplitsOfAContextCoverItOnce) {
+  Add(1, 40 * kBlockTokens - 1, true);
+  Add(1, 3, true);
+  Add(1, 7 * kBlockTokens, true);
+  Plan();
+  const auto items = Items<DecodeItem>(layout().decode_items, planner_.shape().num_decode);
+  std::vector<int32_t> next_tile(3, 0), num_items(3, 0), first_item(3, -1);
+  const int32_t tiles[] = {40, 1, 8};
+  for (int32_t i = 0; i < planner_.shape().num_decode; ++i) {
+    const DecodeItem& item = items[i];
+    if (item.first_tile == item.last_tile) continue;
+    EXPECT_EQ(item.first_tile, next_tile[item.row]);
+    next_tile[item.row] = item.last_tile;
+    if (num_items[item.row]++ == 0) first_item[item.row] = i;
+    EXPECT_EQ(item.first_item, first_item[item.row]);
+    EXPECT_EQ(Word(item.table_offset), 100 * (item.row + 1));
+    EXPECT_EQ(item.sequence, item.row);
+  }
+  for (int32_t row = 0; row < 3; ++row) {
+    EXPECT_EQ(next_tile[row], tiles[row]);
+    for (const DecodeItem& item : items) {
+      if (item.row != row || item.first_tile == item.last_tile) continue;
+      EXPECT_EQ(item.num_items, num_items[row]);
+    }
+  }
+  EXPECT_GT(num_items[0], 1);
+}
+
+TEST_F(StepPlanTest, TilesOfAChunkCoverItsQueriesLongestFirst) {
+  Add(1, 90, true);
+  Add(100, 0, false);   // 4 query heads a group: 400 rows, 4 tiles
+  Add(33, 1000, true);  // 132 rows, 2 tiles
+  Plan();
+  EXPECT_FALSE(planner_.is_decode());
+  EXPECT_EQ(planner_.shape().num_tokens, 134);
+  EXPECT_EQ(planner_.shape().num_logits, 2);
+  EXPECT_EQ(Word(layout().logit_rows), 0);
+  EXPECT_EQ(Word(layout().logit_rows + 1), 133);
+  const auto tiles = Items<PrefillTile>(layout().prefill_tiles, planner_.shape().num_prefill);
+  ASSERT_EQ(tiles.size(), 6u);
+  EXPECT_EQ(tiles[0].num_cached, 1000);
+  EXPECT_EQ(tiles[0].tile, 1);
+  EXPECT_EQ(tiles[1].tile, 0);
+  for (int32_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(tiles[2 + i].tile, 3 - i);
+    EXPECT_EQ(tiles[2 + i].first_row, 1);
+    EXPECT_EQ(tiles[2 + i].num_tokens, 100);
+    EXPECT_EQ(Word(tiles[2 + i].table_offset), 200);
+  }
+}
+
+TEST(StepPlannerTest, AllSizesUpToTheLargestHaveRoom) {
+  const StepPlanner planner({.num_heads = 32, .num_kv_heads = 8, .num_processors = 132});
+  int32_t last = 0;
+  for (int32_t n = 1; n <= 600; ++n) {
+    const int32_t padded = StepPlanner::PaddedBatch(n);
+    EXPECT_GE(padded, n);
+    EXPECT_GE(padded, last);
+    EXPECT_EQ(StepPlanner::PaddedBatch(padded), padded);
+    last = padded;
+  }
+}
+
+// Every element of a tile has a place of its own, within the tile.
+template <int kHeadDim>
+void CheckLayout() {
+  std::vector<int> keys(kHeadDim * kBlockTokens, 0), values(kHeadDim * kBlockTokens, 0);
+  for (int token = 0; token < kBlockTokens; ++token) {
+    for (int column = 0; column < kHeadDim; ++column) {
+      ++keys.at(KeyOffset<kHeadDim>(token, column) / 2);
+      ++values.at(ValueOffset<kHeadDim>(token, column) / 2);
+    }
+  }
+  for (const int count : keys) ASSERT_EQ(count, 1);
+  for (const int count : values) ASSERT_EQ(count, 1);
+}
+
+TEST(CacheLayoutTest, NoTwoElementsShareAPlace) {
+  CheckLayout<16>();
+  CheckLayout<32>();
+  CheckLayout<64>();
+  CheckLayout<80>();
+  CheckLayout<96>();
+  CheckLayout<128>();
+  CheckLayout<256>();
+}
+
+}  // namespace
+}  // namespace nereid::gpu
