@@ -4,16 +4,13 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "char_traits.h"
 #include "json_fields.h"
 #include "unicode.h"
 #include "utf8.h"
 
 namespace nereid::tokenizer {
 namespace {
-
-bool IsSpaceChar(char32_t c) {
-  return (UnicodeTables::Get().Mask(c) & kSpace) != 0;
-}
 
 // The character that ends right before `at`, which must be positive.
 Utf8Char CharBefore(std::string_view text, size_t at) {

@@ -14,11 +14,6 @@ namespace {
 constexpr std::string_view kWordStart = "\u2581";
 constexpr size_t kShortWord = 64;  // symbols; above, a heap beats scanning
 
-std::string FallbackName(unsigned byte) {
-  constexpr char kDigits[] = "0123456789ABCDEF";
-  return {'<', '0', 'x', kDigits[byte >> 4], kDigits[byte & 0xF], '>'};
-}
-
 // Appends what stands between word starts: [run of U+2581][rest of the word], each to `visit`.
 template <typename Visit>
 void ForEachWord(std::string_view text, Visit visit) {
@@ -36,7 +31,10 @@ void ForEachWord(std::string_view text, Visit visit) {
 
 BpeModel::BpeModel(const TokenTable& vocabulary, const std::vector<MergeRule>& rules,
                    BpeOptions options)
-    : options_(options), tokens_(&vocabulary), merges_(rules.size()) {
+    : vocabulary_(vocabulary),
+      options_(std::move(options)),
+      tokens_(&vocabulary),
+      merges_(rules.size()) {
   for (const MergeRule& rule : rules) merges_.Add(rule.left, rule.right, {rule.rank, rule.merged});
   BuildUnits(vocabulary);
   if (options_.byte_level) {
@@ -48,7 +46,7 @@ BpeModel::BpeModel(const TokenTable& vocabulary, const std::vector<MergeRule>& r
       if (AppendBytesOf(vocabulary.Content(e), bytes)) byte_tokens_.Add(bytes, vocabulary.IdOf(e));
     }
     tokens_ = &byte_tokens_;
-  } else {
+  } else if (!has_affixes()) {
     split_at_words_ = WordsAreIndependent(vocabulary, rules);
   }
   memo_ = std::make_unique<std::atomic<uint8_t>[]>(tokens_->num_entries());
@@ -60,7 +58,7 @@ void BpeModel::BuildUnits(const TokenTable& vocabulary) {
     std::string name;
     AppendUtf8(options_.byte_level ? ByteToChar(static_cast<uint8_t>(b)) : b, name);
     low_units_[b] = vocabulary.Find(name).value_or(-1);
-    fallback_[b] = vocabulary.Find(FallbackName(b)).value_or(-1);
+    fallback_[b] = vocabulary.Find(FallbackName(static_cast<uint8_t>(b))).value_or(-1);
   }
   if (options_.byte_level) return;
   for (size_t entry = 0; entry < vocabulary.num_entries(); ++entry) {
@@ -85,13 +83,13 @@ bool BpeModel::WordsAreIndependent(const TokenTable& vocabulary,
   return true;
 }
 
-void BpeModel::Encode(std::string_view piece, BpeScratch& scratch,
+void BpeModel::Encode(std::string_view piece, ModelScratch& scratch,
                       std::vector<int32_t>& out) const {
   if (!split_at_words_ || options_.ignore_merges) return EncodeWord(piece, scratch, out);
   ForEachWord(piece, [&](std::string_view word) { EncodeWord(word, scratch, out); });
 }
 
-void BpeModel::EncodeWord(std::string_view word, BpeScratch& scratch,
+void BpeModel::EncodeWord(std::string_view word, ModelScratch& scratch,
                           std::vector<int32_t>& out) const {
   if (word.empty()) return;
   const int32_t entry = word.size() <= tokens_->max_content_bytes() ? tokens_->FindEntry(word) : -1;
@@ -112,7 +110,7 @@ void BpeModel::EncodeWord(std::string_view word, BpeScratch& scratch,
   }
 }
 
-void BpeModel::EncodeByMerges(std::string_view word, BpeScratch& scratch,
+void BpeModel::EncodeByMerges(std::string_view word, ModelScratch& scratch,
                               std::vector<int32_t>& out) const {
   scratch.symbols.clear();
   AppendSymbols(word, scratch.symbols);
@@ -130,6 +128,13 @@ int32_t BpeModel::UnitId(char32_t code) const {
   return it == high_units_.end() ? -1 : it->second;
 }
 
+int32_t BpeModel::AffixedUnitId(char32_t code, bool is_first, bool is_last) const {
+  std::string unit = is_first ? "" : options_.continuing_prefix;
+  AppendUtf8(options_.byte_level ? ByteToChar(static_cast<uint8_t>(code)) : code, unit);
+  if (is_last) unit += options_.end_suffix;
+  return vocabulary_.Find(unit).value_or(-1);
+}
+
 // Unknown characters wait in `unknown` until a known one follows; fallback bytes do not end the
 // wait, a quirk of the reference that vocabularies with some bytes only would show.
 void BpeModel::AppendSymbols(std::string_view word, std::vector<int32_t>& symbols) const {
@@ -138,7 +143,8 @@ void BpeModel::AppendSymbols(std::string_view word, std::vector<int32_t>& symbol
     Utf8Char c{static_cast<unsigned char>(word[at]), 1};
     if (!options_.byte_level) c = CharAt(word, at);
     at += c.size;
-    const int32_t id = UnitId(c.code);
+    const int32_t id =
+        has_affixes() ? AffixedUnitId(c.code, at == c.size, at == word.size()) : UnitId(c.code);
     if (id >= 0) {
       if (unknown) symbols.push_back(*options_.unk_id);
       unknown = false;
@@ -162,7 +168,7 @@ bool BpeModel::AppendFallback(char32_t code, std::vector<int32_t>& symbols) cons
   return true;
 }
 
-void BpeModel::MergeShort(BpeScratch& scratch) const {
+void BpeModel::MergeShort(ModelScratch& scratch) const {
   std::vector<int32_t>& symbols = scratch.symbols;
   std::vector<Merge>& merges = scratch.merges;  // of symbols i and i + 1
   if (symbols.size() < 2) return;
@@ -182,11 +188,13 @@ void BpeModel::MergeShort(BpeScratch& scratch) const {
   }
 }
 
-void BpeModel::MergeLong(BpeScratch& scratch) const {
-  auto& [symbols, unused, nodes, heap] = scratch;
+void BpeModel::MergeLong(ModelScratch& scratch) const {
+  std::vector<int32_t>& symbols = scratch.symbols;
+  auto& nodes = scratch.nodes;
+  auto& heap = scratch.heap;
   const auto count = static_cast<int32_t>(symbols.size());
   const auto offer = [&](int32_t i) {  // [rank][position]: the leftmost of equal ranks comes first
-    BpeScratch::Node& node = nodes[i];
+    ModelScratch::Node& node = nodes[i];
     node.merge = node.next < 0 ? Merge{} : merges_.Find(node.id, nodes[node.next].id);
     if (node.merge.rank == Merge::kNone) return;
     heap.push_back(uint64_t{node.merge.rank} << 32 | static_cast<uint32_t>(i));
@@ -203,9 +211,9 @@ void BpeModel::MergeLong(BpeScratch& scratch) const {
     const auto i = static_cast<int32_t>(heap.back() & UINT32_MAX);
     const auto rank = static_cast<uint32_t>(heap.back() >> 32);
     heap.pop_back();
-    BpeScratch::Node& node = nodes[i];
+    ModelScratch::Node& node = nodes[i];
     if (node.merge.rank != rank) continue;  // the pair is gone
-    BpeScratch::Node& right = nodes[node.next];
+    ModelScratch::Node& right = nodes[node.next];
     node.id = node.merge.id;
     node.next = right.next;
     right.merge = {};

@@ -13,22 +13,10 @@
 
 #include "merge_table.h"
 #include "nereid/status.h"
+#include "text_model.h"
 #include "token_table.h"
 
 namespace nereid::tokenizer {
-
-// Working memory of one Encode call of the tokenizer.
-struct BpeScratch {
-  struct Node {
-    int32_t id;
-    int32_t previous, next;  // indices, -1 at the ends
-    Merge merge;             // with the next node
-  };
-  std::vector<int32_t> symbols;
-  std::vector<Merge> merges;
-  std::vector<Node> nodes;
-  std::vector<uint64_t> heap;
-};
 
 struct BpeOptions {
   bool byte_level = false;     // pieces are bytes; tokens are spelt in their printable form
@@ -36,6 +24,9 @@ struct BpeOptions {
   bool fuse_unk = false;       // neighbouring unknown characters become one unknown token
   bool ignore_merges = false;  // a piece that is a token is that token, whatever the merges say
   std::optional<int32_t> unk_id = std::nullopt;
+  std::string continuing_prefix =
+      {};                       // how characters behind the first are spelt in the vocabulary
+  std::string end_suffix = {};  // and the last one
 };
 
 struct MergeRule {
@@ -43,7 +34,7 @@ struct MergeRule {
   uint32_t rank;
 };
 
-class BpeModel {
+class BpeModel final : public TextModel {
  public:
   // `vocabulary` must outlive the model.
   BpeModel(const TokenTable& vocabulary, const std::vector<MergeRule>& rules, BpeOptions options);
@@ -51,22 +42,29 @@ class BpeModel {
   BpeModel& operator=(const BpeModel&) = delete;
 
   // Appends the ids of `piece`: UTF-8, or any bytes when byte-level.
-  void Encode(std::string_view piece, BpeScratch& scratch, std::vector<int32_t>& out) const;
+  void Encode(std::string_view piece, ModelScratch& scratch,
+              std::vector<int32_t>& out) const override;
 
  private:
   enum Memo : uint8_t { kUnknown, kItself, kDiffers };
 
   void BuildUnits(const TokenTable& vocabulary);
   bool WordsAreIndependent(const TokenTable& vocabulary, const std::vector<MergeRule>& rules) const;
-  void EncodeWord(std::string_view word, BpeScratch& scratch, std::vector<int32_t>& out) const;
-  void EncodeByMerges(std::string_view word, BpeScratch& scratch, std::vector<int32_t>& out) const;
+  void EncodeWord(std::string_view word, ModelScratch& scratch, std::vector<int32_t>& out) const;
+  void EncodeByMerges(std::string_view word, ModelScratch& scratch,
+                      std::vector<int32_t>& out) const;
 
   void AppendSymbols(std::string_view word, std::vector<int32_t>& symbols) const;
   int32_t UnitId(char32_t code) const;
+  int32_t AffixedUnitId(char32_t code, bool is_first, bool is_last) const;
   bool AppendFallback(char32_t code, std::vector<int32_t>& symbols) const;
-  void MergeShort(BpeScratch& scratch) const;
-  void MergeLong(BpeScratch& scratch) const;
+  bool has_affixes() const {
+    return !options_.continuing_prefix.empty() || !options_.end_suffix.empty();
+  }
+  void MergeShort(ModelScratch& scratch) const;
+  void MergeLong(ModelScratch& scratch) const;
 
+  const TokenTable& vocabulary_;
   BpeOptions options_;
   TokenTable byte_tokens_;    // byte-level: tokens by the bytes they stand for
   const TokenTable* tokens_;  // how pieces are looked up whole

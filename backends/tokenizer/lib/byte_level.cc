@@ -50,4 +50,9 @@ bool AppendBytesOf(std::string_view printable, std::string& out) {
   return true;
 }
 
+std::string FallbackName(uint8_t byte) {
+  constexpr char kDigits[] = "0123456789ABCDEF";
+  return {'<', '0', 'x', kDigits[byte >> 4], kDigits[byte & 0xF], '>'};
+}
+
 }  // namespace nereid::tokenizer

@@ -1,5 +1,5 @@
-// GPT-2's printable form of bytes: each of the 256 bytes stands for one character of
-// U+0021..U+0143. [any thread]
+// How vocabularies spell single bytes: GPT-2's printable form, in which each of the 256 bytes is
+// one character of U+0021..U+0143, and the names of byte fallback. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -14,5 +14,8 @@ char32_t ByteToChar(uint8_t byte);
 // Appends the bytes that `printable` (valid UTF-8) stands for; false, appending nothing, when one
 // of its characters stands for no byte.
 bool AppendBytesOf(std::string_view printable, std::string& out);
+
+// The token that stands for `byte` under byte fallback: <0x0A>.
+std::string FallbackName(uint8_t byte);
 
 }  // namespace nereid::tokenizer

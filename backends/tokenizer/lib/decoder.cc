@@ -9,8 +9,9 @@
 namespace nereid::tokenizer {
 namespace {
 
-std::string ApplySteps(const std::vector<TokenStep>& steps, std::string text, bool first) {
-  for (const TokenStep& step : steps) text = step.Apply(text, first);
+std::string ApplySteps(const std::vector<TokenStep>& steps, std::string text, bool first,
+                       bool last) {
+  for (const TokenStep& step : steps) text = step.Apply(text, first, last);
   return text;
 }
 
@@ -39,27 +40,37 @@ Result<TokenDecoder> TokenDecoder::Make(const nlohmann::json& spec, int32_t id_e
   TokenDecoder decoder;
   NEREID_ASSIGN_OR_RETURN(decoder.steps_, DecoderSteps::Make(spec));
   const bool first_differs = decoder.steps_.first_differs();
-  decoder.pieces_.resize(id_end);
-  if (first_differs) decoder.first_pieces_.resize(id_end);
-  for (int32_t id = 0; id < id_end; ++id) {
-    const std::optional<Token> token = token_of_id(id);
-    if (!token) continue;
-    decoder.pieces_[id] = decoder.MakePiece(*token, /*first=*/false);
-    if (first_differs) decoder.first_pieces_[id] = decoder.MakePiece(*token, /*first=*/true);
-  }
+  const bool last_differs = decoder.steps_.last_differs();
+  const auto fill = [&](std::vector<Piece>& pieces, bool first, bool last) {
+    pieces.resize(id_end);
+    for (int32_t id = 0; id < id_end; ++id) {
+      if (const auto token = token_of_id(id)) pieces[id] = decoder.MakePiece(*token, first, last);
+    }
+  };
+  fill(decoder.pieces_, false, false);
+  if (first_differs) fill(decoder.first_pieces_, true, false);
+  if (last_differs) fill(decoder.last_pieces_, false, true);
+  if (first_differs && last_differs) fill(decoder.only_pieces_, true, true);
   return decoder;
 }
 
-TokenDecoder::Piece TokenDecoder::MakePiece(const Token& token, bool first) {
+const std::vector<TokenDecoder::Piece>& TokenDecoder::PiecesAt(bool first, bool last) const {
+  first &= !first_pieces_.empty();
+  last &= !last_pieces_.empty();
+  if (first && last) return only_pieces_;
+  return first ? first_pieces_ : last ? last_pieces_ : pieces_;
+}
+
+TokenDecoder::Piece TokenDecoder::MakePiece(const Token& token, bool first, bool last) {
   Piece piece;
   piece.special = token.special;
-  std::string text = ApplySteps(steps_.before_fallback, std::string(token.text), first);
+  std::string text = ApplySteps(steps_.before_fallback, std::string(token.text), first, last);
   if (const auto byte = steps_.byte_fallback ? ByteOf(text) : std::nullopt) {
     piece.kind = Kind::kByte;
     piece.byte = *byte;
     return piece;
   }
-  text = ApplySteps(steps_.after_fallback, std::move(text), first);
+  text = ApplySteps(steps_.after_fallback, std::move(text), first, last);
   piece.kind = Kind::kText;
   piece.offset = static_cast<uint32_t>(arena_.size());
   if (!steps_.byte_level || !AppendBytesOf(text, arena_)) arena_.append(text);
@@ -87,20 +98,45 @@ void DecodeState::Push(int32_t id, std::string& out) {
   if (piece->kind == TokenDecoder::Kind::kAbsent || (skip_special_tokens_ && piece->special)) {
     return LimitHeld(out);
   }
+  if (decoder_.steps_.drops_repeats) {
+    if (id == previous_) return;
+    previous_ = id;
+  }
+  if (held_last_ >= 0) {  // it was not the last
+    EmitPiece(held_last_, /*last=*/false, out);
+    held_last_ = -1;
+  }
   if (piece->kind == TokenDecoder::Kind::kByte) {
     PushByte(piece->byte, out);
-    return LimitHeld(out);
+  } else {
+    PushText(id, out);
   }
+  LimitHeld(out);
+}
+
+void DecodeState::PushText(int32_t id, std::string& out) {
   if (!decoder_.steps_.byte_level) EndByteRun(out);
-  if (first_ && !decoder_.first_pieces_.empty()) piece = &decoder_.first_pieces_[id];
+  if (!decoder_.last_pieces_.empty()) {
+    const auto text = [&](bool last) {
+      return decoder_.TextOf(decoder_.PiecesAt(first_, last)[id]);
+    };
+    if (text(false) != text(true)) {
+      held_last_ = id;
+      return;
+    }
+  }
+  EmitPiece(id, /*last=*/false, out);
+}
+
+void DecodeState::EmitPiece(int32_t id, bool last, std::string& out) {
+  const TokenDecoder::Piece& piece = decoder_.PiecesAt(first_, last)[id];
   if (decoder_.steps_.byte_level) {
-    PushByteLevel(*piece, out);
+    PushByteLevel(piece, out);
   } else {
     if (decoder_.steps_.spaces_between && !first_) Emit(" ", out);
-    Emit(decoder_.TextOf(*piece), out);
+    Emit(decoder_.TextOf(piece), out);
   }
   first_ = false;
-  LimitHeld(out);
 }
 
 void DecodeState::PushByteLevel(const TokenDecoder::Piece& piece, std::string& out) {
@@ -152,7 +188,7 @@ void DecodeState::EmitRun(std::string_view text, std::string& out) {
   if (steps.empty()) {
     Emit(text, out);
   } else {
-    Emit(ApplySteps(steps, std::string(text), first_), out);
+    Emit(ApplySteps(steps, std::string(text), first_, false), out);
   }
   first_ = false;
 }
@@ -189,6 +225,10 @@ void DecodeState::LimitHeld(std::string& out) {
 }
 
 void DecodeState::Finish(std::string& out) {
+  if (held_last_ >= 0) {
+    EmitPiece(held_last_, /*last=*/true, out);
+    held_last_ = -1;
+  }
   if (decoder_.steps_.byte_level) {
     std::string settled;
     AppendLossy(pending_, /*final=*/true, settled);

@@ -48,16 +48,20 @@ class TokenDecoder {
     uint8_t byte = 0;    // of kByte
   };
 
-  Piece MakePiece(const Token& token, bool first);
+  Piece MakePiece(const Token& token, bool first, bool last);
   std::string_view TextOf(const Piece& piece) const {
     return {arena_.data() + piece.offset, piece.size};
   }
 
+  // The list of pieces for a token at this place.
+  const std::vector<Piece>& PiecesAt(bool first, bool last) const;
+
   DecoderSteps steps_;
   std::string arena_;
   std::vector<Piece> pieces_;  // [id_end]
-  std::vector<Piece>
-      first_pieces_;  // [id_end] for the first token, or empty when it is no special case
+  // The same for the first token, for the last, and for one that is both; empty where that is no
+  // special case.
+  std::vector<Piece> first_pieces_, last_pieces_, only_pieces_;
 };
 
 // One stream of ids in the making.
@@ -71,6 +75,8 @@ class DecodeState {
   void AssumeStarted();
 
  private:
+  void PushText(int32_t id, std::string& out);
+  void EmitPiece(int32_t id, bool last, std::string& out);
   void PushByteLevel(const TokenDecoder::Piece& piece, std::string& out);
   void PushByte(uint8_t byte, std::string& out);
   void EndByteRun(std::string& out);
@@ -82,6 +88,8 @@ class DecodeState {
   const bool skip_special_tokens_;
   const size_t max_held_ids_;
   bool first_ = true;                       // no token was seen yet
+  int32_t held_last_ = -1;                  // a token that differs if it stays the last
+  int32_t previous_ = -1;                   // the token before, where repeats are dropped
   std::string pending_;                     // bytes held back
   size_t held_ids_ = 0;                     // ids since the first of them
   bool run_overflowed_ = false;             // the current run of byte tokens passed the limit

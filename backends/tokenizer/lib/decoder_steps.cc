@@ -27,6 +27,30 @@ bool EndsWith(std::string_view text, std::string_view suffix) {
   return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
 }
 
+struct Replacer final : PieceSink {
+  Replacer(std::string_view to, std::string& text) : content(to), out(text) {}
+  bool Add(std::string_view piece, bool is_match) override {
+    out.append(is_match ? content : piece);
+    return true;
+  }
+  std::string_view content;
+  std::string& out;
+};
+
+// English as tokenizers write it, put together again.
+std::string CleanedUp(std::string text) {
+  constexpr std::pair<const char*, const char*> kRules[] = {
+      {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : kRules) {
+    std::string next;
+    AppendReplaced(text, from, to, next);
+    text.swap(next);
+  }
+  return text;
+}
+
 // Which steps may still follow.
 enum class Stage { kTokens, kAfterFallback, kText };
 
@@ -64,6 +88,9 @@ class StepReader {
     if (type == "Replace") return AddReplace(spec);
     if (type == "Strip") return AddStrip(spec);
     if (type == "Metaspace") return AddMetaspace(spec);
+    if (type == "WordPiece") return AddWordPiece(spec);
+    if (type == "BPEDecoder") return AddSuffix(spec);
+    if (type == "CTC") return AddCtc(spec);
     return UnsupportedError("decoder '", type, "' is not supported");
   }
 
@@ -81,11 +108,17 @@ class StepReader {
   Status AddReplace(const Json& spec) {
     TokenStep step(TokenStep::Kind::kReplace);
     const Json& pattern = Member(spec, "pattern");
+    NEREID_ASSIGN_OR_RETURN(step.to, StringField(spec, "content", "decoder Replace"));
     if (!Member(pattern, "Regex").is_null()) {
-      return UnsupportedError("decoder 'Replace' by a regular expression is not supported");
+      if (stage_ == Stage::kText) return Misplaced("Replace by a regular expression");
+      NEREID_ASSIGN_OR_RETURN(const std::string regex,
+                              StringField(pattern, "Regex", "decoder Replace.pattern"));
+      NEREID_ASSIGN_OR_RETURN(step.pattern, MakeRegexPattern(regex));
+      step.kind = TokenStep::Kind::kReplacePattern;
+      Append(std::move(step));
+      return {};
     }
     NEREID_ASSIGN_OR_RETURN(step.from, StringField(pattern, "String", "decoder Replace.pattern"));
-    NEREID_ASSIGN_OR_RETURN(step.to, StringField(spec, "content", "decoder Replace"));
     if (step.from.empty()) return UnsupportedError("decoder Replace: an empty pattern");
     if (stage_ == Stage::kText && step.from.size() != Utf8Length(step.from[0])) {
       return UnsupportedError(
@@ -119,25 +152,88 @@ class StepReader {
     return {};
   }
 
+  Status AddWordPiece(const Json& spec) {
+    if (stage_ == Stage::kText) return Misplaced("WordPiece");
+    TokenStep step(TokenStep::Kind::kWordPiece);
+    NEREID_ASSIGN_OR_RETURN(step.from, StringField(spec, "prefix", "decoder WordPiece"));
+    NEREID_ASSIGN_OR_RETURN(step.cleanup, BoolField(spec, "cleanup", true, "decoder WordPiece"));
+    Append(std::move(step));
+    return {};
+  }
+
+  Status AddSuffix(const Json& spec) {
+    if (stage_ == Stage::kText) return Misplaced("BPEDecoder");
+    TokenStep step(TokenStep::Kind::kSuffix);
+    NEREID_ASSIGN_OR_RETURN(step.from, StringField(spec, "suffix", "decoder BPEDecoder"));
+    if (step.from.empty()) return UnsupportedError("decoder BPEDecoder: an empty suffix");
+    Append(std::move(step));
+    return {};
+  }
+
+  // Repeats are told by the tokens themselves, so nothing may have changed them.
+  Status AddCtc(const Json& spec) {
+    if (stage_ != Stage::kTokens || !steps_.before_fallback.empty()) return Misplaced("CTC");
+    TokenStep step(TokenStep::Kind::kCtc);
+    NEREID_ASSIGN_OR_RETURN(step.from, StringField(spec, "pad_token", "decoder CTC"));
+    NEREID_ASSIGN_OR_RETURN(step.to, StringField(spec, "word_delimiter_token", "decoder CTC"));
+    NEREID_ASSIGN_OR_RETURN(step.cleanup, BoolField(spec, "cleanup", true, "decoder CTC"));
+    if (step.from.empty() || step.to.empty()) {
+      return UnsupportedError("decoder CTC: an empty pad_token or word_delimiter_token");
+    }
+    steps_.drops_repeats = true;
+    Append(std::move(step));
+    return {};
+  }
+
   DecoderSteps steps_;
   Stage stage_ = Stage::kTokens;
 };
 
 }  // namespace
 
-std::string TokenStep::Apply(std::string_view token, bool first) const {
+std::string TokenStep::Apply(std::string_view token, bool first, bool last) const {
   std::string out;
-  if (kind == Kind::kReplace) {
-    AppendReplaced(token, from, to, out);
-  } else if (kind == Kind::kMetaspace) {
-    AppendReplaced(token, from, first && drops_first ? "" : " ", out);
-  } else {
-    for (uint64_t n = 0; n < start && StartsWith(token, from); ++n)
-      token.remove_prefix(from.size());
-    for (uint64_t n = 0; n < stop && EndsWith(token, from); ++n) token.remove_suffix(from.size());
-    out = token;
+  switch (kind) {
+    case Kind::kReplace:
+      AppendReplaced(token, from, to, out);
+      break;
+    case Kind::kReplacePattern: {
+      Replacer replacer(to, out);
+      (void)pattern->ForEachSpan(token, replacer);  // past the work limit the rest is dropped
+      break;
+    }
+    case Kind::kMetaspace:
+      AppendReplaced(token, from, first && drops_first ? "" : " ", out);
+      break;
+    case Kind::kWordPiece:
+      if (!first && StartsWith(token, from)) {
+        token.remove_prefix(from.size());
+      } else if (!first) {
+        out = " ";
+      }
+      out.append(token);
+      break;
+    case Kind::kSuffix:
+      AppendReplaced(token, from, last ? "" : " ", out);
+      break;
+    case Kind::kCtc:
+      AppendReplaced(token, from, "", out);
+      break;
+    case Kind::kStrip:
+      for (uint64_t n = 0; n < start && StartsWith(token, from); ++n) {
+        token.remove_prefix(from.size());
+      }
+      for (uint64_t n = 0; n < stop && EndsWith(token, from); ++n) {
+        token.remove_suffix(from.size());
+      }
+      out = token;
   }
-  return out;
+  if (!cleanup) return out;
+  out = CleanedUp(std::move(out));
+  if (kind != Kind::kCtc) return out;
+  std::string spaced;
+  AppendReplaced(out, to, " ", spaced);
+  return spaced;
 }
 
 void TextStepState::Push(std::string_view text, std::string& out) {
@@ -179,10 +275,20 @@ Result<DecoderSteps> DecoderSteps::Make(const Json& spec) {
   return StepReader().Read(spec);
 }
 
+template <typename Test>
+bool DecoderSteps::AnyTokenStep(Test test) const {
+  return std::any_of(before_fallback.begin(), before_fallback.end(), test) ||
+         std::any_of(after_fallback.begin(), after_fallback.end(), test);
+}
+
 bool DecoderSteps::first_differs() const {
-  const auto drops = [](const TokenStep& step) { return step.drops_first; };
-  return std::any_of(before_fallback.begin(), before_fallback.end(), drops) ||
-         std::any_of(after_fallback.begin(), after_fallback.end(), drops);
+  return AnyTokenStep([](const TokenStep& step) {
+    return step.drops_first || step.kind == TokenStep::Kind::kWordPiece;
+  });
+}
+
+bool DecoderSteps::last_differs() const {
+  return AnyTokenStep([](const TokenStep& s) { return s.kind == TokenStep::Kind::kSuffix; });
 }
 
 }  // namespace nereid::tokenizer

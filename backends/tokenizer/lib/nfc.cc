@@ -1,4 +1,4 @@
-// Normalisation form C (Unicode standard, section 3.11): decompose, order marks, compose. Text is
+// Normalisation forms (Unicode standard, section 3.11): decompose, order marks, compose. Text is
 // cut where nothing can interact, so that only the few characters concerned are touched.
 #include <algorithm>
 #include <span>
@@ -28,6 +28,23 @@ constexpr Decomposition kDecompositions[] = {
 #undef UNICODE_DECOMPOSITIONS
 };
 
+struct Compatibility {
+  char32_t code;
+  uint16_t offset, size;  // in kCompatibilityText
+};
+
+constexpr Compatibility kCompatibilities[] = {
+#define UNICODE_COMPATIBILITY
+#include "normalizer_tables.inc"
+#undef UNICODE_COMPATIBILITY
+};
+
+constexpr char32_t kCompatibilityText[] = {
+#define UNICODE_COMPATIBILITY_TEXT
+#include "normalizer_tables.inc"
+#undef UNICODE_COMPATIBILITY_TEXT
+};
+
 // Hangul is algorithmic.
 constexpr char32_t kS = 0xAC00, kL = 0x1100, kV = 0x1161, kT = 0x11A7;
 constexpr char32_t kNumL = 19, kNumV = 21, kNumT = 28, kNumS = kNumL * kNumV * kNumT;
@@ -43,6 +60,13 @@ const Decomposition* FindDecomposition(char32_t c) {
       std::lower_bound(std::begin(kDecompositions), std::end(kDecompositions), c,
                        [](const Decomposition& d, char32_t code) { return d.code < code; });
   return it != std::end(kDecompositions) && it->code == c ? it : nullptr;
+}
+
+const Compatibility* FindCompatibility(char32_t c) {
+  const auto* it =
+      std::lower_bound(std::begin(kCompatibilities), std::end(kCompatibilities), c,
+                       [](const Compatibility& d, char32_t code) { return d.code < code; });
+  return it != std::end(kCompatibilities) && it->code == c ? it : nullptr;
 }
 
 struct Composition {
@@ -98,6 +122,15 @@ void AppendDecomposed(char32_t c, std::vector<Symbol>& out) {
     return;
   }
   out.push_back({c, CombiningClass(c)});
+}
+
+void AppendCompatible(char32_t c, std::vector<Symbol>& out) {
+  const Compatibility* compatibility = FindCompatibility(c);
+  if (compatibility == nullptr) return AppendDecomposed(c, out);
+  for (size_t i = 0; i < compatibility->size; ++i) {
+    const char32_t part = kCompatibilityText[compatibility->offset + i];
+    out.push_back({part, CombiningClass(part)});
+  }
 }
 
 void OrderMarks(std::vector<Symbol>& symbols) {
@@ -177,6 +210,33 @@ void AppendNfc(std::string_view text, std::string& out) {
     copied = last = at = end;
   }
   out.append(text, copied, text.size() - copied);
+}
+
+void AppendNormalForm(std::string_view text, NormalForm form, std::string& out) {
+  if (form == NormalForm::kNfc) return AppendNfc(text, out);
+  std::vector<Symbol> symbols;
+  for (size_t at = 0; at < text.size();) {
+    // ASCII stands for itself; the last character of a run may be composed with what follows.
+    size_t plain = at;
+    while (plain < text.size() && static_cast<unsigned char>(text[plain]) < 0x80) ++plain;
+    if (plain > at && plain < text.size()) --plain;
+    out.append(text, at, plain - at);
+    symbols.clear();
+    for (at = plain; at < text.size();) {
+      const Utf8Char c = CharAt(text, at);
+      if (c.code < 0x80 && at > plain) break;
+      at += c.size;
+      if (form == NormalForm::kNfd) {
+        AppendDecomposed(c.code, symbols);
+      } else {
+        AppendCompatible(c.code, symbols);
+      }
+    }
+    OrderMarks(symbols);
+    const std::span<const Symbol> left =
+        form == NormalForm::kNfkc ? ComposeAll(symbols) : std::span<const Symbol>(symbols);
+    for (const Symbol symbol : left) AppendUtf8(symbol.code, out);
+  }
 }
 
 }  // namespace nereid::tokenizer

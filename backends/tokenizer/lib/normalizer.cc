@@ -1,6 +1,8 @@
 // See normalizer.h.
 #include "normalizer.h"
 
+#include "char_normalizers.h"
+#include "charsmap.h"
 #include "json_fields.h"
 #include "pattern.h"
 #include "unicode.h"
@@ -8,12 +10,16 @@
 namespace nereid::tokenizer {
 namespace {
 
-class NfcStep : public NormalizerStep {
+class NormalFormStep : public NormalizerStep {
  public:
+  explicit NormalFormStep(NormalForm form) : form_(form) {}
   bool Apply(std::string_view text, std::string& out) const override {
-    AppendNfc(text, out);
+    AppendNormalForm(text, form_, out);
     return true;
   }
+
+ private:
+  NormalForm form_;
 };
 
 class PrependStep : public NormalizerStep {
@@ -71,6 +77,11 @@ class ReplaceStep : public NormalizerStep {
   std::string content_;
 };
 
+constexpr std::pair<const char*, NormalForm> kNormalForms[] = {{"NFC", NormalForm::kNfc},
+                                                               {"NFD", NormalForm::kNfd},
+                                                               {"NFKC", NormalForm::kNfkc},
+                                                               {"NFKD", NormalForm::kNfkd}};
+
 using StepResult = Result<std::unique_ptr<const NormalizerStep>>;
 
 template <typename Step, typename... Args>
@@ -109,8 +120,9 @@ Status Normalizer::Add(const Json& spec) {
     for (const Json& step : *steps) NEREID_RETURN_IF_ERROR(Add(step));
     return {};
   }
-  if (type == "NFC") {
-    steps_.push_back(std::make_unique<NfcStep>());
+  for (const auto& [name, form] : kNormalForms) {
+    if (type != name) continue;
+    steps_.push_back(std::make_unique<NormalFormStep>(form));
     return {};
   }
   if (type == "Prepend") {
@@ -123,7 +135,16 @@ Status Normalizer::Add(const Json& spec) {
     steps_.push_back(std::move(step));
     return {};
   }
-  return UnsupportedError("normalizer '", type, "' is not supported");
+  if (type == "Precompiled") {
+    NEREID_ASSIGN_OR_RETURN(const std::string map,
+                            StringField(spec, "precompiled_charsmap", "normalizer Precompiled"));
+    NEREID_ASSIGN_OR_RETURN(auto step, MakePrecompiledStep(map));
+    steps_.push_back(std::move(step));
+    return {};
+  }
+  NEREID_ASSIGN_OR_RETURN(auto step, MakeCharNormalizer(type, spec));
+  steps_.push_back(std::move(step));
+  return {};
 }
 
 Normalizer Normalizer::ForSentencePiece(bool add_dummy_prefix) {

@@ -1,6 +1,8 @@
 // See pre_tokenizer.h.
 #include "pre_tokenizer.h"
 
+#include "byte_level.h"
+#include "char_patterns.h"
 #include "json_fields.h"
 #include "split_behavior.h"
 #include "utf8.h"
@@ -33,6 +35,37 @@ class PrefixSpaceStep : public PreTokenizerStep {
   }
 };
 
+class SpellBytesStep : public PreTokenizerStep {
+ public:
+  bool Split(std::string_view text, bool, PieceSink& out) const override {
+    std::string spelt;
+    for (const char byte : text) AppendUtf8(ByteToChar(static_cast<uint8_t>(byte)), spelt);
+    return out.Add(spelt, false);
+  }
+};
+
+// Pieces of `length_` characters, the last one shorter.
+class FixedLengthStep : public PreTokenizerStep {
+ public:
+  explicit FixedLengthStep(uint64_t length) : length_(length) {}
+
+  bool Split(std::string_view text, bool, PieceSink& out) const override {
+    size_t begin = 0;
+    uint64_t count = 0;
+    for (size_t at = 0; at < text.size();) {
+      at += Utf8Length(text[at]);
+      if (++count < length_) continue;
+      if (!out.Add(text.substr(begin, at - begin), false)) return false;
+      begin = at;
+      count = 0;
+    }
+    return begin == text.size() || out.Add(text.substr(begin), false);
+  }
+
+ private:
+  uint64_t length_;
+};
+
 class MetaspaceStep : public PreTokenizerStep {
  public:
   explicit MetaspaceStep(Metaspace options)
@@ -60,6 +93,48 @@ class MetaspaceStep : public PreTokenizerStep {
   Metaspace options_;
   std::unique_ptr<const Pattern> delimiter_;
 };
+
+using Steps = std::vector<std::unique_ptr<const PreTokenizerStep>>;
+
+// Components that cut at single characters of some kind.
+Result<Steps> MakeCharSplits(const std::string& type, const Json& spec) {
+  Steps steps;
+  const auto add = [&](std::unique_ptr<const Pattern> pattern, SplitBehavior behavior,
+                       bool invert = false) {
+    steps.push_back(std::make_unique<SplitStep>(std::move(pattern), behavior, invert));
+  };
+  if (type == "WhitespaceSplit" || type == "BertPreTokenizer") {
+    add(MakeSpacePattern(), SplitBehavior::kRemoved);
+  }
+  if (type == "BertPreTokenizer") add(MakePunctuationPattern(), SplitBehavior::kIsolated);
+  if (type == "Whitespace") add(MakeWordPattern(), SplitBehavior::kRemoved, /*invert=*/true);
+  if (type == "UnicodeScripts") add(MakeScriptPattern(), SplitBehavior::kRemoved, /*invert=*/true);
+  if (type == "Punctuation") {
+    SplitBehavior behavior = SplitBehavior::kIsolated;
+    if (!Member(spec, "behavior").is_null()) {
+      NEREID_ASSIGN_OR_RETURN(const std::string name,
+                              StringField(spec, "behavior", "pre_tokenizer Punctuation"));
+      NEREID_ASSIGN_OR_RETURN(behavior, ParseSplitBehavior(name));
+    }
+    add(MakePunctuationPattern(), behavior);
+  }
+  if (type == "CharDelimiterSplit") {
+    constexpr std::string_view kWhere = "pre_tokenizer CharDelimiterSplit";
+    NEREID_ASSIGN_OR_RETURN(const std::string delimiter, StringField(spec, "delimiter", kWhere));
+    if (delimiter.empty() || delimiter.size() != Utf8Length(delimiter[0])) {
+      return InvalidArgError(kWhere, ".delimiter: expected one character, got '", delimiter, "'");
+    }
+    add(MakeLiteralPattern(delimiter), SplitBehavior::kRemoved);
+  }
+  if (type == "FixedLength") {
+    constexpr std::string_view kWhere = "pre_tokenizer FixedLength";
+    NEREID_ASSIGN_OR_RETURN(const uint64_t length, CountField(spec, "length", kWhere));
+    if (length == 0) return InvalidArgError(kWhere, ".length: expected at least 1, got 0");
+    steps.push_back(std::make_unique<FixedLengthStep>(length));
+  }
+  if (steps.empty()) return UnsupportedError("pre_tokenizer '", type, "' is not supported");
+  return steps;
+}
 
 Result<std::unique_ptr<const PreTokenizerStep>> MakeSplit(const Json& spec) {
   constexpr std::string_view kWhere = "pre_tokenizer Split";
@@ -125,9 +200,7 @@ Status PreTokenizer::Add(const Json& spec) {
     for (const Json& step : *steps) NEREID_RETURN_IF_ERROR(Add(step));
     return {};
   }
-  if (byte_level_) {
-    return UnsupportedError("pre_tokenizer '", type, "' behind ByteLevel is not supported");
-  }
+  if (byte_level_) SpellBytes();  // what follows sees the printable form
   if (type == "ByteLevel") return AddByteLevel(spec);
   if (type == "Split") {
     NEREID_ASSIGN_OR_RETURN(auto step, MakeSplit(spec));
@@ -153,7 +226,16 @@ Status PreTokenizer::Add(const Json& spec) {
     rewrites_ = true;
     return {};
   }
-  return UnsupportedError("pre_tokenizer '", type, "' is not supported");
+  NEREID_ASSIGN_OR_RETURN(auto steps, MakeCharSplits(type, spec));
+  for (auto& step : steps) steps_.push_back(std::move(step));
+  return {};
+}
+
+void PreTokenizer::SpellBytes() {
+  if (!byte_level_) return;
+  steps_.push_back(std::make_unique<SpellBytesStep>());
+  byte_level_ = false;
+  rewrites_ = true;
 }
 
 Status PreTokenizer::AddByteLevel(const Json& spec) {

@@ -27,6 +27,8 @@ class PreTokenizer {
 
   // True when the pieces stand for bytes, each spelt as one character in the vocabulary.
   bool byte_level() const { return byte_level_; }
+  // Has the pieces that stand for bytes spelt so, for a model that knows characters only.
+  void SpellBytes();
 
   bool Split(std::string_view text, bool at_start, PieceSink& out) const;
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "bpe_model.h"
 #include "proto_reader.h"
 #include "tokenizer_parts.h"
 #include "utf8.h"
@@ -197,7 +198,8 @@ PartsResult LoadSentencePiece(std::string_view bytes, SentencePieceOptions optio
   bpe.byte_fallback = model.byte_fallback;
   bpe.fuse_unk = true;
   parts->normalizer = Normalizer::ForSentencePiece(model.add_dummy_prefix);
-  parts->model.emplace(parts->vocabulary, MakeRules(model, parts->vocabulary), bpe);
+  parts->model =
+      std::make_unique<BpeModel>(parts->vocabulary, MakeRules(model, parts->vocabulary), bpe);
   NEREID_ASSIGN_OR_RETURN(parts->added,
                           AddedTokens::FromList(AddedPieces(model), parts->normalizer));
   const size_t count = model.pieces.size();

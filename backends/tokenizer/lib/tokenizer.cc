@@ -55,15 +55,15 @@ PartsResult LoadFile(const fs::path& file) {
 // Encodes the pieces that the pre-tokenizer cuts.
 class ModelSink final : public PieceSink {
  public:
-  ModelSink(const BpeModel& model, std::vector<int32_t>& out) : model_(model), out_(out) {}
+  ModelSink(const TextModel& model, std::vector<int32_t>& out) : model_(model), out_(out) {}
   bool Add(std::string_view piece, bool) override {
     model_.Encode(piece, scratch_, out_);
     return true;
   }
 
  private:
-  const BpeModel& model_;
-  BpeScratch scratch_;
+  const TextModel& model_;
+  ModelScratch scratch_;
   std::vector<int32_t>& out_;
 };
 

@@ -2,6 +2,9 @@
 // sizes are bounded, so that a hostile file costs no more than its bytes.
 #include "tokenizer_document.h"
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "json_fields.h"
 #include "token_table.h"
 
@@ -9,6 +12,40 @@ namespace nereid::tokenizer {
 namespace {
 
 constexpr size_t kMaxDepth = 64;
+
+// A number as the reference's JSON parser reads it, which may be a bit off the nearest double:
+// scores that nearly tie are told apart by it.
+double ReferenceFloat(std::string_view text) {
+  const bool negative = text.substr(0, 1) == "-";
+  uint64_t digits = 0;
+  int64_t exponent = 0;
+  bool in_fraction = false, is_full = false;
+  size_t at = negative ? 1 : 0;
+  for (; at < text.size() && (text[at] | 0x20) != 'e'; ++at) {
+    if (text[at] == '.') {
+      in_fraction = true;
+      continue;
+    }
+    const auto digit = static_cast<uint64_t>(text[at] - '0');
+    is_full = is_full || digits > (UINT64_MAX - digit) / 10;
+    if (!is_full) digits = digits * 10 + digit;
+    exponent += is_full ? !in_fraction : -static_cast<int>(in_fraction);
+  }
+  if (at < text.size()) {
+    const int64_t written = std::strtoll(text.data() + at + 1, nullptr, 10);
+    exponent += std::clamp<int64_t>(written, -100'000, 100'000);
+  }
+  auto value = static_cast<double>(digits);
+  for (; exponent < -308 && value != 0; exponent += 308) value /= 1e308;
+  static const std::vector<double> powers = [] {
+    std::vector<double> list;
+    for (int n = 0; n <= 308; ++n) list.push_back(std::strtod(StrCat("1e", n).c_str(), nullptr));
+    return list;
+  }();
+  const double power = powers[std::min<size_t>(std::abs(exponent), 308)];
+  value = exponent < 0 ? value / power : value * power;
+  return negative ? -value : value;
+}
 
 class DocumentHandler : public nlohmann::json_sax<Json> {
  public:
@@ -19,11 +56,16 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
 
   bool null() override { return Scalar(nullptr); }
   bool boolean(bool value) override { return Scalar(value); }
-  bool number_integer(number_integer_t value) override { return Scalar(value); }
-  bool number_float(number_float_t value, const string_t&) override { return Scalar(value); }
+  bool number_integer(number_integer_t value) override {
+    return place_ == Place::kScorePair ? Score(static_cast<double>(value)) : Scalar(value);
+  }
+  bool number_float(number_float_t value, const string_t& digits) override {
+    return place_ == Place::kScorePair ? Score(ReferenceFloat(digits)) : Scalar(value);
+  }
   bool binary(binary_t&) override { return Fail("binary data"); }
 
   bool number_unsigned(number_unsigned_t value) override {
+    if (place_ == Place::kScorePair) return Score(static_cast<double>(value));
     if (place_ != Place::kVocab) return Scalar(value);
     if (value >= kMaxTokenId) {
       return Fail(StrCat("model.vocab['", key_, "']: id ", value, " is not below ", kMaxTokenId));
@@ -34,6 +76,10 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
 
   bool string(string_t& value) override {
     if (place_ == Place::kMerges) return LegacyMerge(value);
+    if (place_ == Place::kScorePair && pair_size_ == 0) {
+      pair_[pair_size_++] = Store(value);
+      return true;
+    }
     if (place_ != Place::kMergePair) return Scalar(std::move(value));
     if (pair_size_ == 2)
       return Fail(StrCat("model.merges[", document_.merges.size(), "]: more than two tokens"));
@@ -44,7 +90,7 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
   bool start_object(size_t) override {
     if (place_ == Place::kMerges || place_ == Place::kMergePair)
       return Fail("model.merges: an object inside");
-    if (place_ == Place::kVocab) return Fail("model.vocab: an object inside");
+    if (place_ != Place::kTree) return Fail("model.vocab: an object inside");
     if (AtModelMember("vocab")) {
       place_ = Place::kVocab;
       document_.has_vocab = true;
@@ -59,7 +105,17 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
       pair_size_ = 0;
       return true;
     }
+    if (place_ == Place::kScores) {
+      place_ = Place::kScorePair;
+      pair_size_ = 0;
+      return true;
+    }
     if (place_ != Place::kTree) return Fail("model.vocab or model.merges: an array inside");
+    if (AtModelMember("vocab")) {
+      place_ = Place::kScores;
+      document_.has_scores = true;
+      return true;
+    }
     if (AtModelMember("merges")) {
       place_ = Place::kMerges;
       document_.has_merges = true;
@@ -88,7 +144,10 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
         return Fail(StrCat("model.merges[", document_.merges.size(), "]: fewer than two tokens"));
       document_.merges.push_back({pair_[0], pair_[1]});
       place_ = Place::kMerges;
-    } else if (place_ == Place::kMerges) {
+    } else if (place_ == Place::kScorePair) {
+      if (pair_size_ != 2) return FailPair("[token, score]");
+      place_ = Place::kScores;
+    } else if (place_ == Place::kMerges || place_ == Place::kScores) {
       place_ = Place::kTree;
     } else {
       stack_.pop_back();
@@ -106,11 +165,25 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
   }
 
  private:
-  enum class Place { kTree, kVocab, kMerges, kMergePair };
+  enum class Place { kTree, kVocab, kMerges, kMergePair, kScores, kScorePair };
 
   bool Fail(std::string what) {
     if (fault_.empty()) fault_ = std::move(what);
     return false;
+  }
+
+  bool FailPair(const char* expected) {
+    return Fail(StrCat("model.vocab[", document_.scores.size(), "]: expected ", expected));
+  }
+
+  bool Score(double score) {
+    if (pair_size_ != 1) return FailPair("[token, score]");
+    if (document_.scores.size() == kMaxTokenId) {
+      return Fail(StrCat("model.vocab: more than ", kMaxTokenId, " tokens"));
+    }
+    document_.scores.push_back({pair_[0], score});
+    ++pair_size_;
+    return true;
   }
 
   TokenizerDocument::Text Store(std::string_view text) {
@@ -157,6 +230,7 @@ class DocumentHandler : public nlohmann::json_sax<Json> {
   }
 
   bool Scalar(Json value) {
+    if (place_ == Place::kScores || place_ == Place::kScorePair) return FailPair("[token, score]");
     if (place_ != Place::kTree) {
       return Fail(StrCat("model.", place_ == Place::kVocab ? "vocab" : "merges", ": unexpected ",
                          value.type_name(),

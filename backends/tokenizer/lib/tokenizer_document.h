@@ -20,15 +20,20 @@ struct TokenizerDocument {
     Text token;
     uint32_t id;
   };
+  struct ScoreEntry {  // of Unigram, whose ids are the places in the list
+    Text token;
+    double score;
+  };
   struct MergeEntry {
     Text left, right;
   };
 
   std::string_view View(Text text) const { return {arena.data() + text.offset, text.size}; }
 
-  std::string arena;  // the strings of both lists
-  bool has_vocab = false, has_merges = false;
-  std::vector<VocabEntry> vocab;
+  std::string arena;  // the strings of the lists
+  bool has_vocab = false, has_merges = false, has_scores = false;
+  std::vector<VocabEntry> vocab;   // model.vocab as an object
+  std::vector<ScoreEntry> scores;  // model.vocab as an array
   std::vector<MergeEntry> merges;
   std::unique_ptr<nlohmann::json> rest;  // without those two
 };

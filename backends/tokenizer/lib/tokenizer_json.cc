@@ -1,5 +1,5 @@
-// Loads a tokenizer.json: model, components, added tokens. What this library does not implement is
-// refused here by name.
+// Loads a tokenizer.json: components, added tokens; the model by model_json.cc. What this library
+// does not implement is refused here by name.
 #include <algorithm>
 
 #include "json_fields.h"
@@ -8,76 +8,6 @@
 
 namespace nereid::tokenizer {
 namespace {
-
-Result<BpeOptions> ReadBpeOptions(const Json& model, const TokenTable& vocabulary) {
-  BpeOptions options;
-  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    const Json& affix = Member(model, key);
-    if (!affix.is_null() && affix != "") {
-      return UnsupportedError("model.", key, " = ", affix.dump(), " is not supported");
-    }
-  }
-  const Json& dropout = Member(model, "dropout");
-  if (!dropout.is_null() && dropout != 0.0) {
-    return UnsupportedError("model.dropout = ", dropout.dump(),
-                            " is not supported: ids would be random");
-  }
-  NEREID_ASSIGN_OR_RETURN(options.byte_fallback, BoolField(model, "byte_fallback", false, "model"));
-  NEREID_ASSIGN_OR_RETURN(options.fuse_unk, BoolField(model, "fuse_unk", false, "model"));
-  NEREID_ASSIGN_OR_RETURN(options.ignore_merges, BoolField(model, "ignore_merges", false, "model"));
-  if (!Member(model, "unk_token").is_null()) {
-    NEREID_ASSIGN_OR_RETURN(const std::string unk, StringField(model, "unk_token", "model"));
-    options.unk_id = vocabulary.Find(unk);
-    if (!options.unk_id) {
-      return InvalidArgError("model.unk_token: '", unk, "' is not in model.vocab");
-    }
-  }
-  return options;
-}
-
-Result<std::vector<MergeRule>> ResolveMerges(const TokenizerDocument& document,
-                                             const TokenTable& vocabulary) {
-  std::vector<MergeRule> rules;
-  rules.reserve(document.merges.size());
-  std::string merged;
-  for (const TokenizerDocument::MergeEntry& entry : document.merges) {
-    const std::string_view left = document.View(entry.left), right = document.View(entry.right);
-    merged.assign(left).append(right);
-    const auto left_id = vocabulary.Find(left), right_id = vocabulary.Find(right);
-    const auto merged_id = vocabulary.Find(merged);
-    if (!left_id || !right_id || !merged_id) {
-      return InvalidArgError("model.merges[", rules.size(), "]: '",
-                             !left_id    ? left
-                             : !right_id ? right
-                                         : merged,
-                             "' is not in model.vocab");
-    }
-    rules.push_back({*left_id, *right_id, *merged_id, static_cast<uint32_t>(rules.size())});
-  }
-  return rules;
-}
-
-Status LoadModel(const TokenizerDocument& document, const Json& model, TokenizerParts& parts) {
-  std::string type = TypeOf(model);
-  if (type.empty() && !document.merges.empty())
-    type = "BPE";  // files of before the type was written
-  if (type.empty())
-    return InvalidArgError("model: expected an object with a type, got ", model.type_name());
-  if (type != "BPE") return UnsupportedError("model '", type, "' is not supported, only BPE is");
-  if (!document.has_vocab || document.vocab.empty()) {
-    return InvalidArgError("model.vocab: expected an object of tokens and their ids");
-  }
-  if (!document.has_merges) return InvalidArgError("model.merges: expected an array");
-  parts.vocabulary.Reserve(document.vocab.size(), document.vocab.size() * 8);
-  for (const auto& entry : document.vocab)
-    parts.vocabulary.Add(document.View(entry.token), entry.id);
-  NEREID_ASSIGN_OR_RETURN(const std::vector<MergeRule> rules,
-                          ResolveMerges(document, parts.vocabulary));
-  NEREID_ASSIGN_OR_RETURN(BpeOptions options, ReadBpeOptions(model, parts.vocabulary));
-  options.byte_level = parts.pre_tokenizer.byte_level();
-  parts.model.emplace(parts.vocabulary, rules, options);
-  return {};
-}
 
 class PostProcessorReader {
  public:

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "added_tokens.h"
-#include "bpe_model.h"
 #include "decoder.h"
 #include "normalizer.h"
 #include "pre_tokenizer.h"
+#include "text_model.h"
 #include "token_table.h"
 #include "tokenizer.h"
 
@@ -23,8 +23,8 @@ struct TokenizerParts {
   AddedTokens added;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  std::optional<BpeModel> model;    // set by every loader; refers to `vocabulary`
-  std::vector<int32_t> prefix_ids;  // put around a text by the post-processor
+  std::unique_ptr<const TextModel> model;  // set by every loader; refers to `vocabulary`
+  std::vector<int32_t> prefix_ids;         // put around a text by the post-processor
   std::vector<int32_t> suffix_ids;
   std::optional<TokenDecoder> decoder;  // set by every loader
   int32_t vocab_size = 0;
@@ -37,6 +37,11 @@ struct TokenizerParts {
 
 // Parts do not move once made: the model refers to the vocabulary.
 using PartsResult = Result<std::unique_ptr<TokenizerParts>>;
+
+// The model of a tokenizer.json into `parts`, whose pre-tokenizer must be in place.
+struct TokenizerDocument;
+Status LoadModel(const TokenizerDocument& document, const nlohmann::json& model,
+                 TokenizerParts& parts);
 
 // From the bytes of a tokenizer.json.
 PartsResult LoadTokenizerJson(std::string_view json);

@@ -76,4 +76,7 @@ bool IsWordChar(char32_t c);
 // which are sorted.
 void AppendNfc(std::string_view text, std::string& out);
 
+enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
+void AppendNormalForm(std::string_view text, NormalForm form, std::string& out);
+
 }  // namespace nereid::tokenizer

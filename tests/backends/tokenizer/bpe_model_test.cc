@@ -55,7 +55,7 @@ std::vector<int32_t> MergeNaively(const Letters& letters, std::string_view text)
 TEST(BpeModelTest, ShortAndLongPiecesFollowTheDefinition) {
   const Letters letters;
   const BpeModel model(letters.vocabulary, letters.rules, {});
-  BpeScratch scratch;
+  ModelScratch scratch;
   std::mt19937 random(3);
   for (const size_t length : {0, 1, 2, 3, 5, 20, 63, 64, 65, 66, 200}) {
     for (int i = 0; i < 60; ++i) {
@@ -72,7 +72,7 @@ TEST(BpeModelTest, EqualRanksMergeFromTheLeft) {
   Letters letters;
   for (MergeRule& rule : letters.rules) rule.rank = 0;
   const BpeModel model(letters.vocabulary, letters.rules, {});
-  BpeScratch scratch;
+  ModelScratch scratch;
   for (const size_t repeats : {1, 40}) {  // both algorithms
     std::string text;
     for (size_t n = 0; n < repeats; ++n) text += "abb";
@@ -85,7 +85,7 @@ TEST(BpeModelTest, EqualRanksMergeFromTheLeft) {
 TEST(BpeModelTest, AWholeTokenCountsOnlyWhenMergesReachIt) {
   Letters letters;
   letters.Add("bca");  // no merge makes it
-  BpeScratch scratch;
+  ModelScratch scratch;
   std::vector<int32_t> ids;
   const BpeModel by_merges(letters.vocabulary, letters.rules, {});
   for (int twice = 0; twice < 2; ++twice) {  // the second time the memo answers
@@ -105,7 +105,7 @@ TEST(BpeModelTest, UnknownCharactersFollowTheOptions) {
   Letters letters;
   letters.Add("?");
   const int32_t unk = *letters.vocabulary.Find("?");
-  BpeScratch scratch;
+  ModelScratch scratch;
   const auto encode = [&](BpeOptions options, std::string_view text) {
     std::vector<int32_t> ids;
     BpeModel(letters.vocabulary, letters.rules, options).Encode(text, scratch, ids);
@@ -132,7 +132,7 @@ TEST(BpeModelTest, MergesAcrossWordStartsAreHonoured) {
 TEST(BpeModelTest, TakesAMegabyteInOnePiece) {
   const Letters letters;
   const BpeModel model(letters.vocabulary, letters.rules, {});
-  BpeScratch scratch;
+  ModelScratch scratch;
   std::vector<int32_t> ids;
   model.Encode(std::string(1'000'000, 'a'), scratch, ids);
   EXPECT_EQ(ids.size(), 250'000u);

@@ -76,11 +76,14 @@ TEST(DecoderTest, WithoutADecoderTokensAreSpacedOut) {
 
 TEST(DecoderTest, RefusesByName) {
   const std::vector<std::pair<json, std::string>> cases = {
-      {{{"type", "WordPiece"}}, "WordPiece"},
+      {{{"type", "WordPiece"}}, "WordPiece.prefix"},
+      {{{"type", "Morse"}}, "Morse"},
+      {Sequence({kByteFallback, {{"type", "CTC"}}}), "CTC"},
       {Sequence({kFuse, kByteFallback}), "ByteFallback"},
       {Sequence({kByteFallback, {{"type", "ByteLevel"}}}), "ByteLevel"},
       {Sequence({kFuse, kMetaspace}), "Metaspace"},
-      {{{"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", ""}}, "Replace"},
+      {Sequence({kFuse, {{"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", ""}}}),
+       "Replace"},
       {{{"type", "Strip"}, {"content", "ab"}, {"start", 1u}, {"stop", 0u}}, "Strip.content"},
       {{{"type", "Strip"}, {"content", " "}, {"start", -1}, {"stop", 0u}}, "Strip.start"},
       {{{"type", "Sequence"}}, "decoders"}};

@@ -86,7 +86,8 @@ TEST_P(FamilyParityTest, TakesAMegabyteOfOneKind) {
     std::string text;
     while (text.size() < (1u << 20)) text += unit;
     const std::vector<int32_t> ids = Ids(*tokenizer_, text);
-    EXPECT_EQ(tokenizer_->Decode(ids), text) << unit;
+    if (name() == "t5") continue;  // its text does not come back: no spaces at the end, no emoji
+    EXPECT_TRUE(tokenizer_->Decode(ids) == text) << unit;
   }
 }
 
@@ -101,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Family{"deepseek-coder", "tokenizer.json"},
                     Family{"gpt-neox", "tokenizer.json"}, Family{"mistral-v3", "tokenizer.json"},
                     Family{"mistral-v3", "tokenizer.model"},
-                    Family{"mistral-tekken", "tokenizer.json"}),
+                    Family{"mistral-tekken", "tokenizer.json"}, Family{"t5", "tokenizer.json"}),
     [](const testing::TestParamInfo<Family>& info) {
       std::string name = std::string(info.param.name) + "_" + info.param.file;
       for (char& c : name) {

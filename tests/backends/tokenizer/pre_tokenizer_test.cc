@@ -81,8 +81,10 @@ TEST(PreTokenizerTest, MetaspaceMarksWords) {
 
 TEST(PreTokenizerTest, RefusesByName) {
   const std::vector<std::pair<nlohmann::json, std::string>> cases = {
-      {{{"type", "BertPreTokenizer"}}, "BertPreTokenizer"},
-      {Sequence({{{"type", "ByteLevel"}}, {{"type", "Digits"}}}), "Digits"},
+      {{{"type", "Jieba"}}, "Jieba"},
+      {{{"type", "Punctuation"}, {"behavior", "Shuffled"}}, "Shuffled"},
+      {{{"type", "CharDelimiterSplit"}, {"delimiter", "ab"}}, "delimiter"},
+      {{{"type", "FixedLength"}, {"length", 0u}}, "length"},
       {{{"type", "Split"}, {"pattern", {{"String", ""}}}, {"behavior", "Isolated"}}, "Split"},
       {{{"type", "Split"}, {"pattern", {{"String", "a"}}}, {"behavior", "Shuffled"}}, "Shuffled"},
       {{{"type", "Split"}, {"behavior", "Removed"}}, "Split.pattern"},

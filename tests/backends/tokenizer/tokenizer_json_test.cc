@@ -58,14 +58,11 @@ TEST(TokenizerJsonTest, RefusesUnsupportedComponentsByName) {
     return spec;
   };
   const auto kUnsupported = StatusCode::kUnsupported;
-  ExpectRefusal(with_model("type", "Unigram"), kUnsupported, "Unigram");
+  ExpectRefusal(with_model("type", "Bigram"), kUnsupported, "Bigram");
   ExpectRefusal(with_model("dropout", 0.1), kUnsupported, "dropout");
-  ExpectRefusal(with_model("end_of_word_suffix", "</w>"), kUnsupported, "end_of_word_suffix");
-  ExpectRefusal(with_model("continuing_subword_prefix", "##"), kUnsupported,
-                "continuing_subword_prefix");
-  ExpectRefusal(with("normalizer", {{"type", "Lowercase"}}), kUnsupported, "Lowercase");
-  ExpectRefusal(with("pre_tokenizer", {{"type", "Whitespace"}}), kUnsupported, "Whitespace");
-  ExpectRefusal(with("decoder", {{"type", "CTC"}}), kUnsupported, "CTC");
+  ExpectRefusal(with("normalizer", {{"type", "Uppercase"}}), kUnsupported, "Uppercase");
+  ExpectRefusal(with("pre_tokenizer", {{"type", "Jieba"}}), kUnsupported, "Jieba");
+  ExpectRefusal(with("decoder", {{"type", "Morse"}}), kUnsupported, "Morse");
   ExpectRefusal(with("post_processor", {{"type", "Magic"}}), kUnsupported, "Magic");
   ExpectRefusal(with("version", "2.0"), kUnsupported, "2.0");
 }

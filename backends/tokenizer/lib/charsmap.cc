@@ -1,0 +1,144 @@
+// See charsmap.h.
+#include "charsmap.h"
+
+#include <cstring>
+
+#include "char_traits.h"
+#include "utf8.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+// Graphemes of so many bytes are looked up character by character only, a rule of the reference.
+constexpr size_t kLongGrapheme = 6;
+
+// Units of darts-clone: whether a key ends here, the label, else the distance to the children; the
+// unit behind a key's end holds its value.
+constexpr uint32_t kEnds = 0x100, kLabel = 0x800000FF, kValue = 0x7FFFFFFF;
+
+uint32_t ChildrenOf(uint32_t unit) {
+  return (unit >> 10) << ((unit & 0x200) >> 6);
+}
+
+int Base64Value(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+class PrecompiledStep : public NormalizerStep {
+ public:
+  explicit PrecompiledStep(Charsmap map) : map_(std::move(map)) {}
+
+  bool Apply(std::string_view text, std::string& out) const override {
+    out.reserve(out.size() + text.size());
+    for (size_t at = 0; at < text.size();) {
+      const size_t plain = EndOfPlain(text, at);
+      out.append(text, at, plain - at);
+      at = plain;
+      if (at == text.size()) break;
+      const size_t end = GraphemeEnd(text, at, kLongGrapheme);
+      if (end - at < kLongGrapheme) {
+        if (const Charsmap::Match match = map_.Shortest(text.substr(at, end - at));
+            match.size > 0) {
+          out.append(match.replacement);  // of the whole grapheme
+          at = end;
+          continue;
+        }
+      }
+      for (size_t size; at < end; at += size) {
+        size = Utf8Length(text[at]);
+        const Charsmap::Match match = map_.Shortest(text.substr(at, size));
+        out.append(match.size > 0 ? match.replacement : text.substr(at, size));
+      }
+    }
+    return true;
+  }
+
+ private:
+  // ASCII characters that stand for themselves and cannot be joined by what follows.
+  size_t EndOfPlain(std::string_view text, size_t at) const {
+    const size_t begin = at;
+    while (at < text.size() && static_cast<unsigned char>(text[at]) < 0x80 &&
+           map_.KeepsAscii(text[at])) {
+      ++at;
+    }
+    if (at > begin && at < text.size() && static_cast<unsigned char>(text[at]) >= 0x80) --at;
+    return at;
+  }
+
+  Charsmap map_;
+};
+
+}  // namespace
+
+Result<Charsmap> Charsmap::Make(std::string_view bytes) {
+  uint32_t trie_bytes = 0;
+  if (bytes.size() < sizeof(trie_bytes)) {
+    return InvalidArgError("character map: expected at least 4 bytes, got ", bytes.size());
+  }
+  std::memcpy(&trie_bytes, bytes.data(), sizeof(trie_bytes));
+  bytes.remove_prefix(sizeof(trie_bytes));
+  if (trie_bytes > bytes.size() || trie_bytes % sizeof(uint32_t) != 0) {
+    return InvalidArgError("character map: a trie of ", trie_bytes, " bytes, with ", bytes.size(),
+                           " bytes left");
+  }
+  Charsmap map;
+  map.units_.resize(trie_bytes / sizeof(uint32_t));
+  if (trie_bytes > 0) std::memcpy(map.units_.data(), bytes.data(), trie_bytes);
+  map.replacements_ = bytes.substr(trie_bytes);
+  if (!IsValidUtf8(map.replacements_)) {
+    return InvalidArgError("character map: replacements that are not UTF-8");
+  }
+  for (uint32_t c = 0; c < 128; ++c) {
+    map.keeps_ascii_[c] = true;
+    if (c == 0 || map.units_.empty()) continue;
+    const uint32_t place = ChildrenOf(map.units_[0]) ^ c;
+    map.keeps_ascii_[c] = place >= map.units_.size() || (map.units_[place] & kLabel) != c;
+  }
+  return map;
+}
+
+Charsmap::Match Charsmap::Find(std::string_view text, bool longest) const {
+  Match match;
+  if (units_.empty()) return match;
+  uint32_t place = ChildrenOf(units_[0]);
+  for (size_t at = 0; at < text.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    if (byte == 0) break;
+    place ^= byte;
+    if (place >= units_.size() || (units_[place] & kLabel) != byte) break;
+    const uint32_t unit = units_[place];
+    place ^= ChildrenOf(unit);
+    if (place >= units_.size()) break;
+    if ((unit & kEnds) != 0) {
+      const uint32_t offset = units_[place] & kValue;
+      if (offset < replacements_.size()) {
+        match.size = at + 1;
+        match.replacement = std::string_view(replacements_.c_str() + offset);
+        if (!longest) break;
+      }
+    }
+  }
+  return match;
+}
+
+Result<std::unique_ptr<const NormalizerStep>> MakePrecompiledStep(std::string_view base64) {
+  std::string bytes;
+  bytes.reserve(base64.size() / 4 * 3);
+  uint32_t bits = 0;
+  int num_bits = 0;
+  while (!base64.empty() && base64.back() == '=') base64.remove_suffix(1);
+  for (const char c : base64) {
+    const int value = Base64Value(c);
+    if (value < 0) return InvalidArgError("precompiled_charsmap: not base64");
+    bits = bits << 6 | static_cast<uint32_t>(value);
+    num_bits += 6;
+    if (num_bits >= 8) bytes.push_back(static_cast<char>(bits >> (num_bits -= 8)));
+  }
+  NEREID_ASSIGN_OR_RETURN(Charsmap map, Charsmap::Make(bytes));
+  return std::unique_ptr<const NormalizerStep>(std::make_unique<PrecompiledStep>(std::move(map)));
+}
+
+}  // namespace nereid::tokenizer

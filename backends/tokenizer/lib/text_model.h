@@ -1,0 +1,42 @@
+// What every model of tokenizer.json does: ids of one piece of text. [any thread]
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "merge_table.h"
+
+namespace nereid::tokenizer {
+
+// Working memory of one Encode call of the tokenizer.
+struct ModelScratch {
+  struct Node {
+    int32_t id;
+    int32_t previous, next;  // indices, -1 at the ends
+    Merge merge;             // with the next node
+  };
+  std::vector<int32_t> symbols;
+  std::vector<Merge> merges;
+  std::vector<Node> nodes;
+  std::vector<uint64_t> heap;
+  std::string text;
+
+  struct PathEnd {  // the best way to cut the text before this byte
+    double score;
+    int32_t id;
+    int32_t begin;  // of its last token, -1 where no way was found
+  };
+  std::vector<PathEnd> paths;
+};
+
+class TextModel {
+ public:
+  virtual ~TextModel() = default;
+  // Appends the ids of `piece`: UTF-8, or any bytes where the model stands for bytes.
+  virtual void Encode(std::string_view piece, ModelScratch& scratch,
+                      std::vector<int32_t>& out) const = 0;
+};
+
+}  // namespace nereid::tokenizer

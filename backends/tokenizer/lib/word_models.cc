@@ -1,0 +1,54 @@
+// See word_models.h.
+#include "word_models.h"
+
+#include <algorithm>
+
+#include "utf8.h"
+
+namespace nereid::tokenizer {
+
+void WordLevelModel::Encode(std::string_view piece, ModelScratch&,
+                            std::vector<int32_t>& out) const {
+  if (piece.empty()) return;
+  if (const auto id = vocabulary_.Find(piece)) {
+    out.push_back(*id);
+  } else if (unk_id_) {
+    out.push_back(*unk_id_);
+  }
+}
+
+WordPieceModel::WordPieceModel(const TokenTable& vocabulary, Options options)
+    : vocabulary_(vocabulary), options_(std::move(options)) {}
+
+void WordPieceModel::Encode(std::string_view piece, ModelScratch& scratch,
+                            std::vector<int32_t>& out) const {
+  const auto num_chars = static_cast<size_t>(
+      std::count_if(piece.begin(), piece.end(), [](char c) { return !IsContinuation(c); }));
+  if (num_chars > options_.max_chars) {
+    out.push_back(options_.unk_id);
+    return;
+  }
+  const size_t old_size = out.size();
+  std::string& spelt = scratch.text;
+  for (size_t begin = 0; begin < piece.size();) {
+    spelt.assign(begin == 0 ? "" : options_.continuing_prefix);
+    const size_t prefix = spelt.size();
+    spelt.append(piece, begin, vocabulary_.max_content_bytes());  // no token is longer
+    std::optional<int32_t> id;
+    size_t end = spelt.size();
+    for (; end > prefix; --end) {
+      const size_t next = begin + end - prefix;
+      if (next < piece.size() && IsContinuation(piece[next])) continue;
+      if ((id = vocabulary_.Find(std::string_view(spelt).substr(0, end)))) break;
+    }
+    if (!id) {  // one unknown part makes the word unknown
+      out.resize(old_size);
+      out.push_back(options_.unk_id);
+      return;
+    }
+    out.push_back(*id);
+    begin += end - prefix;
+  }
+}
+
+}  // namespace nereid::tokenizer

@@ -1,0 +1,180 @@
+"""Every component of tokenizer.json against PyPI `tokenizers`, on small vocabularies made here: ids and decoded text of the same random
+strings. The program under test is tokenizer_driver; the seed and the number of strings are fixed."""
+import json
+import os
+import pathlib
+import random
+import subprocess
+
+import pytest
+
+tokenizers = pytest.importorskip("tokenizers")
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BUILD = pathlib.Path(os.environ.get("NEREID_TEST_BACKENDS", ROOT / "build/release/tests/backends"))
+DRIVER = BUILD / "tokenizer/tokenizer_driver"
+ROUNDS = 120
+
+SPACES = [" ", " ", " ", "  ", "\t", "\n", "\r\n", "\u00a0", "\u3000", "\u2028", "\u0085", "\u200b", "\u200d", "\ufeff"]
+WORDS = ["the", "The", "THE", "unaffable", "don't", "it's", "a", "b", "ab", "abc", "hello", "World", "x1y2", "12", "3456", "na\u00efve", "e\u0301",
+         "\u0301", "\u00c9COLE", "\u0130stanbul", "\u212b", "\ufb01", "\u2460", "\u00bd", "\uff21\uff42", "\uff21\u0301", "\u3392", "\uac00\u11a8",
+         "\u1100\u1161", "\u4f60\u597d", "\u3053\u3093", "\u30ab\u30fc", "\u0915\u094d\u0937", "\u0e01\u0e33", "\U0001f468\u200d\U0001f469", "\u01c5",
+         "\u03a3\u03c3\u03c2", "_", "-", "--", "!?", ",", ".", "(", "$", "`", "\u2581", "<s>", "<unk>", "[CLS]", "\u00ad", "\x00", "\x07", "\ufffd",
+         "\U00010400", "\u1e9e", "\u0600a", "\u0660\u0661"]
+
+
+def words_of(text):
+    return [text[:n] for n in range(1, len(text) + 1)]
+
+
+def vocabulary(prefix="", suffix=""):
+    chars = sorted({c for word in WORDS for c in word} | set("abcdefghijklmnopqrstuvwxyz' "))
+    tokens = ["<unk>", "<s>", "</s>"] + chars + ["th", "the", "he", "ll", "un", "aff", "able", "ab", "12", "\u2581the", "\u2581", "\u2581a"]
+    tokens += [prefix + t for t in chars + ["aff", "able", "he"]] + [t + suffix for t in chars + ["the"]]
+    return list(dict.fromkeys(tokens))
+
+
+def bpe(**more):
+    tokens = [t for t in vocabulary()]
+    merges = [["t", "h"], ["th", "e"], ["h", "e"], ["l", "l"], ["a", "b"], ["1", "2"], ["\u2581", "a"]]
+    tokens += ["\u2581a"]
+    spec = {"type": "BPE", "unk_token": "<unk>", "vocab": {t: i for i, t in enumerate(dict.fromkeys(tokens))}, "merges": merges}
+    spec.update(more)
+    return spec
+
+
+def affixed_bpe(prefix, suffix):
+    singles = [c for c in vocabulary() if len(c) == 1]
+    tokens = ["<unk>"] + [p + c + s for c in singles for p in ("", prefix) for s in ("", suffix)]
+    merges = [["t", prefix + "h"], ["th", prefix + "e" + suffix], ["a", prefix + "b" + suffix]]
+    tokens += [a + b[len(prefix):] for a, b in merges]
+    return {"type": "BPE", "unk_token": "<unk>", "continuing_subword_prefix": prefix or None, "end_of_word_suffix": suffix or None,
+            "vocab": {t: i for i, t in enumerate(dict.fromkeys(tokens))}, "merges": merges}
+
+
+def word_piece():
+    return {"type": "WordPiece", "unk_token": "<unk>", "continuing_subword_prefix": "##", "max_input_chars_per_word": 12,
+            "vocab": {t: i for i, t in enumerate(vocabulary(prefix="##"))}}
+
+
+def word_level():
+    tokens = dict.fromkeys(vocabulary() + WORDS)
+    return {"type": "WordLevel", "unk_token": "<unk>", "vocab": {t: i for i, t in enumerate(tokens)}}
+
+
+def unigram(byte_fallback=False):
+    rng = random.Random(3)
+    tokens = vocabulary() + ([f"<0x{b:02X}>" for b in range(256)] if byte_fallback else [])
+    tokens = [t for t in tokens if t not in "qxz\u0301"]
+    return {"type": "Unigram", "unk_id": 0, "byte_fallback": byte_fallback, "vocab": [[t, -rng.randrange(1, 900) / 97] for t in tokens]}
+
+
+SPLIT = {"type": "WhitespaceSplit"}
+METASPACE = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+CHARS = word_level()
+
+
+def spec(model, normalizer=None, pre_tokenizer=None, decoder=None, post_processor=None, added=()):
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": list(added), "normalizer": normalizer,
+            "pre_tokenizer": pre_tokenizer, "post_processor": post_processor, "decoder": decoder, "model": model}
+
+
+def added(content, **flags):
+    return {"id": 0, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True, **flags}
+
+
+NORMALIZERS = [{"type": t} for t in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Nmt", "ByteLevel")]
+NORMALIZERS += [{"type": "Strip", "strip_left": left, "strip_right": right} for left in (True, False) for right in (True, False)]
+NORMALIZERS += [{"type": "BertNormalizer", "clean_text": c, "handle_chinese_chars": h, "strip_accents": s, "lowercase": low}
+                for c, h, s, low in ((True, True, None, True), (True, False, True, False), (False, True, False, True), (True, True, None, False))]
+NORMALIZERS += [{"type": "Prepend", "prepend": "\u2581"}, {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "_"},
+                {"type": "Sequence", "normalizers": [{"type": "NFD"}, {"type": "StripAccents"}, {"type": "Lowercase"}]}]
+PRE_TOKENIZERS = [{"type": t} for t in ("WhitespaceSplit", "Whitespace", "BertPreTokenizer", "UnicodeScripts")]
+PRE_TOKENIZERS += [{"type": "Punctuation", "behavior": b} for b in ("Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous")]
+PRE_TOKENIZERS += [{"type": "CharDelimiterSplit", "delimiter": "a"}, {"type": "FixedLength", "length": 3}, {"type": "Digits", "individual_digits": True},
+                   {"type": "Digits", "individual_digits": False}, METASPACE, {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True},
+                   {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}, {"type": "Digits", "individual_digits": True}]}]
+DECODERS = [None, {"type": "WordPiece", "prefix": "##", "cleanup": True}, {"type": "WordPiece", "prefix": "t", "cleanup": False},
+            {"type": "BPEDecoder", "suffix": "e"}, {"type": "CTC", "pad_token": "a", "word_delimiter_token": "b", "cleanup": True},
+            {"type": "CTC", "pad_token": "<s>", "word_delimiter_token": "th", "cleanup": False}, METASPACE, {"type": "Fuse"}, {"type": "ByteFallback"},
+            {"type": "Strip", "content": "a", "start": 1, "stop": 0}, {"type": "Replace", "pattern": {"Regex": "[a-h]+"}, "content": "_"},
+            {"type": "Sequence", "decoders": [{"type": "WordPiece", "prefix": "##", "cleanup": True}, {"type": "Fuse"}]}]
+POST = [{"type": "BertProcessing", "sep": ["</s>", 2], "cls": ["<s>", 1]},
+        {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 1], "trim_offsets": True, "add_prefix_space": False},
+        {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+         "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+         "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}}]
+POST.append({"type": "Sequence", "processors": [POST[0], {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}]})
+ADDED = [added("<s>", lstrip=True, rstrip=True), added("hello", single_word=True, special=False), added("\u00c9COLE", normalized=True, special=False),
+         added("x1", special=False), added("new token", rstrip=True)]
+
+CASES = {}
+for n in NORMALIZERS:
+    CASES[f"normalizer {json.dumps(n)}"] = spec(bpe(), normalizer=n)
+for p in PRE_TOKENIZERS:
+    CASES[f"pre_tokenizer {json.dumps(p)}"] = spec(CHARS, pre_tokenizer=p)
+for d in DECODERS:
+    CASES[f"decoder {json.dumps(d)}"] = spec(unigram(byte_fallback=True), decoder=d)
+for p in POST:
+    CASES[f"post_processor {p['type']}"] = spec(bpe(), post_processor=p)
+for name, model in (("fuse_unk", bpe(fuse_unk=True)), ("byte_fallback", bpe(byte_fallback=True)), ("ignore_merges", bpe(ignore_merges=True)),
+                    ("prefix", affixed_bpe("##", "")), ("suffix", affixed_bpe("", "</w>")), ("both", affixed_bpe("##", "</w>"))):
+    CASES[f"BPE {name}"] = spec(model, pre_tokenizer=SPLIT)
+CASES["WordPiece"] = spec(word_piece(), pre_tokenizer={"type": "BertPreTokenizer"}, normalizer={"type": "Lowercase"})
+CASES["WordLevel"] = spec(word_level(), pre_tokenizer=SPLIT)
+CASES["Unigram"] = spec(unigram(), pre_tokenizer=METASPACE, decoder=METASPACE)
+CASES["Unigram with bytes"] = spec(unigram(byte_fallback=True), pre_tokenizer=METASPACE)
+CASES["Unigram without words"] = spec(unigram())
+CASES["added tokens"] = spec(bpe(), normalizer={"type": "Lowercase"}, added=ADDED)
+
+
+def random_text(rng):
+    parts = []
+    for _ in range(rng.randrange(0, 16)):
+        pick = rng.random()
+        if pick < 0.35:
+            parts.append(rng.choice(SPACES))
+        elif pick < 0.8:
+            parts.append(rng.choice(WORDS))
+        elif pick < 0.9:
+            parts.append("".join(rng.choice("abcdehlt ") for _ in range(rng.randrange(1, 9))))
+        else:
+            parts.append(chr(rng.choice([rng.randrange(0x20, 0x3000), rng.randrange(0x3000, 0xd800), rng.randrange(0xf900, 0x1ff00)])))
+    return "".join(parts)
+
+
+class Driver:
+    def __init__(self, path):
+        self.process = subprocess.Popen([DRIVER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+
+    def ask(self, requests):
+        lines = "".join(json.dumps(request) + "\n" for request in requests)
+        out, _ = self.process.communicate(lines)
+        answers = [json.loads(line) for line in out.splitlines()]
+        assert len(answers) == len(requests)
+        return answers
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_component_agrees_with_tokenizers(name, tmp_path):
+    if not DRIVER.exists():
+        pytest.skip("tokenizer_driver is not built")
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(CASES[name]), encoding="utf-8")
+    reference = tokenizers.Tokenizer.from_file(str(path))
+    size = reference.get_vocab_size()
+    rng = random.Random(1)
+    texts = [random_text(rng) for _ in range(ROUNDS)] + WORDS + SPACES
+    ids = [[rng.randrange(size + 2) for _ in range(rng.randrange(0, 12))] for _ in range(ROUNDS)]
+    ids += [[rng.randrange(60)] * rng.randrange(1, 4) + [rng.randrange(60)] for _ in range(ROUNDS)]
+    requests = [{"encode": text, "special": True} for text in texts]
+    requests += [{"decode": row, "skip": skip} for row in ids for skip in (False, True)]
+    requests += [{"stream": [row[:2], row[2:3], row[3:]]} for row in ids]
+    answers = iter(Driver(path).ask(requests))
+    for text in texts:
+        assert next(answers).get("ids") == reference.encode(text).ids, repr(text)
+    for row in ids:
+        for skip in (False, True):
+            assert next(answers)["text"] == reference.decode(row, skip_special_tokens=skip), (row, skip)
+    for row in ids:
+        assert "".join(next(answers)["pieces"]) == reference.decode(row, skip_special_tokens=False), row
