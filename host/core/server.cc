@@ -37,11 +37,16 @@ class CoreModelLoader final : public ModelLoader {
   CoreServices* const services_;
 };
 
+// Where plug-ins are looked for: the folder of the options, then the one beside this library.
+std::vector<std::string> GivenAndOwn(const std::string& given, const char* own) {
+  std::vector<std::string> dirs = {given, OwnDirectory(own)};
+  std::erase(dirs, std::string());
+  return dirs;
+}
+
 CoreOptions ToCoreOptions(const ServerOptions& options) {
   CoreOptions core;
-  core.backends.backend_dirs = {options.backend_directory, OwnBackendDirectory()};
-  auto& dirs = core.backends.backend_dirs;
-  dirs.erase(std::remove(dirs.begin(), dirs.end(), std::string()), dirs.end());
+  core.backends.backend_dirs = GivenAndOwn(options.backend_directory, "backends");
   core.backends.auto_complete_config = !options.strict_model_config;
   core.backends.min_compute_capability = options.min_compute_capability;
   core.backends.settings = options.backend_configs;
@@ -70,19 +75,30 @@ Result<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
 
 Status Server::Start() {
   services_ = std::make_unique<CoreServices>(ToHandle(this), ToCoreOptions(options_));
+  NEREID_RETURN_IF_ERROR(StartCache());
   loader_ = std::make_unique<CoreModelLoader>(services_.get());
   lifecycle_ = std::make_unique<ModelLifecycle>(
       &models_, loader_.get(), options_.model_load_thread_count, options_.model_load_retry_count);
   std::vector<Repository> repositories;
   for (const std::string& path : options_.repository_paths) repositories.push_back({path, {}});
-  repository_ = std::make_unique<ModelRepository>(std::move(repositories),
-                                                  options_.model_config_name, lifecycle_.get());
+  repository_ = std::make_unique<ModelRepository>(
+      std::move(repositories), options_.model_config_name, lifecycle_.get(),
+      GivenAndOwn(options_.repo_agent_directory, "repoagents"));
   // Models may call the server while they load.
   state_ = State::kReady;
   const Status loaded = LoadStartupModels();
   LogModels();
   if (loaded.ok() || !options_.exit_on_error) return Status::Ok();
   return loaded;
+}
+
+Status Server::StartCache() {
+  for (const auto& [name, config_json] : options_.cache_configs) {
+    NEREID_ASSIGN_OR_RETURN(
+        services_->cache,
+        ResponseCache::Create(name, config_json, GivenAndOwn(options_.cache_directory, "caches")));
+  }
+  return Status::Ok();
 }
 
 Status Server::LoadStartupModels() {
@@ -102,7 +118,7 @@ Status Server::LoadStartupModels() {
 }
 
 Server::~Server() {
-  if (services_ == nullptr) return;
+  if (repository_ == nullptr) return;  // it did not get as far as to have models
   const Status stopped = Stop();
   if (!stopped.ok()) {
     NEREID_LOG_ERROR(stopped.message());

@@ -74,6 +74,8 @@ class Server {
 
   explicit Server(const ServerOptions& options);
   Status Start();
+  // The response cache, where one is configured.
+  Status StartCache();
   Status LoadStartupModels();
   Status CheckExplicit() const;
   void WaitForRequests(uint64_t deadline_ns) const;

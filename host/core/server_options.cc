@@ -30,11 +30,10 @@ Status CheckSupported(const ServerOptions& options) {
   if (!options.rate_limiter_resources.empty()) {
     return Refuse("rate limiter resource", "the rate limiter");
   }
-  if (!options.cache_configs.empty() || options.response_cache_byte_size > 0) {
-    return Refuse("cache config", "the response cache");
-  }
-  if (!options.device_limits.empty()) {
-    return Refuse("model load device limit", "a limit on device memory");
+  if (options.cache_configs.size() > 1) {
+    return InvalidArgError("cache config: expected one cache, got '",
+                           options.cache_configs.begin()->first, "' and '",
+                           options.cache_configs.rbegin()->first, "'");
   }
   return CheckMetricsConfig(options);
 }

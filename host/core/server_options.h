@@ -43,7 +43,6 @@ struct ServerOptions {
   std::map<std::string, SettingList> backend_configs;  // "" holds the settings of every backend
   std::map<std::string, SettingList> host_policies;
   std::map<std::string, std::string> cache_configs;  // name -> JSON
-  uint64_t response_cache_byte_size = 0;
 
   bool rate_limit = false;
   struct RateLimiterResource {

@@ -5,12 +5,12 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCES = [path for folder in ("backend_api", "host", "backends", "repo_templates", "bench", "tests", "tools")
+SOURCES = [path for folder in ("backend_api", "host", "backends", "caches", "repoagents", "repo_templates", "bench", "tests", "tools")
            for suffix in ("*.h", "*.cc", "*.c", "*.inc", "*.cu", "*.cuh") for path in sorted((ROOT / folder).rglob(suffix))]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 # host/core from the ground floor up: each folder may include itself and what stands before it.
-CORE_FLOORS = ["base", "observe", "memory", "config", "request", "scheduling", "backend", "model", "repository", "server", "capi"]
+CORE_FLOORS = ["base", "observe", "memory", "config", "request", "scheduling", "backend", "cache", "model", "repository", "server", "capi"]
 
 
 def includes(path):
@@ -48,6 +48,8 @@ def test_the_core_includes_only_what_stands_below():
     ("backends/ensemble", ("host/", "llm_core/", "capi/")),
     ("backends/python_like_scripted", ("host/", "llm_core/", "capi/")),
     ("backends/tokenizer", ("host/", "llm_core/", "capi/")),
+    ("caches", ("host/", "llm_core/", "capi/")),
+    ("repoagents", ("host/", "llm_core/", "capi/")),
     ("backends/llm_core", ("host/", "cpu_reference/", "gpu_llm/", "capi/")),
     ("backends/cpu_reference", ("host/", "gpu_llm/", "capi/")),
     ("backends/gpu_llm", ("host/", "cpu_reference/", "capi/")),

@@ -61,13 +61,13 @@ std::optional<BackendLocation> FindLlmEngine(const BackendSearch& search) {
 
 }  // namespace
 
-std::string OwnBackendDirectory() {
+std::string OwnDirectory(const char* name) {
   Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&OwnBackendDirectory), &info) == 0) return "";
+  if (dladdr(reinterpret_cast<const void*>(&OwnDirectory), &info) == 0) return "";
   std::error_code error;
   const fs::path library = fs::canonical(info.dli_fname, error);
   if (error) return "";
-  const fs::path folder = library.parent_path().parent_path() / "backends";
+  const fs::path folder = library.parent_path().parent_path() / name;
   return fs::is_directory(folder, error) ? folder.string() : "";
 }
 

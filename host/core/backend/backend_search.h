@@ -25,8 +25,9 @@ struct BackendSearch {
   bool has_gpu = false;
 };
 
-// The folder backends/ beside this library's own lib/; empty when there is none.
-std::string OwnBackendDirectory();
+// The folder `name` (backends, caches, repoagents) beside this library's own lib/; empty when there
+// is none.
+std::string OwnDirectory(const char* name);
 
 // NOT_FOUND lists where it looked. A file that exists is the answer, also when it turns out not to
 // load.

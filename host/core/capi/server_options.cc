@@ -151,7 +151,12 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetCudaVirtualAddressSize(
 
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetResponseCacheByteSize(
     TRITONSERVER_ServerOptions* options, uint64_t size) {
-  return Store(__func__, options, &ServerOptions::response_cache_byte_size, size);
+  return Apply(__func__, options, [&](ServerOptions& o) {
+    if (size > 0) {
+      o.cache_configs["local"] = nlohmann::json({{"size", std::to_string(size)}}).dump();
+    }
+    return Status::Ok();
+  });
 }
 
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetCacheConfig(TRITONSERVER_ServerOptions* options,
@@ -250,6 +255,10 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(
     TRITONSERVER_ServerOptions* options, const TRITONSERVER_InstanceGroupKind kind,
     const int device_id, const double fraction) {
   return Apply(__func__, options, [&](ServerOptions& o) -> Status {
+    if (kind != TRITONSERVER_INSTANCEGROUPKIND_GPU) {
+      return nereid::UnsupportedError("device limit: given device kind is not supported, got: ",
+                                      TRITONSERVER_InstanceGroupKindString(kind));
+    }
     if (!(fraction >= 0.0 && fraction <= 1.0)) {
       return nereid::InvalidArgError("device limit: expected a fraction from 0 to 1, got ",
                                      fraction);

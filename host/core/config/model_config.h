@@ -162,6 +162,11 @@ struct HistogramOverride {
   std::vector<double> buckets;
 };
 
+struct RepositoryAgent {
+  std::string name;
+  std::map<std::string, std::string> parameters;
+};
+
 struct ModelConfig {
   std::string name;
   std::string platform;
@@ -187,6 +192,7 @@ struct ModelConfig {
   bool output_pinned_memory = true;
   uint32_t gather_kernel_buffer_threshold = 0;
   std::vector<HistogramOverride> metric_overrides;
+  std::vector<RepositoryAgent> repository_agents;  // in the order in which they act
 
   // Everything, also fields that have no member above, in the form that TRITONBACKEND_ModelConfig
   // and /config hand out.

@@ -227,6 +227,13 @@ void TakePolicies(const Json& json, ModelConfig* config) {
   if (json.contains("response_cache")) {
     Take(json.at("response_cache"), "enable", &config->response_cache);
   }
+  if (json.contains("model_repository_agents")) {
+    for (const Json& agent : json.at("model_repository_agents").at("agents")) {
+      RepositoryAgent& out = config->repository_agents.emplace_back();
+      Take(agent, "name", &out.name);
+      Take(agent, "parameters", &out.parameters);
+    }
+  }
   if (!json.contains("model_metrics")) return;
   for (const Json& control : json.at("model_metrics").at("metric_control")) {
     HistogramOverride& out = config->metric_overrides.emplace_back();

@@ -15,10 +15,8 @@ struct Row {
 
 // A field counts as used when its value is a non-empty object or array, a non-empty string, true or
 // not 0.
-constexpr std::array<Row, 5> kRows = {{
+constexpr std::array<Row, 3> kRows = {{
     {"sequence_batching", "sequence batching"},
-    {"response_cache.enable", "the response cache"},
-    {"model_repository_agents.agents", "repository agents"},
     {"instance_group[].secondary_devices", "secondary devices"},
     {"ensemble_scheduling.step[].model_namespace", "model namespaces"},
 }};

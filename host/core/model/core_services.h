@@ -3,11 +3,13 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backend/backend_manager.h"
+#include "cache/response_cache.h"
 #include "memory/memory_manager.h"
 #include "model/model_reaper.h"
 #include "observe/metrics.h"
@@ -31,6 +33,7 @@ struct CoreServices {
   // Destroyed bottom up: models end first, then queues, metrics and at last the backends.
   MemoryManager memory;
   BackendManager backends;
+  std::unique_ptr<ResponseCache> cache;  // set before any model; null: none is configured
   Metrics metrics;
   QueueAttendant attendant;
   ModelReaper reaper;

@@ -61,6 +61,7 @@ Status Model::Initialize() {
   NEREID_RETURN_IF_ERROR(InitializeBackendModel());
   NEREID_ASSIGN_OR_RETURN(config_, config::FinishConfig(config_));
   NEREID_ASSIGN_OR_RETURN(plan_, RequestPlan::Make(config_, version_, model_dir_));
+  NEREID_RETURN_IF_ERROR(JoinCache());
   NEREID_RETURN_IF_ERROR(CreateInstances());
   NEREID_RETURN_IF_ERROR(InitializeInstances());
   return StartScheduling();
@@ -74,6 +75,23 @@ Status Model::InitializeBackendModel() {
   Status status = GuardedCall(name(), "ModelInitialize", [&] { return entry(ToHandle(this)); });
   initializing_ = false;
   return status;
+}
+
+Status Model::JoinCache() {
+  if (!config_.response_cache) return Status::Ok();
+  const char* obstacle = nullptr;
+  if (config_.decoupled) obstacle = "a decoupled model has no one response to a request";
+  if (config_.sequence_batching) obstacle = "a response of a sequence depends on those before it";
+  if (obstacle != nullptr) {
+    return InvalidArgError("model '", name(), "': response_cache.enable: ", obstacle);
+  }
+  cache_ = services_.cache.get();
+  if (cache_ == nullptr) {
+    NEREID_LOG_WARN("model '", name(),
+                    "': response_cache.enable has no effect: the server has no "
+                    "cache, see --cache-config");
+  }
+  return Status::Ok();
 }
 
 Status Model::CreateInstances() {
@@ -159,6 +177,7 @@ Status Model::Enqueue(InferRequest* request) {
     trace->Report(TRITONSERVER_TRACE_QUEUE_START, SteadyNowNs());
     TraceInputs(trace, TRITONSERVER_TRACE_TENSOR_QUEUE_INPUT, *request);
   }
+  if (cache_ != nullptr && cache_->Answer(request)) return Status::Ok();
   Status status = scheduler_->Enqueue(request);
   if (!status.ok()) {
     OnReleased();
@@ -193,6 +212,7 @@ MetricsSource::Reading Model::Read() const {
   reading.tags = config_.metric_tags;
   reading.pending = scheduler_->num_pending();
   reading.load_secs = load_secs_;
+  reading.cached = cache_ != nullptr;
   reading.statistics = statistics_.Sum();
   return reading;
 }

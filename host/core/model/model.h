@@ -87,6 +87,8 @@ class Model final : public RequestTarget, private MetricsSource {
   Status Initialize();
   Status InitializeBackendModel();
   Status CreateInstances();
+  // Joins the response cache where configuration and server ask for it.
+  Status JoinCache();
   Status InitializeInstances();
   Status StartScheduling();
 
@@ -106,6 +108,7 @@ class Model final : public RequestTarget, private MetricsSource {
   bool model_initialize_called_ = false;
   bool shown_in_metrics_ = false;
   double load_secs_ = 0;
+  ResponseCache* cache_ = nullptr;  // null: every request is executed
   std::atomic<bool> accepting_{true};
   std::atomic<uint64_t> num_inflight_{0};
   std::vector<std::unique_ptr<Instance>> instances_;

@@ -74,6 +74,18 @@ constexpr ModelFamily kLatencies[] = {
      prometheus::MetricType::Counter,
      [](const Reading& r) { return Us(r.statistics.compute_output); }},
 };
+constexpr ModelFamily kCache[] = {
+    {"nv_cache_num_hits_per_model", "Number of cache hits per model",
+     prometheus::MetricType::Counter,
+     [](const Reading& r) { return static_cast<double>(r.statistics.cache_hit.count); }},
+    {"nv_cache_num_misses_per_model", "Number of cache misses per model",
+     prometheus::MetricType::Counter,
+     [](const Reading& r) { return static_cast<double>(r.statistics.cache_miss.count); }},
+    {"nv_cache_hit_duration_per_model", "Total cache hit duration per model, in microseconds",
+     prometheus::MetricType::Counter, [](const Reading& r) { return Us(r.statistics.cache_hit); }},
+    {"nv_cache_miss_duration_per_model", "Total cache miss duration per model, in microseconds",
+     prometheus::MetricType::Counter, [](const Reading& r) { return Us(r.statistics.cache_miss); }},
+};
 constexpr ModelFamily kGauges[] = {
     {"nv_inference_pending_request_count",
      "Instantaneous number of pending requests awaiting execution per-model.",
@@ -160,6 +172,8 @@ std::string Metrics::Page() {
   AddFamilies(kCounts, readings, &page);
   if (options_.counter_latencies) AddFamilies(kLatencies, readings, &page);
   AddFamilies(kGauges, readings, &page);
+  std::erase_if(readings, [](const Reading& reading) { return !reading.cached; });
+  if (!readings.empty()) AddFamilies(kCache, readings, &page);
   AddMachine(&page);
   CollectCustomMetrics(&page);
   std::ostringstream out;

@@ -29,6 +29,7 @@ class MetricsSource {
     std::map<std::string, std::string> tags;  // extra labels from metric_tags
     uint64_t pending = 0;                     // queued, not executing
     double load_secs = 0;
+    bool cached = false;  // its answers may come from the response cache
     StatisticsSnapshot statistics;
   };
   virtual Reading Read() const = 0;

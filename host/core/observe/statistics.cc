@@ -79,6 +79,13 @@ void StatisticsShard::RecordSuccess(const RequestTimes& times, uint64_t batch_si
   compute_output_.Add(Span(times.compute_end_ns, times.exec_end_ns));
 }
 
+void StatisticsShard::RecordCacheHit(uint64_t request_start_ns, uint64_t lookup_start_ns,
+                                     uint64_t lookup_end_ns) {
+  last_inference_ms_.store(WallNowMs(), std::memory_order_relaxed);
+  success_.Add(Span(request_start_ns, lookup_end_ns));
+  cache_hit_.Add(Span(lookup_start_ns, lookup_end_ns));
+}
+
 void StatisticsShard::RecordFailure(FailureReason reason, uint64_t duration_ns) {
   fail_.Add(duration_ns);
   failures_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
@@ -137,6 +144,8 @@ void StatisticsShard::AddTo(StatisticsSnapshot* sum) const {
   Add(&sum->compute_input, compute_input_.Read());
   Add(&sum->compute_infer, compute_infer_.Read());
   Add(&sum->compute_output, compute_output_.Read());
+  Add(&sum->cache_hit, cache_hit_.Read());
+  Add(&sum->cache_miss, cache_miss_.Read());
   for (size_t i = 0; i < kNumFailureReasons; ++i) {
     sum->failures[i] += failures_[i].load(std::memory_order_relaxed);
   }

@@ -71,6 +71,10 @@ class StatisticsShard {
 
   void RecordSuccess(const RequestTimes& times, uint64_t batch_size);
   void RecordFailure(FailureReason reason, uint64_t duration_ns);
+  // Answered from the cache: a success that the model did not see. Steady clock stamps.
+  void RecordCacheHit(uint64_t request_start_ns, uint64_t lookup_start_ns, uint64_t lookup_end_ns);
+  // What looking up in vain and keeping the answer took.
+  void RecordCacheMiss(uint64_t duration_ns) { cache_miss_.Add(duration_ns); }
   // One execution of the backend. Only the exec and compute stamps of `times` are read.
   void RecordExecution(uint64_t batch_size, const RequestTimes& times);
   void RecordResponse(const ResponseTimes& times);
@@ -92,6 +96,7 @@ class StatisticsShard {
   std::atomic<uint64_t> inference_count_{0};
   std::atomic<uint64_t> execution_count_{0};
   Cell success_, fail_, queue_, compute_input_, compute_infer_, compute_output_;
+  Cell cache_hit_, cache_miss_;
   std::array<std::atomic<uint64_t>, kNumFailureReasons> failures_{};
   static constexpr size_t kNumDirectBatches = 65;
   std::array<BatchCells, kNumDirectBatches> batches_;  // by batch size; larger ones are rare

@@ -81,6 +81,28 @@ Result<std::string> StoreFiles(const std::string& name, const Overrides& overrid
   return model_path;
 }
 
+// Reads what lies in plan->load.model_path.
+Status ReadFolder(const std::string& config_name, ModelPlan* plan) {
+  ModelLifecycle::Plan& load = plan->load;
+  NEREID_ASSIGN_OR_RETURN(
+      load.config,
+      config::ReadModelConfig({load.name, load.model_path, config_name, plan->config_override}));
+  std::vector<int64_t> versions = ScanVersions(load.model_path);
+  // An ensemble has no files: a repository kept in git may have lost its empty version folder.
+  if (versions.empty() && load.config.is_ensemble()) versions = {1};
+  NEREID_ASSIGN_OR_RETURN(load.versions,
+                          SelectVersions(load.config.version_policy, versions, load.model_path));
+  plan->steps.clear();
+  if (load.config.ensemble_scheduling.has_value()) {
+    std::set<std::string> steps;
+    for (const EnsembleStep& step : load.config.ensemble_scheduling->steps) {
+      steps.insert(step.model_name);
+    }
+    plan->steps.assign(steps.begin(), steps.end());
+  }
+  return Status::Ok();
+}
+
 Result<ModelPlan> Plan(const std::vector<Repository>& repositories, const std::string& name,
                        const std::string& config_name, const Overrides& overrides) {
   ModelPlan plan;
@@ -90,23 +112,10 @@ Result<ModelPlan> Plan(const std::vector<Repository>& repositories, const std::s
     NEREID_ASSIGN_OR_RETURN(plan.load.model_path, StoreFiles(name, overrides, &plan));
   }
   plan.load.name = name;
-  plan.overridden = overrides.config.has_value();
-  NEREID_ASSIGN_OR_RETURN(
-      plan.load.config,
-      config::ReadModelConfig({name, plan.load.model_path, config_name, overrides.config}));
-  std::vector<int64_t> versions = ScanVersions(plan.load.model_path);
-  // An ensemble has no files: a repository kept in git may have lost its empty version folder.
-  if (versions.empty() && plan.load.config.is_ensemble()) versions = {1};
-  NEREID_ASSIGN_OR_RETURN(plan.load.versions, SelectVersions(plan.load.config.version_policy,
-                                                             versions, plan.load.model_path));
+  plan.config_override = overrides.config;
+  // Before the folder is read: what changes while it is read counts as a change.
   plan.fingerprint = Fingerprint(plan.load.model_path);
-  if (plan.load.config.ensemble_scheduling.has_value()) {
-    std::set<std::string> steps;
-    for (const EnsembleStep& step : plan.load.config.ensemble_scheduling->steps) {
-      steps.insert(step.model_name);
-    }
-    plan.steps.assign(steps.begin(), steps.end());
-  }
+  NEREID_RETURN_IF_ERROR(ReadFolder(config_name, &plan));
   return plan;
 }
 
@@ -122,6 +131,19 @@ Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const s
                             const std::vector<const Parameter*>& parameters) {
   NEREID_ASSIGN_OR_RETURN(const Overrides overrides, ReadOverrides(parameters));
   return Plan(repositories, name, config_name, overrides);
+}
+
+Status ApplyAgents(RepoAgents* agents, const std::string& config_name, ModelPlan* plan) {
+  ModelLifecycle::Plan& load = plan->load;
+  if (load.config.repository_agents.empty()) return Status::Ok();
+  NEREID_ASSIGN_OR_RETURN(plan->agents,
+                          AgentChain::Load(agents, load.config, load.model_path, load.files));
+  load.files = plan->agents;
+  if (plan->agents->location() == load.model_path) return Status::Ok();
+  load.model_path = plan->agents->location();
+  Status status = ReadFolder(config_name, plan);
+  if (!status.ok()) plan->agents->FinishLoad(false);
+  return status;
 }
 
 }  // namespace nereid

@@ -2,11 +2,14 @@
 // Touches no model. [any thread]
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/parameter.h"
 #include "nereid/status.h"
+#include "repository/agent_chain.h"
 #include "repository/model_lifecycle.h"
 #include "repository/scan.h"
 
@@ -16,8 +19,11 @@ namespace nereid {
 struct ModelPlan {
   ModelLifecycle::Plan load;
   uint64_t fingerprint = 0;
-  bool overridden = false;         // made from load parameters, not from the folder alone
-  std::vector<std::string> steps;  // models that an ensemble calls
+  std::optional<std::string> config_override;  // made from load parameters, not the folder alone
+  std::vector<std::string> steps;              // models that an ensemble calls
+  std::shared_ptr<AgentChain> agents;          // null before ApplyAgents and where there are none
+
+  bool overridden() const { return config_override.has_value(); }
 };
 
 // `config_name`: see ModelFolder. NOT_FOUND when no repository holds the model, INVALID_ARG with
@@ -31,5 +37,10 @@ Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const s
 Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const std::string& name,
                             const std::string& config_name,
                             const std::vector<const Parameter*>& parameters);
+
+// Lets the repository agents of the configuration act on the load. Where they move the model's
+// files, the plan becomes that of the new folder; the agents of the old one remain. FinishLoad is
+// the caller's duty.
+Status ApplyAgents(RepoAgents* agents, const std::string& config_name, ModelPlan* plan);
 
 }  // namespace nereid

@@ -21,8 +21,9 @@ std::string LoadFailure(const std::string& name, const Status& status) {
 }  // namespace
 
 ModelRepository::ModelRepository(std::vector<Repository> repositories, std::string config_name,
-                                 ModelLifecycle* lifecycle)
+                                 ModelLifecycle* lifecycle, std::vector<std::string> agent_dirs)
     : config_name_(std::move(config_name)),
+      agents_(std::move(agent_dirs)),
       lifecycle_(lifecycle),
       repositories_(std::move(repositories)) {}
 
@@ -58,8 +59,24 @@ void ModelRepository::RecordFailure(const std::string& name, const Status& statu
   }
 }
 
+void ModelRepository::ApplyAgentsTo(Plans* plans, Failures* failures) {
+  for (auto it = plans->begin(); it != plans->end();) {
+    const Status status = ApplyAgents(&agents_, config_name_, &it->second);
+    if (status.ok()) {
+      ++it;
+      continue;
+    }
+    const std::string& name = it->first;
+    (*failures)[name] = {status.code(), LoadFailure(name, status)};
+    RecordFailure(name, failures->at(name));
+    it = plans->erase(it);
+  }
+}
+
 void ModelRepository::Carry(Plans plans, Failures* failures) {
+  ApplyAgentsTo(&plans, failures);
   LoadWaves(std::move(plans), lifecycle_, [&](const ModelPlan& plan, const Status& status) {
+    if (plan.agents != nullptr) plan.agents->FinishLoad(status.ok());
     if (status.ok()) return Remember(plan);
     (*failures)[plan.load.name] = status;
   }).Run();
@@ -91,7 +108,7 @@ Status ModelRepository::LoadNamed(const std::vector<std::string>& names) {
 }
 
 bool ModelRepository::IsCurrent(const ModelPlan& plan) const {
-  if (plan.overridden || !lifecycle_->IsServing(plan.load.name)) return false;
+  if (plan.overridden() || !lifecycle_->IsServing(plan.load.name)) return false;
   std::lock_guard lock(mutex_);
   const auto it = loaded_.find(plan.load.name);
   return it != loaded_.end() && !it->second.overridden &&
@@ -99,8 +116,12 @@ bool ModelRepository::IsCurrent(const ModelPlan& plan) const {
 }
 
 void ModelRepository::Remember(const ModelPlan& plan) {
-  std::lock_guard lock(mutex_);
-  loaded_[plan.load.name] = {plan.fingerprint, plan.overridden, plan.steps};
+  Loaded loaded{plan.fingerprint, plan.overridden(), plan.steps, plan.agents};
+  {
+    std::lock_guard lock(mutex_);
+    std::swap(loaded_[plan.load.name], loaded);
+  }
+  if (loaded.agents != nullptr) loaded.agents->Unload();
 }
 
 Status ModelRepository::Load(const std::string& name,
@@ -162,8 +183,15 @@ Status ModelRepository::Unload(const std::string& name, bool dependents) {
 }
 
 void ModelRepository::Forget(const std::string& name) {
-  std::lock_guard lock(mutex_);
-  loaded_.erase(name);
+  std::shared_ptr<AgentChain> agents;
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = loaded_.find(name);
+    if (it == loaded_.end()) return;
+    agents = std::move(it->second.agents);
+    loaded_.erase(it);
+  }
+  if (agents != nullptr) agents->Unload();
 }
 
 std::vector<std::string> ModelRepository::ChainSteps(const std::string& ensemble) {
@@ -191,6 +219,9 @@ void ModelRepository::UnloadAll() {
   {
     std::lock_guard lock(mutex_);
     loaded.swap(loaded_);
+  }
+  for (const auto& [name, model] : loaded) {
+    if (model.agents != nullptr) model.agents->Unload();
   }
   // Ensembles first: they hold requests to their steps.
   for (const bool ensembles : {true, false}) {

@@ -25,9 +25,9 @@ struct IndexEntry {
 
 class ModelRepository {
  public:
-  // `lifecycle` outlives this object.
+  // `lifecycle` outlives this object. `agent_dirs`: where repository agents lie.
   ModelRepository(std::vector<Repository> repositories, std::string config_name,
-                  ModelLifecycle* lifecycle);
+                  ModelLifecycle* lifecycle, std::vector<std::string> agent_dirs = {});
 
   // Start-up: loads every model of the repositories, or those named and the steps of their
   // ensembles. Returns when all have loaded or failed; INTERNAL lists the failures, which keep no
@@ -63,6 +63,8 @@ class ModelRepository {
   // Plans `name` and, for ensembles, the steps that do not serve yet.
   void AddPlans(const std::string& name, const std::vector<Repository>& repositories, Plans* plans,
                 Failures* failures) const;
+  // Moves the plans that a repository agent refuses to `failures`.
+  void ApplyAgentsTo(Plans* plans, Failures* failures);
   // Loads in waves: a model when its steps are done. Moves what fails to `failures`.
   void Carry(Plans plans, Failures* failures);
   bool IsCurrent(const ModelPlan& plan) const;
@@ -77,12 +79,14 @@ class ModelRepository {
   static Status Summarise(const Failures& failures);
 
   const std::string config_name_;
+  RepoAgents agents_;
   ModelLifecycle* const lifecycle_;
 
   struct Loaded {
     uint64_t fingerprint = 0;
     bool overridden = false;
     std::vector<std::string> steps;
+    std::shared_ptr<AgentChain> agents;
   };
   mutable std::mutex mutex_;  // guards the members below
   std::vector<Repository> repositories_;

@@ -58,20 +58,31 @@ InferResponse::~InferResponse() {
   sink_->Release();
 }
 
-Result<OutputTensor*> InferResponse::AddOutput(std::string_view name, DataType data_type,
-                                               std::span<const int64_t> shape) {
+Result<const OutputSpec*> InferResponse::SpecOf(std::string_view name) const {
   const int index = plan().FindOutput(name);
-  if (index < 0) {
-    return InvalidArgError("unexpected inference output '", name, "' for model '",
-                           plan().model_name, "'");
-  }
-  const OutputSpec& spec = plan().outputs[index];
-  Shape client_shape = UndoReshape(spec, plan().max_batch_size > 0, shape);
+  if (index >= 0) return &plan().outputs[index];
+  return InvalidArgError("unexpected inference output '", name, "' for model '", plan().model_name,
+                         "'");
+}
+
+OutputTensor* InferResponse::Add(const OutputSpec* spec, DataType data_type, Shape client_shape) {
   const size_t position = outputs_.size();
   void* place = position < kInlineOutputs ? inline_outputs_ + position * sizeof(OutputTensor)
                                           : ::operator new(sizeof(OutputTensor));
-  outputs_.push_back(new (place) OutputTensor(sink_, &spec, data_type, std::move(client_shape)));
+  outputs_.push_back(new (place) OutputTensor(sink_, spec, data_type, std::move(client_shape)));
   return outputs_[position];
+}
+
+Result<OutputTensor*> InferResponse::AddOutput(std::string_view name, DataType data_type,
+                                               std::span<const int64_t> shape) {
+  NEREID_ASSIGN_OR_RETURN(const OutputSpec* spec, SpecOf(name));
+  return Add(spec, data_type, UndoReshape(*spec, plan().max_batch_size > 0, shape));
+}
+
+Result<OutputTensor*> InferResponse::AddClientOutput(std::string_view name, DataType data_type,
+                                                     Shape shape) {
+  NEREID_ASSIGN_OR_RETURN(const OutputSpec* spec, SpecOf(name));
+  return Add(spec, data_type, std::move(shape));
 }
 
 OutputTensor* InferResponse::FindOutput(std::string_view name) const {

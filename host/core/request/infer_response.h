@@ -38,6 +38,8 @@ class InferResponse {
   // the model does not have. The result stays in place while more outputs are added.
   Result<OutputTensor*> AddOutput(std::string_view name, DataType data_type,
                                   std::span<const int64_t> shape);
+  // As AddOutput, with the shape as the client sees it.
+  Result<OutputTensor*> AddClientOutput(std::string_view name, DataType data_type, Shape shape);
   size_t num_outputs() const { return outputs_.size(); }
   OutputTensor* output(size_t index) const { return outputs_[index]; }
   OutputTensor* FindOutput(std::string_view name) const;
@@ -51,6 +53,8 @@ class InferResponse {
  private:
   friend class ResponseSink;
   explicit InferResponse(ResponseSink* sink);
+  Result<const OutputSpec*> SpecOf(std::string_view name) const;
+  OutputTensor* Add(const OutputSpec* spec, DataType data_type, Shape client_shape);
   // No longer a sender.
   void MarkSent() { unsent_ = false; }
 

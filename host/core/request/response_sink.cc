@@ -38,6 +38,7 @@ Status ResponseSink::Send(InferResponse* response, uint32_t flags) {
   if (response != nullptr) {
     response->MarkSent();
     if (trace_ != nullptr) TraceOutputs(trace_, *response);
+    if (tap_ != nullptr && !too_late) tap_->OnResponse(*response);
   }
   if (too_late) {
     delete response;

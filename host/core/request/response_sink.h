@@ -32,6 +32,14 @@ class ResponseGate {
   virtual void Deliver(ResponseSink* sink, InferResponse* response, uint32_t flags) = 0;
 };
 
+// Hears of every response before it is delivered. Implemented in cache/.
+class ResponseTap {
+ public:
+  virtual ~ResponseTap() = default;
+  // [the sender's thread; calls of one request never overlap]
+  virtual void OnResponse(const InferResponse& response) = 0;
+};
+
 struct ResponseCallbacks {
   const ResponseAllocator* allocator = nullptr;
   void* allocator_userp = nullptr;
@@ -71,6 +79,8 @@ class ResponseSink {
   InferenceTrace* trace() const { return trace_; }
   void set_trace(InferenceTrace* trace) { trace_ = trace; }
 
+  // Set before the request is queued.
+  void set_tap(std::unique_ptr<ResponseTap> tap) { tap_ = std::move(tap); }
   // Set before the request is queued. `gate` outlives the sink's deliveries; `ticket` is the
   // request's place in it.
   void set_gate(ResponseGate* gate, uint64_t ticket) {
@@ -90,6 +100,7 @@ class ResponseSink {
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> final_sent_{false};
   InferenceTrace* trace_ = nullptr;
+  std::unique_ptr<ResponseTap> tap_;  // null: nobody listens
   ResponseGate* gate_ = nullptr;
   uint64_t gate_ticket_ = 0;
   const std::shared_ptr<RequestTarget> target_;

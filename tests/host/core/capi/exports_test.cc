@@ -61,19 +61,4 @@ TEST(ExportsTest, TheSonameIsTheOneThatBackendsNeed) {
   EXPECT_NE(handle, nullptr) << dlerror();
 }
 
-std::string Message(TRITONSERVER_Error* error) {
-  if (error == nullptr) return "ok";
-  const std::string text = TRITONSERVER_ErrorMessage(error);
-  EXPECT_EQ(TRITONSERVER_ErrorCode(error), TRITONSERVER_ERROR_UNSUPPORTED);
-  TRITONSERVER_ErrorDelete(error);
-  return text;
-}
-
-TEST(ExportsTest, WhatIsNotBuiltYetSaysSoByItsOwnName) {
-  EXPECT_EQ(Message(TRITONREPOAGENT_State(nullptr, nullptr)),
-            "TRITONREPOAGENT_State is not supported by this server yet");
-  EXPECT_EQ(Message(TRITONCACHE_Copy(nullptr, nullptr)),
-            "TRITONCACHE_Copy is not supported by this server yet");
-}
-
 }  // namespace

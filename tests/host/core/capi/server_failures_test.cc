@@ -99,10 +99,6 @@ TEST_F(ServerTest, OptionsThatAskForWhatIsNotBuiltAreRefused) {
                            TRITONSERVER_RATE_LIMIT_EXEC_COUNT);
             }).find("rate limiter"),
             std::string::npos);
-  EXPECT_NE(refusal([](ServerOptions& o) {
-              return o.Set(TRITONSERVER_ServerOptionsSetCacheConfig, "local", "{\"size\":\"1\"}");
-            }).find("response cache"),
-            std::string::npos);
 }
 
 TEST_F(ServerTest, AStarWithOtherStartupModelsIsRefused) {

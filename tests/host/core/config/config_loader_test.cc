@@ -119,13 +119,13 @@ TEST(ConfigLoaderTest, PrefersTheNamedConfigFile) {
 }
 
 TEST(ConfigLoaderTest, RefusesEachFieldThatNothingActsOn) {
-  const TempModel model(std::string(kIo) + "response_cache { enable: true }\n");
-  EXPECT_NE(
-      FaultOf(model).find("config.pbtxt:4:18: response_cache.enable: the response cache is not "
-                          "supported"),
-      std::string::npos)
+  const TempModel model(std::string(kIo) +
+                        "instance_group { secondary_devices { kind: KIND_NVDLA } }\n");
+  EXPECT_NE(FaultOf(model).find("config.pbtxt:4:18: instance_group[0].secondary_devices: secondary "
+                                "devices is not supported"),
+            std::string::npos)
       << FaultOf(model);
-  const TempModel off(std::string(kIo) + "response_cache { enable: false }\n");
+  const TempModel off(std::string(kIo) + "instance_group { count: 1 }\n");
   EXPECT_TRUE(ReadModelConfig(off.folder()).ok());
 }
 

@@ -1,0 +1,89 @@
+// The agent `checksum`: refuses to load a model whose files are not what they were. Parameters of
+// the model's configuration: key "MD5:<file, relative to the model's folder>", value the 32
+// hexadecimal digits that md5sum prints. [load threads]
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "md5.h"
+#include "nereid/error.h"
+#include "triton/core/tritonrepoagent.h"
+
+namespace {
+
+using nereid::Result;
+using nereid::Status;
+using nereid::ToStatus;
+
+constexpr std::string_view kMd5 = "MD5:";
+
+Result<std::string> Md5OfFile(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return nereid::NotFoundError("checksum: file '", path.string(), "' cannot be read");
+  nereid::checksum::Md5 md5;
+  std::vector<char> piece(1 << 16);
+  while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())) || file.gcount() > 0) {
+    md5.Add(piece.data(), static_cast<size_t>(file.gcount()));
+  }
+  return md5.HexDigest();
+}
+
+bool IsInside(const std::filesystem::path& relative) {
+  if (relative.empty() || relative.is_absolute()) return false;
+  return std::none_of(relative.begin(), relative.end(),
+                      [](const std::filesystem::path& part) { return part == ".."; });
+}
+
+Status CheckFile(const std::string& folder, std::string_view key, std::string expected) {
+  if (key.substr(0, kMd5.size()) != kMd5) {
+    return nereid::InvalidArgError("checksum: parameter '", key, "': expected MD5:<file>");
+  }
+  const std::filesystem::path file(key.substr(kMd5.size()));
+  if (!IsInside(file)) {
+    return nereid::InvalidArgError("checksum: parameter '", key,
+                                   "': expected a file inside the model's folder");
+  }
+  NEREID_ASSIGN_OR_RETURN(const std::string actual, Md5OfFile(folder / file));
+  std::transform(expected.begin(), expected.end(), expected.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  if (actual == expected) return {};
+  return nereid::InvalidArgError("checksum: file '", file.string(), "': expected MD5 ", expected,
+                                 ", got ", actual);
+}
+
+Status CheckFiles(TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model) {
+  TRITONREPOAGENT_ArtifactType type = TRITONREPOAGENT_ARTIFACT_FILESYSTEM;
+  const char* folder = nullptr;
+  uint32_t count = 0;
+  NEREID_RETURN_IF_ERROR(
+      ToStatus(TRITONREPOAGENT_ModelRepositoryLocation(agent, model, &type, &folder)));
+  if (type != TRITONREPOAGENT_ARTIFACT_FILESYSTEM) {
+    return nereid::UnsupportedError("checksum: expected a model in the filesystem, got type ",
+                                    static_cast<int>(type));
+  }
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONREPOAGENT_ModelParameterCount(agent, model, &count)));
+  for (uint32_t i = 0; i < count; ++i) {
+    const char *key = nullptr, *value = nullptr;
+    NEREID_RETURN_IF_ERROR(ToStatus(TRITONREPOAGENT_ModelParameter(agent, model, i, &key, &value)));
+    NEREID_RETURN_IF_ERROR(CheckFile(folder, key, value));
+  }
+  return {};
+}
+
+}  // namespace
+
+extern "C" {
+
+TRITONREPOAGENT_ISPEC TRITONSERVER_Error* TRITONREPOAGENT_ModelAction(
+    TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model,
+    const TRITONREPOAGENT_ActionType action_type) {
+  return nereid::GuardCEdge("checksum", [&]() -> Status {
+    if (action_type != TRITONREPOAGENT_ACTION_LOAD) return {};
+    return CheckFiles(agent, model);
+  });
+}
+
+}  // extern "C"
