@@ -1,0 +1,55 @@
+"""docs/compatibility.md against the library: every function is listed once, says what is true, and survives null pointers."""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TABLE = ROOT / "tests/backend_api/abi/functions.tsv"
+# Null is legal (nothing to delete; the log is the process's), or there is no error to return.
+NULL_IS_FINE = re.compile(r"(Delete|SetLog\w+|LogIsEnabled|ErrorNew|ErrorCode|ErrorCodeString|ErrorMessage|ParameterNew|ParameterBytesNew"
+                          r"|\w*String|DataTypeByteSize|StringToDataType)$")
+
+
+def documented():
+    rows = re.findall(r"^\| `(TRITON\w+)` \| (\w+) \| (.*) \|$", (ROOT / "docs/compatibility.md").read_text(), re.MULTILINE)
+    return {name: (verdict, how) for name, verdict, how in rows}, [name for name, _, _ in rows]
+
+
+@pytest.fixture(scope="module")
+def answers(dist):
+    """What each function says to null pointers."""
+    done = subprocess.run([sys.executable, str(pathlib.Path(__file__).parent / "call_with_nulls.py"), str(dist / "lib/libtritonserver.so"), str(TABLE)],
+                          capture_output=True, text=True, timeout=100, check=False)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, f"{lines[-1]}: {done.stderr[-500:]}"
+    return {line["function"]: line["error"] for line in lines if "function" in line}
+
+
+def test_every_function_is_listed_once():
+    listed, names = documented()
+    host = [line.split("\t")[2] for line in TABLE.read_text().splitlines()[1:] if line.endswith("host")]
+    additions = {"TRITONSERVER_ServerOptionsSetLogCallback", "TRITONCACHE_CacheEntryNew", "TRITONCACHE_CacheEntryDelete"}
+    assert len(names) == len(listed)
+    assert set(listed) == set(host) | additions
+
+
+def test_verdicts_have_their_reasons():
+    for name, (verdict, how) in documented()[0].items():
+        assert verdict in ("works", "differs", "refused"), name
+        assert bool(how) == (verdict != "works"), name
+
+
+def test_nulls_are_refused_by_name(answers):
+    for name, error in answers.items():
+        assert error is not None or NULL_IS_FINE.search(name), f"{name} takes null pointers for granted"
+        assert error is None or name in error or "must not be null" in error or "not supported" in error, f"{name}: {error}"
+
+
+def test_what_is_not_supported_is_listed_so(answers):
+    for name, (verdict, _) in documented()[0].items():
+        if "not supported by this server yet" in (answers.get(name) or ""):
+            assert verdict == "refused", f"{name}: the page says {verdict}, the library {answers.get(name)!r}"
