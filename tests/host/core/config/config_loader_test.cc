@@ -121,7 +121,7 @@ TEST(ConfigLoaderTest, PrefersTheNamedConfigFile) {
 TEST(ConfigLoaderTest, RefusesEachFieldThatNothingActsOn) {
   const TempModel model(std::string(kIo) +
                         "instance_group { secondary_devices { kind: KIND_NVDLA } }\n");
-  EXPECT_NE(FaultOf(model).find("config.pbtxt:4:18: instance_group[0].secondary_devices: secondary "
+  EXPECT_NE(FaultOf(model).find("config.pbtxt:4:1: instance_group[0].secondary_devices: secondary "
                                 "devices is not supported"),
             std::string::npos)
       << FaultOf(model);
