@@ -80,6 +80,7 @@ CpuExecutor::CpuExecutor(std::shared_ptr<const llm::Checkpoint> checkpoint, llm:
       samplers_(pool_.num_threads()) {}
 
 Status CpuExecutor::Submit(const llm::Batch& batch) {
+  for (const llm::BlockCopy& copy : batch.block_copies) cache_.CopyBlock(copy.from, copy.to);
   pool_.BeginStep();
   logits_ = decoder_.Forward(batch);
   Sample(batch);
@@ -92,20 +93,45 @@ Result<llm::StepResult> CpuExecutor::Collect() {
 }
 
 void CpuExecutor::Sample(const llm::Batch& batch) {
-  result_.tokens.assign(batch.sequences.size(), {});
-  std::vector<int64_t> last_row(batch.sequences.size());
+  const size_t num_sequences = batch.sequences.size();
+  result_ = {};
+  result_.tokens.resize(num_sequences);
+  std::vector<int64_t> first_row(num_sequences);
   int64_t rows = 0;
-  for (size_t i = 0; i < batch.sequences.size(); ++i) {
-    rows += batch.sequences[i].num_logits;
-    last_row[i] = rows - 1;
+  for (size_t i = 0; i < num_sequences; ++i) {
+    const llm::BatchSequence& sequence = batch.sequences[i];
+    first_row[i] = rows;
+    rows += sequence.num_logits;
+    if (sequence.num_candidates > 0) result_.candidates.resize(num_sequences);
+    if (sequence.returns_logits) result_.logits.resize(num_sequences);
+    if (!sequence.next_ids.empty()) result_.prompt_log_probs.resize(num_sequences);
   }
-  const auto num_sequences = static_cast<int64_t>(batch.sequences.size());
-  pool_.ParallelFor(num_sequences, [&](int64_t i, int thread) {
-    if (!batch.sequences[i].samples) return;
-    const int64_t vocab_size = model_.spec.vocab_size;
-    result_.tokens[i] = samplers_[thread].Sample(
-        logits_.subspan(last_row[i] * vocab_size, vocab_size), batch.sequences[i].sampling);
+  const int64_t vocab_size = model_.spec.vocab_size;
+  pool_.ParallelFor(static_cast<int64_t>(num_sequences), [&](int64_t i, int thread) {
+    SampleOne(
+        batch, static_cast<size_t>(i),
+        logits_.subspan(first_row[i] * vocab_size, batch.sequences[i].num_logits * vocab_size),
+        samplers_[thread]);
   });
+}
+
+void CpuExecutor::SampleOne(const llm::Batch& batch, size_t index, std::span<float> logits,
+                            llm::Sampler& sampler) {
+  const llm::BatchSequence& sequence = batch.sequences[index];
+  const auto vocab_size = static_cast<size_t>(model_.spec.vocab_size);
+  if (sequence.returns_logits) result_.logits[index].assign(logits.begin(), logits.end());
+  for (size_t row = 0; row < sequence.next_ids.size(); ++row) {
+    const auto row_logits = logits.subspan(row * vocab_size, vocab_size);
+    result_.prompt_log_probs[index].push_back(llm::LogProb(row_logits, sequence.next_ids[row]));
+  }
+  if (!sequence.samples) return;
+  const std::span<float> last = logits.last(vocab_size);
+  if (sequence.num_candidates > 0) {
+    result_.candidates[index] =
+        sampler.Candidates(last, sequence.sampling, sequence.num_candidates);
+  } else {
+    result_.tokens[index] = sampler.Sample(last, sequence.sampling);
+  }
 }
 
 int64_t CpuExecutor::weight_bytes_per_step() const {

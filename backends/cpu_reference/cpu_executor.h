@@ -34,6 +34,12 @@ class CpuExecutor : public llm::Executor {
       const CpuExecutorOptions& options);
 
   const llm::ExecutorLimits& limits() const override { return limits_; }
+  llm::ExecutorFeatures features() const override {
+    return {.block_copies = true, .candidates = true, .logits = true, .prompt_log_probs = true};
+  }
+  llm::ExecutorMemory memory() const override {
+    return {.cpu_bytes = cache_.size_bytes() + weight_bytes_per_step()};
+  }
   Status Submit(const llm::Batch& batch) override;
   Result<llm::StepResult> Collect() override;
 
@@ -49,6 +55,9 @@ class CpuExecutor : public llm::Executor {
               CpuWeights weights, KvCache cache, const llm::ExecutorLimits& limits,
               int32_t num_threads, const OpTable& ops);
   void Sample(const llm::Batch& batch);
+  // Results of one sequence, from its rows of logits [num_logits, vocab_size].
+  void SampleOne(const llm::Batch& batch, size_t index, std::span<float> logits,
+                 llm::Sampler& sampler);
 
   const std::shared_ptr<const llm::Checkpoint> checkpoint_;
   const llm::DecoderModel model_;

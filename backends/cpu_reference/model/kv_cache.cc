@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -31,6 +32,7 @@ int64_t KvCache::BlockBytes(const llm::DecoderSpec& spec) {
 Result<KvCache> KvCache::Allocate(const llm::DecoderSpec& spec, int32_t num_blocks) {
   KvCache cache;
   cache.layout_ = LayoutOf(spec);
+  cache.num_layers_ = spec.num_layers();
   cache.num_blocks_ = num_blocks;
   cache.size_bytes_ = BlockBytes(spec) * num_blocks;
   void* data = ::mmap(nullptr, cache.size_bytes_, PROT_READ | PROT_WRITE,
@@ -46,6 +48,7 @@ Result<KvCache> KvCache::Allocate(const llm::DecoderSpec& spec, int32_t num_bloc
 
 KvCache::KvCache(KvCache&& other) noexcept
     : layout_(other.layout_),
+      num_layers_(other.num_layers_),
       num_blocks_(other.num_blocks_),
       data_(std::exchange(other.data_, nullptr)),
       size_bytes_(other.size_bytes_) {}
@@ -60,6 +63,16 @@ KvCacheView KvCache::Layer(int32_t layer) const {
   view.keys = data_ + layer * LayerBlockFloats(layout_) * num_blocks_;
   view.values = view.keys + keys;
   return view;
+}
+
+void KvCache::CopyBlock(int32_t from, int32_t to) const {
+  const int64_t keys = layout_.key_block_size() * layout_.num_kv_heads;
+  const int64_t values = layout_.value_block_size() * layout_.num_kv_heads;
+  for (int32_t layer = 0; layer < num_layers_; ++layer) {
+    const KvCacheView view = Layer(layer);
+    std::copy_n(view.KeyBlock(from, 0), keys, view.KeyBlock(to, 0));
+    std::copy_n(view.ValueBlock(from, 0), values, view.ValueBlock(to, 0));
+  }
 }
 
 }  // namespace nereid::cpu

@@ -20,12 +20,16 @@ class KvCache {
   KvCache& operator=(KvCache&&) = delete;
   ~KvCache();
 
+  int64_t size_bytes() const { return size_bytes_; }
   KvCacheView Layer(int32_t layer) const;
+  // Keys and values of all layers.
+  void CopyBlock(int32_t from, int32_t to) const;
 
  private:
   KvCache() = default;
 
   KvCacheView layout_;  // without addresses
+  int32_t num_layers_ = 0;
   int32_t num_blocks_ = 0;
   float* data_ = nullptr;
   int64_t size_bytes_ = 0;

@@ -2,33 +2,63 @@
 #include "llm_core/adapter/generation.h"
 
 #include <algorithm>
+#include <chrono>
 
+#include "llm_core/adapter/llm_metrics.h"
 #include "llm_core/adapter/response_thread.h"
 
 namespace nereid::llm_adapter {
 namespace {
 
 constexpr size_t kMaxPriorIds = 16;
-constexpr size_t kMaxQueuedNews = 64;  // of a row; then the newest are merged
+constexpr size_t kMaxQueuedNews = 64;  // of a sequence; then the newest are merged
+constexpr float kNoLogProb = -1.0f;    // fills up the shorter sequences of a response
+constexpr int32_t kNoId = -1;
+
+int64_t NowNs() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
 
 class RowSink : public llm::OutputSink {
  public:
-  RowSink(std::shared_ptr<Generation> generation, size_t row)
-      : generation_(std::move(generation)), row_(row) {}
+  RowSink(std::shared_ptr<Generation> generation, size_t row, int64_t arrival_ns)
+      : generation_(std::move(generation)), row_(row), arrival_ns_(arrival_ns) {}
 
   bool IsCancelled() const override { return generation_->IsCancelled(); }
-  void OnOutput(const llm::Output& output) override { generation_->Post(row_, output); }
+  void OnScheduled() override {
+    if (first_scheduled_ns_ == 0) first_scheduled_ns_ = NowNs();
+  }
+  void OnOutput(const llm::Output& output) override {
+    const auto index = static_cast<size_t>(output.sequence_index);
+    if (timings_.size() <= index) timings_.resize(index + 1);
+    Timing& timing = timings_[index];
+    timing.arrival_ns = arrival_ns_;
+    timing.first_scheduled_ns = first_scheduled_ns_;
+    if (output.ids.size() > output.first_new) {
+      timing.last_token_ns = NowNs();
+      if (timing.first_token_ns == 0) timing.first_token_ns = timing.last_token_ns;
+    }
+    generation_->Post(row_, output, timing);
+  }
   void OnError(const Status& status) override { generation_->PostError(row_, status); }
 
  private:
   const std::shared_ptr<Generation> generation_;
   const size_t row_;
+  const int64_t arrival_ns_;
+  int64_t first_scheduled_ns_ = 0;
+  std::vector<Timing> timings_;  // by sequence
 };
+
+void Append(std::vector<float>& to, std::span<const float> from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
 
 }  // namespace
 
 ConfiguredOutputs::ConfiguredOutputs(const ModelConfig& config)
-    : is_batching(config.max_batch_size() > 0) {
+    : is_batching(config.max_batch_size() > 0), is_decoupled(config.is_decoupled()) {
   for (const TensorSpec& output : config.outputs()) names.push_back(output.name);
 }
 
@@ -38,7 +68,8 @@ bool ConfiguredOutputs::Has(std::string_view name) const {
 
 Result<std::shared_ptr<Generation>> Generation::Create(Request request, const ClientRequest& client,
                                                        const ConfiguredOutputs& outputs,
-                                                       ResponseThread& responses) {
+                                                       ResponseThread& responses,
+                                                       LlmMetrics* metrics) {
   // The engine's thread asks it for cancellation while the response thread uses the sender.
   Result<ResponseFactoryHandle> factory = NewResponseFactoryHandle(request.handle());
   if (!factory.ok()) {
@@ -47,29 +78,44 @@ Result<std::shared_ptr<Generation>> Generation::Create(Request request, const Cl
     return error;
   }
   return std::shared_ptr<Generation>(
-      new Generation(std::move(request), client, outputs, responses, std::move(*factory)));
+      new Generation(std::move(request), client, outputs, responses, metrics, std::move(*factory)));
 }
 
 Generation::Generation(Request request, const ClientRequest& client,
                        const ConfiguredOutputs& outputs, ResponseThread& responses,
-                       ResponseFactoryHandle factory)
+                       LlmMetrics* metrics, ResponseFactoryHandle factory)
     : id_(client.id),
       is_streaming_(client.is_streaming),
       exclude_input_(client.exclude_input),
       outputs_(outputs),
       responses_(responses),
+      metrics_(metrics),
+      arrival_ns_(NowNs()),
       sender_(std::move(request).IntoSender()),
       factory_(std::move(factory)),
-      rows_(client.rows.size()),
-      num_open_rows_(client.rows.size()) {
+      rows_(client.rows.size()) {
   for (size_t i = 0; i < rows_.size(); ++i) {
-    rows_[i].prompt = client.rows[i].prompt;
-    rows_[i].wants_log_probs = client.rows[i].sampling.want_log_probs;
+    const GenerationRow& from = client.rows[i];
+    Row& row = rows_[i];
+    row.prompt = from.prompt;
+    row.wants_log_probs = from.sampling.want_log_probs;
+    row.wants_cache_stats = from.want_cache_stats;
+    row.wants_perf_metrics = from.want_perf_metrics;
+    row.first_part = parts_.size();
+    row.num_parts = static_cast<size_t>(from.num_sequences);
+    row.is_combined = row.num_parts > 1 && (from.beams.width > 1 || !outputs.is_decoupled);
+    if (row.is_combined) row.finals.resize(row.num_parts);
+    for (int32_t index = 0; index < from.num_sequences; ++index) {
+      Part& part = parts_.emplace_back();
+      part.row = i;
+      part.sequence_index = index;
+    }
   }
+  num_open_ = parts_.size();
 }
 
 std::unique_ptr<llm::OutputSink> Generation::MakeSink(size_t row) {
-  return std::make_unique<RowSink>(shared_from_this(), row);
+  return std::make_unique<RowSink>(shared_from_this(), row, arrival_ns_);
 }
 
 bool Generation::IsCancelled() const {
@@ -79,21 +125,33 @@ bool Generation::IsCancelled() const {
   return is_cancelled;
 }
 
-void Generation::Post(size_t row, const llm::Output& output) {
-  if (!is_streaming_ && output.finish == llm::FinishReason::kNone) return;
+void Generation::Post(size_t row, const llm::Output& output, const Timing& timing) {
+  const bool is_streaming = is_streaming_ && !rows_[row].is_combined;
+  if (!is_streaming && output.finish == llm::FinishReason::kNone) {
+    if (output.context_logits.empty() && output.prompt_log_probs.empty()) return;
+  }
   {
     const std::lock_guard lock(mutex_);
-    std::vector<News>& queue = rows_[row].news;
-    if (queue.size() < kMaxQueuedNews) queue.emplace_back();
+    std::vector<News>& queue =
+        parts_[rows_[row].first_part + static_cast<size_t>(output.sequence_index)].news;
+    if (queue.empty() || (is_streaming && queue.size() < kMaxQueuedNews)) queue.emplace_back();
     News& news = queue.back();
-    const size_t first = is_streaming_ ? output.first_new : 0;
+    // Of what is given only once, and with the first call.
+    Append(news.context_logits, output.context_logits);
+    Append(news.prompt_log_probs, output.prompt_log_probs);
+    if (!is_streaming && output.finish == llm::FinishReason::kNone) return;
+    const size_t first = is_streaming ? output.first_new : 0;
     news.ids.insert(news.ids.end(), output.ids.begin() + first, output.ids.end());
-    if (!output.log_probs.empty()) {
-      news.log_probs.insert(news.log_probs.end(), output.log_probs.begin() + first,
-                            output.log_probs.end());
+    if (!output.log_probs.empty()) Append(news.log_probs, output.log_probs.subspan(first));
+    if (!output.generation_logits.empty()) {
+      const size_t vocab_size = output.generation_logits.size() / output.ids.size();
+      Append(news.generation_logits, output.generation_logits.subspan(first * vocab_size));
     }
     news.cum_log_prob = output.cum_log_prob;
     news.num_output = static_cast<int32_t>(output.ids.size());
+    news.num_reused_blocks = output.num_reused_blocks;
+    news.num_new_blocks = output.num_new_blocks;
+    news.timing = timing;
     news.finish = output.finish;
     if (std::exchange(is_announced_, true)) return;
   }
@@ -103,38 +161,72 @@ void Generation::Post(size_t row, const llm::Output& output) {
 void Generation::PostError(size_t row, const Status& status) {
   {
     const std::lock_guard lock(mutex_);
-    rows_[row].news.emplace_back().error = status;
+    parts_[rows_[row].first_part].news.emplace_back().error = status;
     if (std::exchange(is_announced_, true)) return;
   }
   responses_.Enqueue(shared_from_this());
 }
 
 void Generation::Flush() {
-  std::vector<std::vector<News>> all(rows_.size());
+  std::vector<std::vector<News>> all(parts_.size());
   {
     const std::lock_guard lock(mutex_);
     is_announced_ = false;
-    for (size_t row = 0; row < rows_.size(); ++row) all[row].swap(rows_[row].news);
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const std::vector<News>& news = parts_[i].news;
+      // What waits for the rest of its sequence stays.
+      const bool is_ready = is_streaming_ || (!news.empty() && news.back().is_over());
+      if (is_ready) all[i].swap(parts_[i].news);
+    }
   }
-  for (size_t row = 0; row < rows_.size(); ++row) {
-    for (const News& news : all[row]) SendNews(row, news);
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    for (News& news : all[i]) HandleNews(parts_[i], std::move(news));
   }
 }
 
-void Generation::SendNews(size_t row, const News& news) {
-  if (news.is_over()) --num_open_rows_;
-  if (!news.error.ok() && first_error_.ok()) {
-    first_error_ = news.error;
+void Generation::HandleNews(Part& part, News news) {
+  Row& row = rows_[part.row];
+  if (!news.error.ok()) {
+    FailRow(row, news.error);
+    return;
+  }
+  if (news.is_over()) {
+    Close(part);
+    if (metrics_ != nullptr) metrics_->CountRequest(row.prompt.size(), news.num_output);
+  }
+  if (!row.is_combined) {
+    Send(part, std::span(&news, 1));
+    return;
+  }
+  row.finals[static_cast<size_t>(part.sequence_index)] = std::move(news);
+  const auto is_over = [](const News& one) { return one.is_over(); };
+  if (std::all_of(row.finals.begin(), row.finals.end(), is_over)) {
+    Send(parts_[row.first_part], row.finals);
+  }
+}
+
+void Generation::Close(Part& part) {
+  if (std::exchange(part.is_open, false)) --num_open_;
+}
+
+void Generation::FailRow(const Row& row, const Status& error) {
+  for (size_t i = 0; i < row.num_parts; ++i) Close(parts_[row.first_part + i]);
+  if (first_error_.ok()) {
+    first_error_ = error;
     Cancel();  // the other rows are of no use without this one
   }
-  const bool is_last = news.is_over() && num_open_rows_ == 0;
+  if (num_open_ == 0) (void)sender_.Fail(first_error_);
+}
+
+void Generation::Send(Part& part, std::span<const News> all) {
+  const bool is_last = num_open_ == 0;
   if (!first_error_.ok()) {
     if (is_last) (void)sender_.Fail(first_error_);
     return;
   }
   const auto send = [&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(Response response, sender_.NewResponse());
-    NEREID_RETURN_IF_ERROR(FillResponse(response, row, news));
+    NEREID_RETURN_IF_ERROR(FillResponse(response, part, all));
     return sender_.Send(std::move(response), is_last);
   };
   const Status sent = send();
@@ -145,54 +237,127 @@ void Generation::SendNews(size_t row, const News& news) {
   }
 }
 
-Status Generation::FillResponse(Response& response, size_t row, const News& news) {
-  Row& source = rows_[row];
-  const auto wants = [&](const char* name) { return outputs_.Has(name) && response.Wants(name); };
-  // A leading 1 where the model batches.
-  const auto shape = [&](std::initializer_list<int64_t> dims) {
-    std::vector<int64_t> result(dims);
-    if (outputs_.is_batching) result.insert(result.begin(), 1);
-    return result;
-  };
-  const auto set_int = [&](const char* name, size_t value) -> Status {
-    if (!wants(name)) return {};
-    const auto number = static_cast<int32_t>(value);
-    return response.SetOutput<int32_t>(name, shape({1}), std::span(&number, 1));
-  };
+bool Generation::Wants(const Response& response, const char* name) const {
+  return outputs_.Has(name) && response.Wants(name);
+}
+
+std::vector<int64_t> Generation::Shape(std::initializer_list<int64_t> dims) const {
+  std::vector<int64_t> result(dims);
+  if (outputs_.is_batching) result.insert(result.begin(), 1);
+  return result;
+}
+
+Status Generation::FillResponse(Response& response, Part& part, std::span<const News> all) {
+  const Row& row = rows_[part.row];
+  const auto num_sequences = static_cast<int64_t>(all.size());
+  const size_t num_echoed = !is_streaming_ && !exclude_input_ ? row.prompt.size() : 0;
+  size_t longest = 0;
+  for (const News& news : all) longest = std::max(longest, news.ids.size());
   llm::TokenIds ids;
-  if (!is_streaming_ && !exclude_input_) ids = source.prompt;
-  ids.insert(ids.end(), news.ids.begin(), news.ids.end());
-  const auto num_ids = static_cast<int64_t>(ids.size());
-  if (wants("output_ids")) {
-    NEREID_RETURN_IF_ERROR(response.SetOutput<int32_t>("output_ids", shape({1, num_ids}), ids));
+  std::vector<int32_t> lengths;
+  std::vector<float> sums, log_probs;
+  for (const News& news : all) {  // the shorter ones are filled up
+    ids.insert(ids.end(), row.prompt.begin(),
+               row.prompt.begin() + static_cast<ptrdiff_t>(num_echoed));
+    ids.insert(ids.end(), news.ids.begin(), news.ids.end());
+    ids.insert(ids.end(), longest - news.ids.size(), kNoId);
+    lengths.push_back(static_cast<int32_t>(num_echoed + news.ids.size()));
+    sums.push_back(news.cum_log_prob);
+    Append(log_probs, news.log_probs);
+    log_probs.insert(log_probs.end(), longest - news.log_probs.size(), kNoLogProb);
   }
-  NEREID_RETURN_IF_ERROR(set_int("sequence_length", ids.size()));
-  if (wants("prior_ids")) {
+  const auto num_ids = static_cast<int64_t>(num_echoed + longest);
+  if (Wants(response, "output_ids")) {
+    NEREID_RETURN_IF_ERROR(
+        response.SetOutput<int32_t>("output_ids", Shape({num_sequences, num_ids}), ids));
+  }
+  if (Wants(response, "sequence_length")) {
+    NEREID_RETURN_IF_ERROR(
+        response.SetOutput<int32_t>("sequence_length", Shape({num_sequences}), lengths));
+  }
+  if (Wants(response, "prior_ids")) {
     NEREID_RETURN_IF_ERROR(response.SetOutput<int32_t>(
-        "prior_ids", shape({static_cast<int64_t>(source.prior_ids.size())}), source.prior_ids));
+        "prior_ids", Shape({static_cast<int64_t>(part.prior_ids.size())}), part.prior_ids));
   }
-  if (wants("finish_reason")) {
-    const std::string_view reason[] = {llm::FinishReasonText(news.finish)};
-    NEREID_RETURN_IF_ERROR(response.SetStrings("finish_reason", shape({1}), reason));
+  if (Wants(response, "finish_reason")) {
+    const std::string_view reason[] = {llm::FinishReasonText(all[0].finish)};
+    NEREID_RETURN_IF_ERROR(response.SetStrings("finish_reason", Shape({1}), reason));
   }
-  if (source.wants_log_probs && wants("cum_log_probs")) {
+  if (row.wants_log_probs && Wants(response, "cum_log_probs")) {
     NEREID_RETURN_IF_ERROR(
-        response.SetOutput<float>("cum_log_probs", shape({1}), std::span(&news.cum_log_prob, 1)));
+        response.SetOutput<float>("cum_log_probs", Shape({num_sequences}), sums));
   }
-  if (source.wants_log_probs && wants("output_log_probs")) {
-    const auto count = static_cast<int64_t>(news.log_probs.size());
-    NEREID_RETURN_IF_ERROR(
-        response.SetOutput<float>("output_log_probs", shape({1, count}), news.log_probs));
+  if (row.wants_log_probs && Wants(response, "output_log_probs")) {
+    NEREID_RETURN_IF_ERROR(response.SetOutput<float>(
+        "output_log_probs", Shape({num_sequences, static_cast<int64_t>(longest)}), log_probs));
   }
-  NEREID_RETURN_IF_ERROR(set_int("batch_index", row));
-  NEREID_RETURN_IF_ERROR(set_int("sequence_index", 0));
-  NEREID_RETURN_IF_ERROR(set_int("num_input_tokens", source.prompt.size()));
-  NEREID_RETURN_IF_ERROR(set_int("num_output_tokens", static_cast<size_t>(news.num_output)));
-  source.prior_ids.insert(source.prior_ids.end(), news.ids.begin(), news.ids.end());
-  if (source.prior_ids.size() > kMaxPriorIds) {
-    source.prior_ids.erase(source.prior_ids.begin(), source.prior_ids.end() - kMaxPriorIds);
+  const auto set_int = [&](const char* name, size_t value) -> Status {
+    if (!Wants(response, name)) return {};
+    const auto number = static_cast<int32_t>(value);
+    return response.SetOutput<int32_t>(name, Shape({1}), std::span(&number, 1));
+  };
+  NEREID_RETURN_IF_ERROR(set_int("batch_index", part.row));
+  NEREID_RETURN_IF_ERROR(set_int("sequence_index", static_cast<size_t>(part.sequence_index)));
+  NEREID_RETURN_IF_ERROR(set_int("num_input_tokens", row.prompt.size()));
+  int32_t num_output = 0;
+  for (const News& news : all) num_output += news.num_output;
+  NEREID_RETURN_IF_ERROR(set_int("num_output_tokens", static_cast<size_t>(num_output)));
+  NEREID_RETURN_IF_ERROR(FillLogits(response, all));
+  NEREID_RETURN_IF_ERROR(FillStatistics(response, row, all[0]));
+  const llm::TokenIds& sent = all[0].ids;
+  part.prior_ids.insert(part.prior_ids.end(), sent.begin(), sent.end());
+  if (part.prior_ids.size() > kMaxPriorIds) {
+    part.prior_ids.erase(part.prior_ids.begin(), part.prior_ids.end() - kMaxPriorIds);
   }
   return {};
+}
+
+Status Generation::FillLogits(Response& response, std::span<const News> all) {
+  const News& first = all[0];
+  if (!first.prompt_log_probs.empty() && Wants(response, "prompt_log_probs")) {
+    NEREID_RETURN_IF_ERROR(response.SetOutput<float>(
+        "prompt_log_probs", Shape({static_cast<int64_t>(first.prompt_log_probs.size())}),
+        first.prompt_log_probs));
+  }
+  const auto vocab_size = int64_t{outputs_.vocab_size};
+  if (!first.context_logits.empty() && Wants(response, "context_logits")) {
+    const int64_t num_rows = static_cast<int64_t>(first.context_logits.size()) / vocab_size;
+    NEREID_RETURN_IF_ERROR(response.SetOutput<float>(
+        "context_logits", Shape({num_rows, vocab_size}), first.context_logits));
+  }
+  size_t longest = 0;
+  for (const News& news : all) longest = std::max(longest, news.generation_logits.size());
+  if (longest == 0 || !Wants(response, "generation_logits")) return {};
+  std::vector<float> logits;
+  for (const News& news : all) {
+    Append(logits, news.generation_logits);
+    logits.insert(logits.end(), longest - news.generation_logits.size(), 0.0f);
+  }
+  return response.SetOutput<float>("generation_logits",
+                                   Shape({static_cast<int64_t>(all.size()),
+                                          static_cast<int64_t>(longest) / vocab_size, vocab_size}),
+                                   logits);
+}
+
+Status Generation::FillStatistics(Response& response, const Row& row, const News& news) {
+  const auto set = [&]<typename T>(const char* name, T value) -> Status {
+    if (!Wants(response, name)) return {};
+    return response.SetOutput<T>(name, Shape({1}), std::span<const T>(&value, 1));
+  };
+  if (row.wants_cache_stats || row.wants_perf_metrics) {
+    NEREID_RETURN_IF_ERROR(set("kv_cache_alloc_new_blocks", news.num_new_blocks));
+    NEREID_RETURN_IF_ERROR(set("kv_cache_reused_blocks", news.num_reused_blocks));
+    NEREID_RETURN_IF_ERROR(
+        set("kv_cache_alloc_total_blocks", news.num_new_blocks + news.num_reused_blocks));
+  }
+  if (!row.wants_perf_metrics) return {};
+  NEREID_RETURN_IF_ERROR(set("arrival_time_ns", news.timing.arrival_ns));
+  NEREID_RETURN_IF_ERROR(set("first_scheduled_time_ns", news.timing.first_scheduled_ns));
+  NEREID_RETURN_IF_ERROR(set("first_token_time_ns", news.timing.first_token_ns));
+  NEREID_RETURN_IF_ERROR(set("last_token_time_ns", news.timing.last_token_ns));
+  NEREID_RETURN_IF_ERROR(set("acceptance_rate", 0.0f));  // nothing is drafted
+  NEREID_RETURN_IF_ERROR(set("total_accepted_draft_tokens", int32_t{0}));
+  return set("total_draft_tokens", int32_t{0});
 }
 
 }  // namespace nereid::llm_adapter

@@ -1,11 +1,13 @@
-// One client's request while the engine works on it: collects the output of its rows, turns it into
-// responses, ends the request. The engine's thread posts, the response thread sends: a slow client
-// never holds up a step. A stream has one response a step; when many pile up, the newest are merged.
+// One client's request while the engine works on it: collects the output of its rows, each of one
+// or several sequences, turns it into responses, ends the request. The engine's thread posts, the
+// response thread sends: a slow client never holds up a step. A stream has one response a step;
+// when many pile up, the newest are merged.
 #pragma once
 
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@
 
 namespace nereid::llm_adapter {
 
+class LlmMetrics;
 class ResponseThread;
 
 // Which outputs the model's configuration has.
@@ -23,15 +26,26 @@ struct ConfiguredOutputs {
   bool Has(std::string_view name) const;
 
   bool is_batching;
+  bool is_decoupled;
+  int32_t vocab_size = 0;  // of the logits
   std::vector<std::string> names;
+};
+
+// When a sequence got how far, by the steady clock. 0: not yet.
+struct Timing {
+  int64_t arrival_ns = 0;
+  int64_t first_scheduled_ns = 0;
+  int64_t first_token_ns = 0;
+  int64_t last_token_ns = 0;
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  // `outputs` and `responses` outlive it.
+  // `outputs`, `responses` and `metrics` (may be null) outlive it.
   static Result<std::shared_ptr<Generation>> Create(Request request, const ClientRequest& client,
                                                     const ConfiguredOutputs& outputs,
-                                                    ResponseThread& responses);
+                                                    ResponseThread& responses,
+                                                    LlmMetrics* metrics = nullptr);
 
   const std::string& id() const { return id_; }
   // A sink for the engine. The prompt is echoed in front of the output where that is asked for.
@@ -39,19 +53,24 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void Cancel() { is_stopped_.store(true, std::memory_order_relaxed); }  // [any thread]
   bool IsCancelled() const;                                              // [engine thread]
-  void Post(size_t row, const llm::Output& output);                      // [engine thread]
+  // [engine thread]
+  void Post(size_t row, const llm::Output& output, const Timing& timing);
   // Ends the row with an error. [engine thread, instance thread]
   void PostError(size_t row, const Status& status);
   // Sends what was posted. [response thread]
   void Flush();
 
  private:
-  // What a row has to say after a step.
+  // What a sequence has to say after a step.
   struct News {
     llm::TokenIds ids;
     std::vector<float> log_probs;
     float cum_log_prob = 0.0f;
     int32_t num_output = 0;  // put out in all, `ids` included
+    std::vector<float> prompt_log_probs, context_logits, generation_logits;
+    int32_t num_reused_blocks = 0;
+    int32_t num_new_blocks = 0;
+    Timing timing;
     llm::FinishReason finish = llm::FinishReason::kNone;
     Status error;
     bool is_over() const { return finish != llm::FinishReason::kNone || !error.ok(); }
@@ -59,31 +78,56 @@ class Generation : public std::enable_shared_from_this<Generation> {
   struct Row {
     llm::TokenIds prompt;  // for the echo and its length
     bool wants_log_probs = false;
+    bool wants_cache_stats = false;
+    bool wants_perf_metrics = false;
+    // One response for all sequences: beams, and models that send one response a request.
+    bool is_combined = false;
+    size_t first_part = 0;
+    size_t num_parts = 1;
+    std::vector<News> finals;  // of a combined row, by sequence [response thread]
+  };
+  // A sequence of a row.
+  struct Part {
+    size_t row = 0;
+    int32_t sequence_index = 0;
+    bool is_open = true;      // [response thread]
     llm::TokenIds prior_ids;  // the last ids that were sent [response thread]
     std::vector<News> news;   // guarded by mutex_
   };
 
   Generation(Request request, const ClientRequest& client, const ConfiguredOutputs& outputs,
-             ResponseThread& responses, ResponseFactoryHandle factory);
+             ResponseThread& responses, LlmMetrics* metrics, ResponseFactoryHandle factory);
 
-  void SendNews(size_t row, const News& news);
-  Status FillResponse(Response& response, size_t row, const News& news);
+  void HandleNews(Part& part, News news);
+  void Close(Part& part);
+  void FailRow(const Row& row, const Status& error);
+  // `all`: the sequences of the response.
+  void Send(Part& part, std::span<const News> all);
+  Status FillResponse(Response& response, Part& part, std::span<const News> all);
+  Status FillLogits(Response& response, std::span<const News> all);
+  Status FillStatistics(Response& response, const Row& row, const News& news);
+  bool Wants(const Response& response, const char* name) const;
+  // With a leading 1 where the model batches.
+  std::vector<int64_t> Shape(std::initializer_list<int64_t> dims) const;
 
   const std::string id_;
   const bool is_streaming_;
   const bool exclude_input_;
   const ConfiguredOutputs& outputs_;
   ResponseThread& responses_;
+  LlmMetrics* const metrics_;
+  const int64_t arrival_ns_;
   ResponseSender sender_;                // [response thread]
   const ResponseFactoryHandle factory_;  // asked about cancellation alone
   std::atomic<bool> is_stopped_{false};
 
-  std::mutex mutex_;  // guards the news of all rows, is_announced_
+  std::mutex mutex_;  // guards the news of all parts, is_announced_
   std::vector<Row> rows_;
+  std::vector<Part> parts_;
   bool is_announced_ = false;
 
-  size_t num_open_rows_;  // [response thread]
-  Status first_error_;    // [response thread]
+  size_t num_open_ = 0;  // parts [response thread]
+  Status first_error_;   // [response thread]
 };
 
 }  // namespace nereid::llm_adapter

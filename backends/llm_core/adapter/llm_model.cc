@@ -26,11 +26,18 @@ Status LlmModel::Initialize() {
                           MakeExecutor(checkpoint, std::move(decoder), parameters));
   const llm::ExecutorLimits limits = executor->limits();
   defaults_.max_positions = limits.max_positions;
+  defaults_.max_beam_width = parameters.max_beam_width;
+  defaults_.max_num_sequences = limits.max_num_sequences;
   outputs_.emplace(config());
+  outputs_->vocab_size = limits.vocab_size;
+  metrics_ = LlmMetrics::Create(name(), context().version(), parameters.stats_period_ms);
   responses_ = std::make_unique<ResponseThread>();
   llm::EngineOptions options;
   options.scheduler = parameters.scheduler;
   options.max_queue_size = parameters.max_queue_size;
+  if (metrics_ != nullptr) {
+    options.on_step_end = [this](const llm::EngineStats& stats) { metrics_->Update(stats); };
+  }
   engine_ = std::make_unique<llm::Engine>(std::move(options), std::move(executor));
   LogInfo(StrCat("model '", name(), "': ", architecture, " from '", parameters.checkpoint_directory,
                  "', up to ", limits.max_positions, " tokens a sequence, ",
@@ -46,6 +53,7 @@ Status LlmModel::Ready() {
 void LlmModel::Finalize() {
   engine_.reset();
   responses_.reset();
+  metrics_.reset();
 }
 
 Status LlmModel::Execute(nereid::Batch& batch) {
@@ -85,7 +93,7 @@ Status LlmModel::CheckServable(const ClientRequest& client) const {
 
 void LlmModel::Generate(Request request, ClientRequest client) {
   Result<std::shared_ptr<Generation>> created =
-      Generation::Create(std::move(request), client, *outputs_, *responses_);
+      Generation::Create(std::move(request), client, *outputs_, *responses_, metrics_.get());
   if (!created.ok()) return;  // answered
   const std::shared_ptr<Generation> generation = std::move(*created);
   Remember(generation);
@@ -94,6 +102,13 @@ void LlmModel::Generate(Request request, ClientRequest client) {
     work->prompt = std::move(client.rows[row].prompt);
     work->sampling = std::move(client.rows[row].sampling);
     work->stop = std::move(client.rows[row].stop);
+    work->beams = client.rows[row].beams;
+    work->num_sequences = client.rows[row].num_sequences;
+    work->priority = client.rows[row].priority;
+    work->cache_salt = client.rows[row].cache_salt;
+    work->want_context_logits = client.rows[row].want_context_logits;
+    work->want_generation_logits = client.rows[row].want_generation_logits;
+    work->want_prompt_log_probs = client.rows[row].want_prompt_log_probs;
     work->sink = generation->MakeSink(row);
     if (const Status queued = engine_->Enqueue(work); !queued.ok()) {
       generation->PostError(row, queued);

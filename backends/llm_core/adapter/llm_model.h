@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "llm_core/adapter/generation.h"
+#include "llm_core/adapter/llm_metrics.h"
 #include "llm_core/adapter/llm_parameters.h"
 #include "llm_core/adapter/request_reader.h"
 #include "llm_core/adapter/response_thread.h"
@@ -51,6 +52,7 @@ class LlmModel : public Model {
   std::unordered_multimap<std::string, std::weak_ptr<Generation>> live_;
   size_t sweep_at_ = 64;
 
+  std::unique_ptr<LlmMetrics> metrics_;  // null where the host has none
   // In the order of creation: the engine stops first and answers through the response thread.
   std::unique_ptr<ResponseThread> responses_;
   std::unique_ptr<llm::Engine> engine_;

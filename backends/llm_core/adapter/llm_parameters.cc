@@ -1,6 +1,7 @@
 // Reads and checks the parameters.
 #include "llm_core/adapter/llm_parameters.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace nereid::llm_adapter {
@@ -23,20 +24,16 @@ Status RefuseUnsupported(const ConfigParameters& parameters) {
       return UnsupportedError("parameter '", key, "' is '", *value, "': not supported");
     }
   }
-  NEREID_ASSIGN_OR_RETURN(const int64_t beams, parameters.Int("max_beam_width", 1));
-  if (beams > 1) {
-    return UnsupportedError("parameter 'max_beam_width' is ", beams,
-                            ": beam search is not supported, expected 1");
-  }
   NEREID_ASSIGN_OR_RETURN(const int64_t sinks, parameters.Int("sink_token_length", 0));
   if (sinks > 0) {
     return UnsupportedError("parameter 'sink_token_length' is ", sinks,
                             ": attention sinks are not supported, expected 0");
   }
   const std::string mode = parameters.String("decoding_mode", "top_k_top_p");
-  if (mode != "top_k" && mode != "top_p" && mode != "top_k_top_p" && mode != "auto") {
+  if (mode != "top_k" && mode != "top_p" && mode != "top_k_top_p" && mode != "auto" &&
+      mode != "beam_search") {
     return UnsupportedError("parameter 'decoding_mode' is '", mode,
-                            "': not supported (known: top_k, top_p, top_k_top_p)");
+                            "': not supported (known: top_k, top_p, top_k_top_p, beam_search)");
   }
   const std::string type = parameters.String("gpt_model_type", "inflight_fused_batching");
   if (type != "inflight_fused_batching" && type != "inflight_batching" && type != "V1" &&
@@ -48,9 +45,8 @@ Status RefuseUnsupported(const ConfigParameters& parameters) {
 }
 
 void NoteIgnored(const ConfigParameters& parameters, std::vector<std::string>& notes) {
-  for (const char* key :
-       {"kv_cache_host_memory_bytes", "enable_trt_overlap",
-        "gpu_weights_percent", "cuda_graph_mode", "cross_kv_cache_fraction"}) {
+  for (const char* key : {"kv_cache_host_memory_bytes", "enable_trt_overlap", "gpu_weights_percent",
+                          "cuda_graph_mode", "cross_kv_cache_fraction"}) {
     const std::string* value = parameters.Find(key);
     if (value == nullptr || *value == "0" || *value == "false" || *value == "False") continue;
     notes.push_back(StrCat("parameter '", key, "' (", *value, ") has no effect in this backend"));
@@ -95,6 +91,11 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context,
   NEREID_RETURN_IF_ERROR(ReadScheduler(parameters, result.scheduler, notes));
   NEREID_ASSIGN_OR_RETURN(result.max_cache_tokens,
                           SizeOr(parameters, "max_tokens_in_paged_kv_cache", 0));
+  NEREID_ASSIGN_OR_RETURN(result.max_beam_width,
+                          SizeOr(parameters, "max_beam_width", result.max_beam_width));
+  result.max_beam_width = std::max(1, result.max_beam_width);
+  NEREID_ASSIGN_OR_RETURN(result.stats_period_ms,
+                          SizeOr(parameters, "stats_check_period_ms", result.stats_period_ms));
   NEREID_ASSIGN_OR_RETURN(result.max_num_sequences,
                           SizeOr(parameters, "max_num_sequences", result.max_num_sequences));
   NEREID_ASSIGN_OR_RETURN(result.max_num_tokens,

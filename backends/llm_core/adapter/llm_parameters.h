@@ -17,7 +17,9 @@ struct LlmParameters {
   llm::SchedulerOptions
       scheduler;  // batch_scheduler_policy, enable_chunked_context, enable_kv_cache_reuse
   int64_t max_cache_tokens = 0;  // max_tokens_in_paged_kv_cache; 0: the executor decides
-  int32_t max_queue_size = 0;    // of dynamic_batching's default queue policy; 0: no limit
+  int32_t max_beam_width = 1;
+  int32_t stats_period_ms = 100;  // stats_check_period_ms: how often metrics are renewed
+  int32_t max_queue_size = 0;     // of dynamic_batching's default queue policy; 0: no limit
   // Our own.
   int32_t max_num_sequences = 64;  // that run at the same time
   int32_t max_num_tokens = 256;    // of one step

@@ -67,10 +67,6 @@ Result<bool> AsksForUnsupported(TensorView& view, InputRule rule) {
     NEREID_ASSIGN_OR_RETURN(const std::span<const Bool> values, view.As<Bool>());
     return std::any_of(values.begin(), values.end(), [](Bool value) { return bool{value}; });
   }
-  if (rule == InputRule::kRefuseAboveOne) {
-    NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> values, view.As<int32_t>());
-    return std::any_of(values.begin(), values.end(), [](int32_t value) { return value > 1; });
-  }
   if (rule != InputRule::kRefuseNonEmpty) return false;
   if (view.datatype() != DataType::kBytes) return view.size_bytes() > 0;
   NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, view.Strings());
@@ -122,6 +118,8 @@ Status ReadSampling(InputRows& inputs, int64_t row, llm::SamplingParams& samplin
   NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("presence_penalty", row, sampling.presence_penalty));
   NEREID_RETURN_IF_ERROR(
       inputs.Scalar<float>("frequency_penalty", row, sampling.frequency_penalty));
+  NEREID_RETURN_IF_ERROR(
+      inputs.Scalar<int32_t>("no_repeat_ngram_size", row, sampling.no_repeat_ngram_size));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<uint64_t>("random_seed", row, sampling.seed));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<uint64_t>("seed", row, sampling.seed));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("return_log_probs", row, sampling.want_log_probs));
@@ -140,6 +138,57 @@ llm::TokenIds EndIds(int32_t end_id, const llm::TokenIds& defaults) {
   if (end_id < 0) return {};
   const bool is_default = std::find(defaults.begin(), defaults.end(), end_id) != defaults.end();
   return is_default ? defaults : llm::TokenIds{end_id};
+}
+
+Status ReadBeams(InputRows& inputs, int64_t row, const RequestDefaults& defaults,
+                 GenerationRow& out) {
+  llm::BeamParams& beams = out.beams;
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("beam_width", row, beams.width));
+  if (beams.width > defaults.max_beam_width) {
+    return InvalidArgError("input 'beam_width' is ", beams.width, ", expected 1 to ",
+                           defaults.max_beam_width, " (parameter max_beam_width)");
+  }
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("len_penalty", row, beams.length_penalty));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("early_stopping", row, beams.early_stopping));
+  NEREID_RETURN_IF_ERROR(
+      inputs.Scalar<float>("beam_search_diversity_rate", row, beams.diversity_rate));
+  out.num_sequences = std::max(1, beams.width);
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("num_return_sequences", row, out.num_sequences));
+  // Checked before the engine sees it: responses are counted by it.
+  if (out.num_sequences < 1 || out.num_sequences > defaults.max_num_sequences) {
+    return InvalidArgError("input 'num_return_sequences' is ", out.num_sequences,
+                           ", expected 1 to ", defaults.max_num_sequences);
+  }
+  return {};
+}
+
+// Any text; requests share cached prefixes with those of the same text.
+uint64_t SaltOf(std::string_view text) {
+  uint64_t salt = 0xcbf29ce484222325u;
+  for (const char c : text) salt = (salt ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return text.empty() ? 0 : salt;
+}
+
+Status ReadExtras(InputRows& inputs, int64_t row, GenerationRow& out) {
+  NEREID_RETURN_IF_ERROR(
+      inputs.Scalar<Bool>("return_context_logits", row, out.want_context_logits));
+  NEREID_RETURN_IF_ERROR(
+      inputs.Scalar<Bool>("return_generation_logits", row, out.want_generation_logits));
+  NEREID_RETURN_IF_ERROR(
+      inputs.Scalar<Bool>("return_prompt_log_probs", row, out.want_prompt_log_probs));
+  NEREID_RETURN_IF_ERROR(
+      inputs.Scalar<Bool>("return_kv_cache_reuse_stats", row, out.want_cache_stats));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<Bool>("return_perf_metrics", row, out.want_perf_metrics));
+  NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("priority", row, out.priority));
+  if (TensorView* view = inputs.Find("cache_salt")) {
+    NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, view->Strings());
+    if (static_cast<int64_t>(texts.size()) != inputs.num_rows()) {
+      return InvalidArgError("input 'cache_salt': expected one value a row, got ", texts.size(),
+                             " for ", inputs.num_rows(), " rows");
+    }
+    out.cache_salt = SaltOf(texts[row]);
+  }
+  return {};
 }
 
 Status ReadStop(InputRows& inputs, int64_t row, const RequestDefaults& defaults,
@@ -208,6 +257,8 @@ Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defau
     NEREID_RETURN_IF_ERROR(ReadPrompt(inputs, row, out.prompt));
     NEREID_RETURN_IF_ERROR(ReadSampling(inputs, row, out.sampling));
     NEREID_RETURN_IF_ERROR(ReadStop(inputs, row, defaults, out));
+    NEREID_RETURN_IF_ERROR(ReadBeams(inputs, row, defaults, out));
+    NEREID_RETURN_IF_ERROR(ReadExtras(inputs, row, out));
   }
   return result;
 }

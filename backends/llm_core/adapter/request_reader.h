@@ -14,6 +14,8 @@ namespace nereid::llm_adapter {
 struct RequestDefaults {
   llm::TokenIds end_ids;  // of the checkpoint
   int32_t max_positions = 0;
+  int32_t max_beam_width = 1;
+  int32_t max_num_sequences = 1;  // of one request
   bool exclude_input_in_output = false;
 };
 
@@ -21,6 +23,15 @@ struct GenerationRow {
   llm::TokenIds prompt;
   llm::SamplingParams sampling;
   llm::StopRules stop;
+  llm::BeamParams beams;
+  int32_t num_sequences = 1;
+  int32_t priority = 0;
+  uint64_t cache_salt = 0;
+  bool want_context_logits = false;
+  bool want_generation_logits = false;
+  bool want_prompt_log_probs = false;
+  bool want_cache_stats = false;
+  bool want_perf_metrics = false;
 };
 
 struct ClientRequest {

@@ -12,10 +12,9 @@ namespace nereid::llm_adapter {
 
 enum class InputRule : uint8_t {
   kUsed,            // read by request_reader.cc
-  kIgnored,         // accepted: it changes nothing for a decoder without beams
+  kIgnored,         // accepted: it changes nothing for a decoder
   kRefuseNonEmpty,  // a feature that is not supported: refused by name when it holds anything
   kRefuseTrue,      // ... when it is true
-  kRefuseAboveOne,  // ... when it is greater than 1
 };
 
 struct InputTensor {

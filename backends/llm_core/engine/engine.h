@@ -7,9 +7,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
+#include "llm_core/engine/beam_search.h"
 #include "llm_core/engine/executor.h"
 #include "llm_core/engine/request.h"
 #include "llm_core/engine/scheduler.h"
@@ -23,6 +25,7 @@ struct EngineStats {
   int32_t num_used_blocks = 0;
   int32_t block_size = 0;
   int32_t max_num_sequences = 0;
+  ExecutorMemory memory;
   int64_t num_steps = 0;
   int64_t num_output_tokens = 0;
 };
@@ -30,7 +33,7 @@ struct EngineStats {
 struct EngineOptions {
   SchedulerOptions scheduler;
   int32_t max_queue_size = 0;  // waiting requests; 0: no limit of the engine's own
-  // Called on the engine thread after the sinks of a step; may be empty.
+  // Called on the engine thread, at its start and after the sinks of a step; may be empty.
   std::function<void(const EngineStats&)> on_step_end;
 };
 
@@ -59,6 +62,13 @@ class Engine {
   void Cancel(Sequence& sequence);
   Status Step();
   void ApplyToken(Sequence& sequence, const SampledToken& token);
+  // Keeps logits and prompt log probabilities of the i-th sequence of the step.
+  void KeepRows(Sequence& sequence, size_t i, StepResult& result);
+  // The candidates of one beam have come. True: that ended the search.
+  bool ApplyCandidates(Sequence& sequence, std::vector<SampledToken> candidates);
+  bool AdvanceBeams(BeamGroup& group);
+  void MoveBeams(BeamGroup& group, std::span<const BeamContinuation> next);
+  void EmitBeams(const Sequence& any);
   void EmitTo(Sequence& sequence, int32_t num_visible);
   void PublishStats();
   void Fail(const Status& status);
@@ -66,6 +76,7 @@ class Engine {
   const EngineOptions options_;
   const std::unique_ptr<Executor> executor_;
   const ExecutorLimits limits_;
+  const ExecutorMemory memory_;
 
   // [engine thread]
   Scheduler scheduler_;

@@ -33,12 +33,20 @@ struct ExecutorFeatures {
   bool prompt_log_probs = false;  // BatchSequence::next_ids
 };
 
+// What an executor holds, in bytes.
+struct ExecutorMemory {
+  int64_t cpu_bytes = 0;
+  int64_t gpu_bytes = 0;
+  int64_t pinned_bytes = 0;
+};
+
 class Executor {
  public:
   virtual ~Executor() = default;
 
   virtual const ExecutorLimits& limits() const = 0;
   virtual ExecutorFeatures features() const { return {}; }
+  virtual ExecutorMemory memory() const { return {}; }
   // Starts a step. Every Submit that returned Ok is followed by one Collect before the next Submit.
   virtual Status Submit(const Batch& batch) = 0;
   // Waits for the step. An error means that the executor can not go on: the engine fails.

@@ -25,6 +25,15 @@ struct StopRules {
   std::vector<TokenIds> stop_words;  // completing one ends the sequence; its tokens are not put out
 };
 
+// Beam search: instead of drawing, the `width` likeliest continuations are kept at each step.
+struct BeamParams {
+  int32_t width = 1;            // 1: none
+  float length_penalty = 0.0f;  // outputs are compared by log probability / length ^ this
+  bool early_stopping = true;   // over once `width` outputs are finished; else when none that goes
+                                // on could still be better, at its present length
+  float diversity_rate = 0.0f;  // a candidate loses this times its rank within its beam
+};
+
 // The state of a request's output at the end of a step. Borrowed for the call.
 struct Output {
   std::span<const int32_t> ids;      // all that is put out so far
@@ -32,7 +41,14 @@ struct Output {
   size_t first_new = 0;              // ids before it were in an earlier call
   float cum_log_prob = 0.0f;         // of ids
   FinishReason finish = FinishReason::kNone;
-  int32_t sequence_index = 0;  // which of the request's sequences
+  int32_t sequence_index = 0;  // which of the request's sequences; of beams, 0 is the best
+  // Where wanted, of sequence 0 and with its first call:
+  std::span<const float> prompt_log_probs;  // of each prompt token but the first
+  std::span<const float> context_logits;    // [num_prompt, vocab_size], before any rule
+  // Parallel to ids: [ids.size(), vocab_size], before any rule.
+  std::span<const float> generation_logits;
+  int32_t num_reused_blocks = 0;  // KV blocks that the prefix cache had
+  int32_t num_new_blocks = 0;     // allocated
 };
 
 // Where a request's output goes. The engine calls it from its own thread alone, must not be kept
@@ -54,7 +70,10 @@ struct GenerationRequest {
   TokenIds prompt;
   SamplingParams sampling;
   StopRules stop;
-  int32_t num_sequences = 1;  // drawn independently from the same prompt
+  // Drawn independently from the same prompt; with beams: how many of the best are put out, once,
+  // when the search is over.
+  int32_t num_sequences = 1;
+  BeamParams beams;
   // Smaller goes first. A request overtakes those of the next level that came up to
   // SchedulerOptions::steps_per_priority steps before it, and no others: nobody starves.
   int32_t priority = 0;
@@ -62,8 +81,15 @@ struct GenerationRequest {
   uint64_t cache_salt = 0;
   std::unique_ptr<OutputSink> sink;
 
+  bool want_prompt_log_probs = false;
+  bool want_context_logits = false;
+  bool want_generation_logits = false;
+
+  bool uses_beams() const { return beams.width > 1; }
+  // That run at the same time.
+  int32_t num_running() const { return uses_beams() ? beams.width : num_sequences; }
   // Something is put out for each prompt token: none may come from the prefix cache uncomputed.
-  bool needs_whole_prompt() const { return false; }
+  bool needs_whole_prompt() const { return want_prompt_log_probs || want_context_logits; }
 };
 
 }  // namespace nereid::llm

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "llm_core/engine/beam_search.h"
+
 namespace nereid::llm {
 namespace {
 
@@ -292,6 +294,7 @@ void Scheduler::AppendToBatch(Sequence& sequence, int32_t num_tokens, Batch& bat
     const auto first = sequence.token_ids.begin() + sequence.num_cached;
     batch.token_ids.insert(batch.token_ids.end(), first, first + num_tokens);
   }
+  if (sequence.is_special) AskForMore(sequence, entry);
   scheduled_.push_back(&sequence);
   if (num_tokens == 1 && sequence.num_output() > 0) {
     ++counts_.num_decode_sequences;
@@ -299,6 +302,24 @@ void Scheduler::AppendToBatch(Sequence& sequence, int32_t num_tokens, Batch& bat
     ++counts_.num_prefill_sequences;
     counts_.num_prefill_tokens += num_tokens;
   }
+}
+
+void Scheduler::AskForMore(const Sequence& sequence, BatchSequence& entry) const {
+  const GenerationRequest& request = *sequence.request;
+  if (entry.samples && request.uses_beams()) {
+    entry.num_candidates = BeamSearch::NumCandidates(request.beams, request.stop);
+  }
+  if (sequence.rows == nullptr) return;
+  entry.returns_logits = entry.samples && request.want_generation_logits;
+  if (!request.needs_whole_prompt() || sequence.rows->num_prompt_rows >= sequence.num_prompt) {
+    return;
+  }
+  entry.num_logits = entry.num_tokens;
+  entry.returns_logits |= request.want_context_logits;
+  if (!request.want_prompt_log_probs) return;
+  const int32_t first = sequence.num_cached + 1;
+  const int32_t count = std::min(entry.num_tokens, sequence.num_tokens() - first);
+  entry.next_ids = std::span<const int32_t>(sequence.token_ids).subspan(first, count);
 }
 
 void Scheduler::MarkComputed() {
@@ -314,7 +335,7 @@ void Scheduler::MarkComputed() {
   for (Sequence* sequence : scheduled_) {
     if (num_dormant_ > 0 && sequence->index == 0 && sequence->is_one_of_several()) {
       if (sequence->num_cached < sequence->num_prompt) continue;  // all of it is still to be shared
-      WakeCompanions(*sequence);
+      if (!sequence->request->uses_beams()) WakeCompanions(*sequence);
     }
     if (limits_.attention_window > 0) ReleasePassedBlocks(*sequence);
   }
@@ -368,6 +389,25 @@ void Scheduler::WakeCompanions(Sequence& first) {
     --num_dormant_;
     Share(first, *sequence);
   }
+}
+
+void Scheduler::Rest(Sequence& sequence) {
+  const int32_t num_free = blocks_.num_free();
+  blocks_.ReleaseAll(sequence.block_table, num_sink_blocks_, sequence.end_released);
+  // What it gave back it may need again; blocks that other beams hold too will be shared again.
+  SetPromise(sequence, sequence.num_promised + blocks_.num_free() - num_free);
+  sequence.end_released = 0;
+  sequence.num_cached = 0;
+  sequence.is_dormant = true;
+  ++num_dormant_;
+}
+
+void Scheduler::Fork(const Sequence& from, int32_t next_token, Sequence& to) {
+  to.token_ids = from.token_ids;
+  to.token_ids.push_back(next_token);
+  to.is_dormant = false;
+  --num_dormant_;
+  Share(from, to);
 }
 
 void Scheduler::Share(const Sequence& from, Sequence& to) {

@@ -63,6 +63,11 @@ class Scheduler {
   const std::vector<Sequence*>& scheduled() const { return scheduled_; }
   // The step is done: its tokens are in the cache. Companions whose prompt is there wake up.
   void MarkComputed();
+  // Of a beam search: gives the blocks of a beam back; it keeps its slot and may be woken by Fork.
+  void Rest(Sequence& sequence);
+  // `to`, which rests, goes on as `from` does, whose tokens are all in the cache, with
+  // `next_token`.
+  void Fork(const Sequence& from, int32_t next_token, Sequence& to);
   // Takes out every sequence of which `finished` is true, waiting ones too (their companions
   // within them); blocks are freed.
   std::vector<std::unique_ptr<Sequence>> Remove(
@@ -96,6 +101,8 @@ class Scheduler {
   int32_t AllocateFor(Sequence& sequence);
   void Preempt(size_t running_index);
   void AppendToBatch(Sequence& sequence, int32_t num_tokens, Batch& batch);
+  // What beams, logits and prompt log probabilities need beyond the plain entry.
+  void AskForMore(const Sequence& sequence, BatchSequence& entry) const;
   // Full blocks that became so in this step are entered in the prefix cache, after all of them have
   // been prepared.
   void PreparePrefix(Sequence& sequence);

@@ -8,6 +8,7 @@
 
 #include "llm_core/engine/prefix_cache.h"
 #include "llm_core/engine/request.h"
+#include "llm_core/sampling/sampler.h"
 
 namespace nereid::llm {
 
@@ -16,6 +17,29 @@ struct SequenceRank {
   int64_t due = 0;      // step of arrival, later by a fixed number of steps for each priority level
   uint64_t number = 0;  // of arrival
   auto operator<=>(const SequenceRank&) const = default;
+};
+
+class BeamSearch;
+struct Sequence;
+
+// What is kept of a sequence for outputs that few ask for.
+struct SequenceRows {
+  std::vector<float> prompt_log_probs;
+  std::vector<float> context_logits;
+  std::vector<float> generation_logits;
+  int32_t num_prompt_rows = 0;  // prompt tokens that are done
+};
+
+// The beams of one request.
+struct BeamGroup {
+  explicit BeamGroup(const GenerationRequest& request);
+  ~BeamGroup();
+
+  std::unique_ptr<BeamSearch> search;
+  std::vector<Sequence*> beams;        // that go on
+  std::vector<Sequence*> resting;      // dormant ones
+  int32_t num_ready = 0;               // beams whose candidates for this step are there
+  const SequenceRows* rows = nullptr;  // of the sequence that computed the prompt
 };
 
 struct alignas(64) Sequence {
@@ -32,12 +56,16 @@ struct alignas(64) Sequence {
   int32_t num_promised = 0;    // blocks that it may still allocate for sure
   int32_t index = 0;           // among the sequences of its request
   bool is_dormant = false;     // waits for the first sequence of its request to compute the prompt
+  bool is_special = false;     // has beams or rows
   bool keeps_prefix = true;    // enters its full blocks in the prefix cache
   FinishReason finish = FinishReason::kNone;
   std::shared_ptr<GenerationRequest> request;
   std::unique_ptr<SamplingParams> own_sampling;  // where it differs from the request's
   PrefixChain chain;                             // of its blocks that the prefix cache knows
 
+  std::shared_ptr<BeamGroup> beams;      // of a beam search
+  std::vector<SampledToken> candidates;  // of the present step, while others have none yet
+  std::unique_ptr<SequenceRows> rows;    // where logits or prompt log probabilities are wanted
   // The other sequences of its request, until they are admitted together.
   std::vector<std::unique_ptr<Sequence>> companions;
   SequenceRank rank;
@@ -45,6 +73,7 @@ struct alignas(64) Sequence {
   int32_t num_new_blocks = 0;     // allocated, recomputation included
   int32_t num_preemptions = 0;
   bool was_scheduled = false;
+  bool was_put_out = false;  // the sink has seen something
 
   std::vector<float> log_probs;  // of the tokens drawn, when wanted
   int32_t num_released = 0;      // tokens drawn that the sink has seen
@@ -59,7 +88,7 @@ struct alignas(64) Sequence {
     return own_sampling != nullptr ? *own_sampling : request->sampling;
   }
   // Never preempted, since its blocks are promised.
-  bool is_one_of_several() const { return request->num_sequences > 1; }
+  bool is_one_of_several() const { return request->num_running() > 1; }
 };
 
 }  // namespace nereid::llm

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "llm_core/sampling/philox.h"
 
@@ -37,7 +38,23 @@ void BanBadWords(std::span<float> logits, std::span<const int32_t> ids,
   }
 }
 
+// Bans what would complete a run of `size` tokens that is there already.
+void BanRepeatedNgrams(std::span<float> logits, std::span<const int32_t> ids, int32_t size) {
+  const auto length = static_cast<size_t>(size);
+  if (size <= 0 || ids.size() < length) return;
+  const auto tail = ids.last(length - 1);
+  for (size_t i = 0; i + length <= ids.size(); ++i) {
+    if (std::equal(tail.begin(), tail.end(), ids.begin() + static_cast<ptrdiff_t>(i))) {
+      logits[ids[i + length - 1]] = kBanned;
+    }
+  }
+}
+
 }  // namespace
+
+float LogProb(std::span<const float> logits, int32_t token) {
+  return logits[token] - LogSumExp(logits, logits[ArgMax(logits)]);
+}
 
 int32_t ArgMax(std::span<const float> values) {
   int32_t best = 0;
@@ -69,8 +86,28 @@ SampledToken Sampler::Sample(std::span<float> logits, const SamplingInput& input
   if (changes) ApplyRules(logits, input);
   SampledToken token;
   token.id = params.is_greedy() ? ArgMax(logits) : Draw(logits, input);
-  if (params.want_log_probs) token.log_prob = raw[token.id] - LogSumExp(raw, raw[ArgMax(raw)]);
+  if (params.want_log_probs) token.log_prob = LogProb(raw, token.id);
   return token;
+}
+
+std::vector<SampledToken> Sampler::Candidates(std::span<float> logits, const SamplingInput& input,
+                                              int32_t count) {
+  ApplyRules(logits, input);
+  const float temperature = input.params->temperature;
+  if (temperature > 0.0f && temperature != 1.0f) {
+    for (float& logit : logits) logit /= temperature;
+  }
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  const auto kept = std::min(ids.size(), static_cast<size_t>(count));
+  std::partial_sort(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(kept), ids.end(),
+                    [&](int32_t a, int32_t b) {
+                      return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+                    });
+  const float sum = LogSumExp(logits, logits[ids[0]]);
+  std::vector<SampledToken> candidates;
+  for (size_t i = 0; i < kept; ++i) candidates.push_back({ids[i], logits[ids[i]] - sum});
+  return candidates;
 }
 
 void Sampler::ApplyRules(std::span<float> logits, const SamplingInput& input) {
@@ -78,6 +115,7 @@ void Sampler::ApplyRules(std::span<float> logits, const SamplingInput& input) {
   for (size_t i = 0; i < params.embedding_bias.size(); ++i) logits[i] += params.embedding_bias[i];
   ApplyPenalties(logits, input);
   BanBadWords(logits, input.token_ids, params.bad_words);
+  BanRepeatedNgrams(logits, input.token_ids, params.no_repeat_ngram_size);
   for (const int32_t id : input.banned_ids) {
     if (id >= 0 && id < static_cast<int32_t>(logits.size())) logits[id] = kBanned;
   }

@@ -27,6 +27,11 @@ class Sampler {
  public:
   // `logits` [vocab_size] are changed. Equal logits: the lowest id wins.
   SampledToken Sample(std::span<float> logits, const SamplingInput& input);
+  // The `count` likeliest tokens after all rules but the draw, the likeliest first, equal ones by
+  // id; log_prob is that of the distribution after these rules and the temperature. `logits` are
+  // changed.
+  std::vector<SampledToken> Candidates(std::span<float> logits, const SamplingInput& input,
+                                       int32_t count);
 
  private:
   struct Candidate {
@@ -49,6 +54,9 @@ class Sampler {
 
 // top_p as decayed by the tokens put out so far.
 float DecayedTopP(const SamplingParams& params, std::span<const int32_t> output_ids);
+
+// log_softmax(logits)[token]
+float LogProb(std::span<const float> logits, int32_t token);
 
 // Lowest index of the greatest value.
 int32_t ArgMax(std::span<const float> values);

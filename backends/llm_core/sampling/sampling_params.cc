@@ -35,6 +35,14 @@ Status CheckSamplingParams(const SamplingParams& params, int32_t vocab_size) {
   NEREID_RETURN_IF_ERROR(CheckRange("repetition_penalty", params.repetition_penalty, 1e-6f, 1e6f));
   NEREID_RETURN_IF_ERROR(CheckRange("presence_penalty", params.presence_penalty, -1e6f, 1e6f));
   NEREID_RETURN_IF_ERROR(CheckRange("frequency_penalty", params.frequency_penalty, -1e6f, 1e6f));
+  if (params.no_repeat_ngram_size < 0) {
+    return InvalidArgError("'no_repeat_ngram_size' is ", params.no_repeat_ngram_size,
+                           ", expected 0 (none) or more");
+  }
+  if (params.top_p_reset_id < -1 || params.top_p_reset_id >= vocab_size) {
+    return InvalidArgError("'runtime_top_p_reset_ids' is ", params.top_p_reset_id,
+                           ", expected -1 (none) to ", vocab_size - 1);
+  }
   if (!params.embedding_bias.empty() &&
       params.embedding_bias.size() != static_cast<size_t>(vocab_size)) {
     return InvalidArgError("'embedding_bias' has ", params.embedding_bias.size(),

@@ -10,9 +10,9 @@ namespace nereid::llm {
 
 using TokenIds = std::vector<int32_t>;
 
-// The order of the rules: bias, repetition, presence and frequency penalties, bad words and ids
-// that may not come yet, temperature, top-k, top-p (over what top-k left), min-p, draw. The
-// penalties count every token of the sequence, prompt included.
+// The order of the rules: bias, repetition, presence and frequency penalties, bad words, repeated
+// n-grams and ids that may not come yet, temperature, top-k, top-p (over what top-k left), min-p,
+// draw. The penalties count every token of the sequence, prompt included.
 struct SamplingParams {
   float temperature = 1.0f;         // 0: greedy
   int32_t top_k = 0;                // 0: all; 1: greedy
@@ -27,6 +27,7 @@ struct SamplingParams {
   uint64_t seed = 0;
   std::vector<float> embedding_bias;  // [vocab_size] or empty: added to the logits
   std::vector<TokenIds> bad_words;    // sequences that must not be completed
+  int32_t no_repeat_ngram_size = 0;   // > 0: no run of so many tokens may come twice
   bool want_log_probs = false;
 
   bool is_greedy() const {
@@ -34,7 +35,7 @@ struct SamplingParams {
   }
   bool changes_logits() const {
     return repetition_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f ||
-           !embedding_bias.empty() || !bad_words.empty();
+           !embedding_bias.empty() || !bad_words.empty() || no_repeat_ngram_size > 0;
   }
 };
 

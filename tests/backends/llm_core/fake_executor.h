@@ -43,6 +43,19 @@ inline int32_t NextToken(std::span<const int32_t> tokens, int32_t vocab_size) {
   return NextToken(tokens, limits);
 }
 
+// The logits after `tokens`, in [-4, 4): what NextToken hashes, and the token.
+inline std::vector<float> LogitsAfter(std::span<const int32_t> tokens,
+                                      const ExecutorLimits& limits) {
+  ExecutorLimits wide = limits;
+  wide.vocab_size = 1 << 30;
+  const auto state = static_cast<uint64_t>(NextToken(tokens, wide));
+  std::vector<float> logits(limits.vocab_size);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    logits[i] = static_cast<float>(Hash(state, i) % 4096) / 512.0f - 4.0f;
+  }
+  return logits;
+}
+
 class FakeExecutor : public Executor {
  public:
   explicit FakeExecutor(const ExecutorLimits& limits, const ExecutorFeatures& features = {})
@@ -59,11 +72,13 @@ class FakeExecutor : public Executor {
       if (!status.ok()) return status;
     }
     NEREID_RETURN_IF_ERROR(Copy(batch));
-    result_.tokens.assign(batch.sequences.size(), {});
+    result_ = {};
+    result_.tokens.resize(batch.sequences.size());
+    result_.candidates.resize(batch.sequences.size());
+    result_.logits.resize(batch.sequences.size());
+    result_.prompt_log_probs.resize(batch.sequences.size());
     for (const BatchSequence& sequence : batch.sequences) Write(batch, sequence);
-    for (size_t i = 0; i < batch.sequences.size(); ++i) {
-      if (batch.sequences[i].samples) result_.tokens[i] = {Read(batch.sequences[i]), -0.5f};
-    }
+    for (size_t i = 0; i < batch.sequences.size(); ++i) Answer(batch.sequences[i], i);
     ++num_steps;
     num_tokens += static_cast<int64_t>(batch.token_ids.size());
     return {};
@@ -97,14 +112,36 @@ class FakeExecutor : public Executor {
       Slot(sequence, sequence.num_cached + i) = batch.token_ids[sequence.first_token + i];
     }
   }
-  int32_t Read(const BatchSequence& sequence) {
+  // The first `count` tokens, as the cache has them.
+  std::vector<int32_t> Read(const BatchSequence& sequence, int32_t count) {
     std::vector<int32_t> tokens;
-    const int32_t count = sequence.num_cached + sequence.num_tokens;
     for (int32_t i = 0; i < count; ++i) {
       tokens.push_back(IsVisible(i, count, limits_) ? Slot(sequence, i) : -1);
     }
+    return tokens;
+  }
+  void Answer(const BatchSequence& sequence, size_t index) {
+    const int32_t count = sequence.num_cached + sequence.num_tokens;
+    for (int32_t row = 0; row < sequence.num_logits; ++row) {
+      if (!sequence.returns_logits && sequence.next_ids.empty()) break;
+      const std::vector<float> logits =
+          LogitsAfter(Read(sequence, count - sequence.num_logits + row + 1), limits_);
+      std::vector<float>& kept = result_.logits[index];
+      if (sequence.returns_logits) kept.insert(kept.end(), logits.begin(), logits.end());
+      if (static_cast<size_t>(row) < sequence.next_ids.size()) {
+        result_.prompt_log_probs[index].push_back(LogProb(logits, sequence.next_ids[row]));
+      }
+    }
+    if (!sequence.samples) return;
+    if (sequence.num_candidates > 0) {
+      std::vector<float> logits = LogitsAfter(Read(sequence, count), limits_);
+      result_.candidates[index] =
+          Sampler().Candidates(logits, sequence.sampling, sequence.num_candidates);
+      return;
+    }
     const SamplingParams& params = *sequence.sampling.params;
-    return NextToken(tokens, limits_, params.is_greedy() ? 0 : params.seed);
+    const uint64_t seed = params.is_greedy() ? 0 : params.seed;
+    result_.tokens[index] = {NextToken(Read(sequence, count), limits_, seed), -0.5f};
   }
 
   const ExecutorLimits limits_;

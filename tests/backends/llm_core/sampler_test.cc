@@ -232,5 +232,35 @@ TEST(SamplingParamsTest, NamesTheParameterAndItsRange) {
               HasSubstr("token id 10, expected 0 to 9"));
 }
 
+TEST(SamplerTest, NoRunOfTokensComesTwiceWhereThatIsForbidden) {
+  SamplingParams params;
+  params.no_repeat_ngram_size = 3;
+  const TokenIds tokens = {1, 2, 3, 0, 1, 2};  // 3 would complete 1 2 3 again
+  std::vector<float> logits = {0.0f, 1.0f, 2.0f, 9.0f, 3.0f};
+  EXPECT_EQ(Sampler().Sample(logits, {&params, tokens, 2, {}}).id, 4);
+  params.no_repeat_ngram_size = 1;  // no token at all comes twice
+  logits = {9.0f, 9.0f, 9.0f, 9.0f, 0.0f};
+  EXPECT_EQ(Sampler().Sample(logits, {&params, tokens, 2, {}}).id, 4);
+  params.no_repeat_ngram_size = 7;  // longer than what is there
+  logits = {0.0f, 1.0f, 2.0f, 9.0f, 3.0f};
+  EXPECT_EQ(Sampler().Sample(logits, {&params, tokens, 2, {}}).id, 3);
+}
+
+TEST(SamplerTest, CandidatesAreTheLikeliestAfterTheRules) {
+  SamplingParams params;
+  params.temperature = 2.0f;
+  params.bad_words = {{3}};
+  std::vector<float> logits = {0.0f, 2.0f, 4.0f, 9.0f, 2.0f};
+  const std::vector<SampledToken> found = Sampler().Candidates(logits, {&params, {}, 0, {}}, 4);
+  ASSERT_EQ(found.size(), 4u);
+  const int32_t order[] = {2, 1, 4, 0};
+  const double sum = 1.0 + 2 * std::exp(1.0) + std::exp(2.0);
+  const double weights[] = {std::exp(2.0), std::exp(1.0), std::exp(1.0), 1.0};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(found[i].id, order[i]);
+    EXPECT_NEAR(found[i].log_prob, std::log(weights[i] / sum), 1e-5);
+  }
+}
+
 }  // namespace
 }  // namespace nereid::llm

@@ -1,0 +1,323 @@
+// What requests of several sequences, of beams, and with logits get from an engine that serves
+// others beside them, with too little room for all.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <map>
+#include <random>
+
+#include "fake_executor.h"
+#include "llm_core/engine/engine.h"
+#include "llm_core/sampling/philox.h"
+
+namespace nereid::llm {
+namespace {
+
+using testing::FakeExecutor;
+using ::testing::HasSubstr;
+using testing::LogitsAfter;
+using testing::NextToken;
+
+ExecutorLimits Limits() {
+  return {.vocab_size = 40,
+          .max_positions = 128,
+          .max_num_sequences = 8,
+          .max_num_tokens = 12,
+          .block_size = 4,
+          .num_blocks = 48};
+}
+
+struct Answer {
+  std::map<int32_t, TokenIds> ids;  // by sequence
+  std::map<int32_t, FinishReason> finish;
+  std::vector<float> log_probs, prompt_log_probs, context_logits, generation_logits;
+  float cum_log_prob = 0.0f;
+  Status error;
+};
+
+class CollectingSink : public OutputSink {
+ public:
+  CollectingSink(int32_t num_sequences, std::promise<Answer> promise)
+      : num_open_(num_sequences), promise_(std::move(promise)) {}
+
+  bool IsCancelled() const override { return false; }
+  void OnOutput(const Output& output) override {
+    const int32_t index = output.sequence_index;
+    answer_.ids[index].assign(output.ids.begin(), output.ids.end());
+    if (index == 0) {
+      answer_.log_probs.assign(output.log_probs.begin(), output.log_probs.end());
+      answer_.cum_log_prob = output.cum_log_prob;
+      const auto keep = [](std::vector<float>& to, std::span<const float> from) {
+        if (!from.empty()) to.assign(from.begin(), from.end());
+      };
+      keep(answer_.prompt_log_probs, output.prompt_log_probs);
+      keep(answer_.context_logits, output.context_logits);
+      keep(answer_.generation_logits, output.generation_logits);
+    }
+    if (output.finish == FinishReason::kNone) return;
+    answer_.finish[index] = output.finish;
+    if (--num_open_ == 0) promise_.set_value(std::move(answer_));
+  }
+  void OnError(const Status& status) override {
+    answer_.error = status;
+    promise_.set_value(std::move(answer_));
+  }
+
+ private:
+  int32_t num_open_;
+  std::promise<Answer> promise_;
+  Answer answer_;
+};
+
+std::unique_ptr<GenerationRequest> MakeRequest(const TokenIds& prompt, int32_t max_tokens) {
+  auto request = std::make_unique<GenerationRequest>();
+  request->prompt = prompt;
+  request->stop.max_tokens = max_tokens;
+  return request;
+}
+
+std::future<Answer> Send(Engine& engine, std::unique_ptr<GenerationRequest> request) {
+  std::promise<Answer> promise;
+  std::future<Answer> answer = promise.get_future();
+  request->sink = std::make_unique<CollectingSink>(request->num_sequences, std::move(promise));
+  const Status queued = engine.Enqueue(request);
+  EXPECT_TRUE(queued.ok()) << queued.message();
+  return answer;
+}
+
+struct Mode {
+  const char* name;
+  CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
+  bool prefix_cache = false;
+  bool copies = true;
+  int32_t window = 0;
+};
+
+class EngineOutputsTest : public ::testing::TestWithParam<Mode> {
+ protected:
+  EngineOutputsTest() {
+    limits_.attention_window = GetParam().window;
+    EngineOptions options;
+    options.scheduler.policy = GetParam().policy;
+    options.scheduler.prefix_cache = GetParam().prefix_cache;
+    const ExecutorFeatures features = {.block_copies = GetParam().copies,
+                                       .candidates = true,
+                                       .logits = true,
+                                       .prompt_log_probs = true};
+    engine_ = std::make_unique<Engine>(std::move(options),
+                                       std::make_unique<FakeExecutor>(limits_, features));
+  }
+  ~EngineOutputsTest() override {
+    while (engine_->stats().counts.num_running > 0) std::this_thread::yield();
+    // The checker runs when the engine becomes idle; one more request makes sure that it did.
+    Send(*engine_, MakeRequest({1}, 1)).wait();
+    while (engine_->stats().num_used_blocks > 0) std::this_thread::yield();
+    EXPECT_TRUE(engine_->health().ok()) << engine_->health().message();
+  }
+
+  TokenIds RandomPrompt() {
+    TokenIds prompt(random_() % 20 + 1);
+    for (int32_t& id : prompt) id = static_cast<int32_t>(random_() % 3);  // often begins alike
+    return prompt;
+  }
+  TokenIds Alone(TokenIds tokens, int32_t count, uint64_t seed) {
+    const size_t num_prompt = tokens.size();
+    for (int32_t i = 0; i < count; ++i) tokens.push_back(NextToken(tokens, limits_, seed));
+    return TokenIds(tokens.begin() + static_cast<ptrdiff_t>(num_prompt), tokens.end());
+  }
+  // The same search over the bare model.
+  std::vector<BeamHypothesis> SearchAlone(const GenerationRequest& request) {
+    struct Beam {
+      TokenIds tokens;
+      std::vector<float> log_probs;
+      float sum = 0.0f;
+    };
+    BeamSearch search(request.beams, request.stop);
+    std::vector<Beam> beams = {{request.prompt, {}, 0.0f}};
+    while (true) {
+      std::vector<std::vector<SampledToken>> candidates;
+      std::vector<BeamView> views;
+      for (const Beam& beam : beams) {
+        std::vector<float> logits = LogitsAfter(beam.tokens, limits_);
+        candidates.push_back(
+            Sampler().Candidates(logits, {&request.sampling, beam.tokens, 0, {}},
+                                 BeamSearch::NumCandidates(request.beams, request.stop)));
+      }
+      for (size_t i = 0; i < beams.size(); ++i) {
+        const auto output =
+            std::span<const int32_t>(beams[i].tokens).subspan(request.prompt.size());
+        views.push_back({output, beams[i].log_probs, beams[i].sum, candidates[i]});
+      }
+      const auto next = search.Advance(views);
+      if (next.empty()) return search.finished();
+      std::vector<Beam> moved;
+      for (const BeamContinuation& continuation : next) {
+        Beam beam = beams[continuation.parent];
+        beam.tokens.push_back(continuation.token.id);
+        beam.log_probs.push_back(continuation.token.log_prob);
+        beam.sum = continuation.cum_log_prob;
+        moved.push_back(std::move(beam));
+      }
+      beams = std::move(moved);
+    }
+  }
+
+  ExecutorLimits limits_ = Limits();
+  std::mt19937 random_{11};
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_P(EngineOutputsTest, AnyMixOfRequestsGetsWhatEachGetsAlone) {
+  struct Sent {
+    std::unique_ptr<GenerationRequest> copy;
+    std::future<Answer> answer;
+  };
+  std::vector<Sent> all;
+  for (int i = 0; i < 60; ++i) {
+    auto request = MakeRequest(RandomPrompt(), static_cast<int32_t>(random_() % 16 + 1));
+    request->stop.end_ids = {static_cast<int32_t>(random_() % 40)};
+    const auto several = static_cast<int32_t>(random_() % 3 + 2);
+    if (i % 3 == 1) {
+      request->num_sequences = several;
+      request->sampling.top_k = 5;
+      request->sampling.seed = random_() + 1;
+    } else if (i % 3 == 2) {
+      request->beams.width = several;
+      request->num_sequences = several;
+      request->beams.early_stopping = random_() % 2 == 0;
+      request->beams.length_penalty = static_cast<float>(random_() % 3) - 1.0f;
+    }
+    auto copy = MakeRequest(request->prompt, request->stop.max_tokens);
+    copy->stop = request->stop;
+    copy->beams = request->beams;
+    copy->sampling = request->sampling;
+    copy->num_sequences = several;
+    all.push_back({std::move(copy), Send(*engine_, std::move(request))});
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    SCOPED_TRACE(i);
+    const GenerationRequest& request = *all[i].copy;
+    Answer answer = all[i].answer.get();
+    if (request.uses_beams()) {
+      const std::vector<BeamHypothesis> expected = SearchAlone(request);
+      ASSERT_EQ(answer.ids.size(), static_cast<size_t>(request.num_sequences));
+      for (size_t j = 0; j < expected.size(); ++j) {
+        EXPECT_EQ(answer.ids[static_cast<int32_t>(j)], expected[j].ids) << j;
+      }
+      continue;
+    }
+    for (const auto& [index, ids] : answer.ids) {
+      const bool draws = !request.sampling.is_greedy();
+      const uint64_t seed =
+          draws ? SequenceSeed(request.sampling.seed, static_cast<uint32_t>(index)) : 0;
+      TokenIds expected = Alone(request.prompt, request.stop.max_tokens, seed);
+      const auto end = std::find(expected.begin(), expected.end(), request.stop.end_ids[0]);
+      expected.erase(end, expected.end());
+      EXPECT_EQ(ids, expected) << index;
+    }
+  }
+}
+
+TEST_P(EngineOutputsTest, LogitsAndLogProbsAreThoseOfEachPosition) {
+  std::vector<std::future<Answer>> others;
+  for (int i = 0; i < 10; ++i) others.push_back(Send(*engine_, MakeRequest(RandomPrompt(), 12)));
+  const TokenIds prompt = {1, 2, 0, 1, 2, 0, 1, 1, 1, 2, 0, 0, 1, 2, 2, 1, 0, 2};
+  std::vector<std::future<Answer>> answers;
+  for (int i = 0; i < 3; ++i) {
+    auto request = MakeRequest(prompt, 5);
+    request->want_context_logits = true;
+    request->want_generation_logits = true;
+    request->want_prompt_log_probs = true;
+    answers.push_back(Send(*engine_, std::move(request)));
+  }
+  for (auto& future : answers) {
+    const Answer answer = future.get();
+    TokenIds tokens = prompt;
+    const TokenIds output = Alone(prompt, 5, 0);
+    tokens.insert(tokens.end(), output.begin(), output.end());
+    ASSERT_EQ(answer.ids.at(0), output);
+    ASSERT_EQ(answer.context_logits.size(), prompt.size() * 40);
+    ASSERT_EQ(answer.generation_logits.size(), output.size() * 40);
+    ASSERT_EQ(answer.prompt_log_probs.size(), prompt.size() - 1);
+    for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+      const auto logits = LogitsAfter(std::span<const int32_t>(tokens).first(i + 1), limits_);
+      if (i < prompt.size()) {
+        EXPECT_TRUE(std::equal(logits.begin(), logits.end(),
+                               answer.context_logits.begin() + static_cast<ptrdiff_t>(i * 40)));
+      }
+      if (i + 1 < prompt.size()) {
+        EXPECT_FLOAT_EQ(answer.prompt_log_probs[i], LogProb(logits, tokens[i + 1]));
+      } else {
+        const auto row = static_cast<ptrdiff_t>((i + 1 - prompt.size()) * 40);
+        EXPECT_TRUE(
+            std::equal(logits.begin(), logits.end(), answer.generation_logits.begin() + row));
+      }
+    }
+  }
+  for (auto& other : others) other.wait();
+}
+
+constexpr auto kEvict = CapacityPolicy::kMaxUtilization;
+
+INSTANTIATE_TEST_SUITE_P(
+    Modes, EngineOutputsTest,
+    ::testing::Values(Mode{.name = "NoEvict"}, Mode{.name = "Prefix", .prefix_cache = true},
+                      Mode{.name = "NoCopies", .copies = false},
+                      Mode{.name = "Window", .window = 9},
+                      Mode{.name = "WindowNoCopies", .copies = false, .window = 9},
+                      Mode{.name = "EvictPrefix", .policy = kEvict, .prefix_cache = true}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(EngineFeaturesTest, RefusesByNameWhatTheExecutorLacks) {
+  Engine engine({}, std::make_unique<FakeExecutor>(Limits()));
+  const auto refusal = [&](auto change) {
+    auto request = MakeRequest({1}, 2);
+    change(*request);
+    const Status status = engine.Enqueue(request);
+    EXPECT_NE(request, nullptr);
+    return status.message();
+  };
+  EXPECT_THAT(refusal([](auto& r) { r.beams.width = 2; }), HasSubstr("'beam_width'"));
+  EXPECT_THAT(refusal([](auto& r) { r.want_context_logits = true; }),
+              HasSubstr("'return_context_logits'"));
+  EXPECT_THAT(refusal([](auto& r) { r.want_generation_logits = true; }),
+              HasSubstr("'return_generation_logits'"));
+  EXPECT_THAT(refusal([](auto& r) { r.want_prompt_log_probs = true; }),
+              HasSubstr("'return_prompt_log_probs'"));
+}
+
+TEST(EngineFeaturesTest, NamesWhatIsOutOfRangeWithTheRange) {
+  Engine engine({}, std::make_unique<FakeExecutor>(Limits(), ExecutorFeatures{.candidates = true}));
+  const auto refusal = [&](auto change) {
+    auto request = MakeRequest({1}, 2);
+    change(*request);
+    return engine.Enqueue(request).message();
+  };
+  EXPECT_THAT(refusal([](auto& r) { r.beams.width = 0; }),
+              HasSubstr("'beam_width' is 0, expected 1 or more"));
+  EXPECT_THAT(refusal([](auto& r) { r.beams.width = 9; }),
+              HasSubstr("9 sequences: at most 8 can run at a time"));
+  EXPECT_THAT(refusal([](auto& r) { r.num_sequences = 0; }),
+              HasSubstr("'num_return_sequences' is 0, expected 1 or more"));
+  EXPECT_THAT(refusal([](auto& r) {
+                r.beams.width = 2;
+                r.num_sequences = 3;
+              }),
+              HasSubstr("'num_return_sequences' is 3, expected at most the beam_width, 2"));
+  EXPECT_THAT(refusal([](auto& r) { r.beams.length_penalty = NAN; }),
+              HasSubstr("'len_penalty' is nan, expected -100 to 100"));
+  EXPECT_THAT(refusal([](auto& r) { r.beams.diversity_rate = -1.0f; }),
+              HasSubstr("'beam_search_diversity_rate' is -1, expected 0 to 1e6"));
+  EXPECT_THAT(refusal([](auto& r) { r.sampling.no_repeat_ngram_size = -2; }),
+              HasSubstr("'no_repeat_ngram_size' is -2, expected 0 (none) or more"));
+  EXPECT_THAT(refusal([](auto& r) { r.sampling.top_p_reset_id = 40; }),
+              HasSubstr("'runtime_top_p_reset_ids' is 40, expected -1 (none) to 39"));
+  EXPECT_THAT(refusal([](auto& r) { r.stop.end_ids = {40}; }),
+              HasSubstr("'end_id': token id 40 at index 0, expected 0 to 39"));
+  EXPECT_THAT(refusal([](auto& r) { r.priority = 2000; }),
+              HasSubstr("priority 2000, expected -1000 to 1000"));
+}
+
+}  // namespace
+}  // namespace nereid::llm

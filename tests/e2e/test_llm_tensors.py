@@ -1,0 +1,147 @@
+"""The tensors of the `tensorrt_llm` model beyond a plain prompt: several sequences, beams, logits, statistics, metrics."""
+import pathlib
+import shutil
+import time
+import urllib.request
+
+import numpy as np
+import pytest
+import tritonclient.http as httpclient
+from tritonclient.utils import InferenceServerException
+
+DEMO = pathlib.Path(__file__).resolve().parents[2] / "demo" / "model"
+PROMPT = [12, 45, 78, 101, 7, 33, 250, 18, 90, 61, 5, 14, 77, 39, 120, 8, 44, 99, 10, 3, 71, 55, 23, 42, 17, 66, 81, 29, 6, 200, 31, 9, 111, 48]
+TYPES = {bool: ("BOOL", bool), int: ("INT32", np.int32), float: ("FP32", np.float32)}
+CONFIG = """backend: "cpu_reference"
+max_batch_size: 0
+parameters {{ key: "gpt_model_path" value {{ string_value: "{path}" }} }}
+parameters {{ key: "max_seq_len" value {{ string_value: "128" }} }}
+parameters {{ key: "max_num_sequences" value {{ string_value: "8" }} }}
+parameters {{ key: "enable_kv_cache_reuse" value {{ string_value: "true" }} }}
+parameters {{ key: "exclude_input_in_output" value {{ string_value: "true" }} }}
+parameters {{ key: "max_beam_width" value {{ string_value: "4" }} }}
+"""
+
+
+@pytest.fixture(scope="module")
+def llm(start_server, tmp_path_factory):
+    root = tmp_path_factory.mktemp("repository")
+    checkpoint = tmp_path_factory.mktemp("checkpoint") / "demo"
+    shutil.copytree(DEMO, checkpoint)
+    (root / "llm" / "1").mkdir(parents=True)
+    (root / "llm" / "config.pbtxt").write_text(CONFIG.format(path=checkpoint))
+    return start_server(root)
+
+
+def ask(llm, outputs, prompt=PROMPT, tokens=6, **fields):
+    client = httpclient.InferenceServerClient(f"127.0.0.1:{llm.http}", network_timeout=120, connection_timeout=120)
+    given = {"input_ids": np.array(prompt, np.int32), "input_lengths": np.array([len(prompt)], np.int32),
+             "request_output_len": np.array([tokens], np.int32)}
+    for name, value in fields.items():
+        if isinstance(value, str):
+            given[name] = np.array([value.encode()], dtype=object)
+        else:
+            given[name] = np.array([value], np.uint64 if name == "seed" else TYPES[type(value)][1])
+    inputs = []
+    for name, value in given.items():
+        datatype = {"int32": "INT32", "float32": "FP32", "bool": "BOOL", "uint64": "UINT64", "object": "BYTES"}[str(value.dtype)]
+        inputs.append(httpclient.InferInput(name, list(value.shape), datatype))
+        inputs[-1].set_data_from_numpy(value)
+    answer = client.infer("llm", inputs, outputs=[httpclient.InferRequestedOutput(name) for name in outputs])
+    return {name: answer.as_numpy(name) for name in outputs}
+
+
+def log_softmax(logits):
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def test_logits_agree_with_the_tokens_and_their_log_probabilities(llm):
+    got = ask(llm, ["output_ids", "context_logits", "generation_logits", "output_log_probs", "cum_log_probs", "prompt_log_probs"],
+              return_context_logits=True, return_generation_logits=True, return_log_probs=True, return_prompt_log_probs=True)
+    ids = got["output_ids"][0]
+    context, generation = got["context_logits"], got["generation_logits"][0]
+    assert context.shape == (len(PROMPT), generation.shape[1]) and len(generation) == len(ids) == 6
+    assert np.array_equal(generation.argmax(axis=-1), ids)
+    assert np.array_equal(context[-1], generation[0])  # both are what the first token was chosen from
+    wanted = log_softmax(generation)[np.arange(6), ids]
+    assert np.allclose(got["output_log_probs"][0], wanted, atol=1e-4)
+    assert np.allclose(got["cum_log_probs"], wanted.sum(), atol=1e-3)
+    assert np.allclose(got["prompt_log_probs"], log_softmax(context)[np.arange(len(PROMPT) - 1), PROMPT[1:]], atol=1e-4)
+
+
+def test_several_sequences_differ_and_repeat_with_their_seed(llm):
+    fields = dict(num_return_sequences=3, runtime_top_k=50, temperature=1.5, seed=7)
+    first = ask(llm, ["output_ids", "sequence_length"], tokens=12, **fields)
+    assert first["output_ids"].shape == (3, 12) and list(first["sequence_length"]) == [12, 12, 12]
+    assert len({tuple(row) for row in first["output_ids"]}) > 1
+    assert np.array_equal(ask(llm, ["output_ids"], tokens=12, **fields)["output_ids"], first["output_ids"])
+    alone = ask(llm, ["output_ids"], tokens=12, **{**fields, "num_return_sequences": 1})
+    assert np.array_equal(alone["output_ids"][0], first["output_ids"][0])
+
+
+def test_beams_are_at_least_as_likely_as_the_greedy_output(llm):
+    names = ["output_ids", "cum_log_probs", "sequence_length"]
+    greedy = ask(llm, names, tokens=8, return_log_probs=True, end_id=-1)
+    beams = ask(llm, names, tokens=8, return_log_probs=True, end_id=-1, beam_width=4)
+    assert beams["output_ids"].shape == (4, 8) and len({tuple(row) for row in beams["output_ids"]}) == 4
+    assert list(beams["cum_log_probs"]) == sorted(beams["cum_log_probs"], reverse=True)
+    assert beams["cum_log_probs"][0] >= greedy["cum_log_probs"][0] - 1e-4
+
+
+def test_a_prefix_is_reused_within_its_salt(llm):
+    names = ["output_ids", "kv_cache_reused_blocks", "kv_cache_alloc_new_blocks", "kv_cache_alloc_total_blocks"]
+    fields = dict(return_kv_cache_reuse_stats=True)
+    first = ask(llm, names, cache_salt="one", **fields)
+    again = ask(llm, names, cache_salt="one", **fields)
+    other = ask(llm, names, cache_salt="two", **fields)
+    assert [int(each["kv_cache_reused_blocks"][0]) for each in (first, again, other)] == [0, 2, 0]
+    assert np.array_equal(first["output_ids"], again["output_ids"]) and np.array_equal(first["output_ids"], other["output_ids"])
+    for each in (first, again, other):
+        assert each["kv_cache_alloc_total_blocks"][0] == each["kv_cache_reused_blocks"][0] + each["kv_cache_alloc_new_blocks"][0] == 3
+
+
+def test_times_are_in_their_order(llm):
+    names = ["arrival_time_ns", "first_scheduled_time_ns", "first_token_time_ns", "last_token_time_ns", "total_draft_tokens"]
+    got = ask(llm, names, return_perf_metrics=True)
+    times = [int(got[name][0]) for name in names[:4]]
+    assert 0 < times[0] and times == sorted(times) and got["total_draft_tokens"][0] == 0
+
+
+@pytest.mark.parametrize("fields, message", [
+    (dict(beam_width=5), "input 'beam_width' is 5, expected 1 to 4 (parameter max_beam_width)"),
+    (dict(num_return_sequences=9), "input 'num_return_sequences' is 9, expected 1 to 8"),
+    (dict(temperature=-1.0), "'temperature' is -1, expected 0 to"),
+    (dict(runtime_top_p=1.5), "'runtime_top_p' is 1.5, expected 0 to 1"),
+    (dict(no_repeat_ngram_size=-1), "'no_repeat_ngram_size' is -1, expected 0 (none) or more"),
+    (dict(beam_width=2, beam_search_diversity_rate=-1.0), "'beam_search_diversity_rate' is -1, expected 0 to"),
+])
+def test_what_is_out_of_range_is_named_with_the_range(llm, fields, message):
+    with pytest.raises(InferenceServerException) as caught:
+        ask(llm, ["output_ids"], **fields)
+    assert message in str(caught.value) and llm.alive()
+
+
+def test_metrics_have_the_published_families(llm):
+    ask(llm, ["output_ids"])
+
+    def value(line):
+        page = urllib.request.urlopen(f"http://127.0.0.1:{llm.metrics}/metrics").read().decode()
+        found = [each for each in page.splitlines() if each.startswith(line)]
+        return [float(each.split()[-1]) for each in found]
+
+    def poll(line, wanted):  # gauges are renewed after the answer was sent
+        deadline = time.monotonic() + 60
+        while not (value(line) and wanted(value(line)[0])) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert wanted(value(line)[0]), line
+
+    poll('nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="tokens_per"', lambda count: count == 16)
+    poll('nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="max"', lambda count: count > 0)
+    poll('nv_trt_llm_request_metrics{model="llm",request_type="max"', lambda count: count == 8)
+    poll('nv_trt_llm_request_metrics{model="llm",request_type="active"', lambda count: count == 0)
+    poll('nv_trt_llm_runtime_memory_metrics{memory_type="cpu"', lambda count: count > 0)
+    poll('nv_trt_llm_inflight_batcher_metrics{inflight_batcher_specific_metric="paused_requests"', lambda count: count == 0)
+    poll('nv_trt_llm_general_metrics{general_type="iteration_counter"', lambda count: count > 0)
+    poll("nv_llm_input_token_len_count", lambda count: count > 0)
+    poll("nv_llm_output_token_len_count", lambda count: count > 0)
