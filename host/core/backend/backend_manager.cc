@@ -6,6 +6,15 @@
 #include "observe/log.h"
 
 namespace nereid {
+namespace {
+
+// Several backends may be written in Python: one library then serves each as a backend of its own.
+std::string SlotKey(const BackendLocation& location) {
+  return location.is_python_based ? StrCat(location.library, " for ", location.directory)
+                                  : location.library;
+}
+
+}  // namespace
 
 Result<Backend*> BackendManager::Get(const ModelConfig& config, const std::string& model_dir,
                                      int64_t version) {
@@ -17,7 +26,7 @@ Result<Backend*> BackendManager::Get(const ModelConfig& config, const std::strin
   bool mine = false;
   {
     std::lock_guard lock(mutex_);
-    Slot& slot = slots_[location.library];
+    Slot& slot = slots_[SlotKey(location)];
     mine = !slot.result.valid();
     if (mine) slot.result = loaded.get_future().share();
     result = slot.result;
@@ -28,13 +37,13 @@ Result<Backend*> BackendManager::Get(const ModelConfig& config, const std::strin
 }
 
 Result<Backend*> BackendManager::Load(const BackendLocation& location) {
-  auto backend = Backend::Load(location, ConfigJson(location.name), memory_);
+  auto backend = Backend::Load(location, ConfigJson(location), memory_);
   std::lock_guard lock(mutex_);
   if (!backend.ok()) {
-    slots_.erase(location.library);  // the next model tries again: the file may have been replaced
+    slots_.erase(SlotKey(location));  // the next model tries again: the file may have been replaced
     return std::move(backend).status();
   }
-  Slot& slot = slots_[location.library];
+  Slot& slot = slots_[SlotKey(location)];
   slot.backend = std::move(backend).value();
   NEREID_LOG_VERBOSE(1, "loaded backend '", location.name, "' from '", location.library, "'");
   return slot.backend.get();
@@ -42,8 +51,8 @@ Result<Backend*> BackendManager::Load(const BackendLocation& location) {
 
 Status BackendManager::AddBuiltIn(const std::string& name, const BackendEntryPoints& entry_points) {
   const BackendLocation location{name, name, ""};
-  NEREID_ASSIGN_OR_RETURN(
-      auto backend, Backend::FromEntryPoints(location, entry_points, ConfigJson(name), memory_));
+  NEREID_ASSIGN_OR_RETURN(auto backend, Backend::FromEntryPoints(location, entry_points,
+                                                                 ConfigJson(location), memory_));
   std::lock_guard lock(mutex_);
   slots_[name].backend = std::move(backend);
   return Status::Ok();
@@ -65,15 +74,18 @@ std::vector<BackendManager::Loaded> BackendManager::List() const {
   return list;
 }
 
-// Global settings first, the backend's own win; all values are strings.
-std::string BackendManager::ConfigJson(const std::string& backend) const {
+// Global settings first, then those of "python" for what runs on it; the backend's own win. All
+// values are strings.
+std::string BackendManager::ConfigJson(const BackendLocation& location) const {
   std::map<std::string, std::string> settings = {
       {"auto-complete-config", options_.auto_complete_config ? "true" : "false"},
       {"backend-directory", options_.backend_dirs.empty() ? "" : options_.backend_dirs.front()},
       {"min-compute-capability", std::to_string(options_.min_compute_capability)},
       {"default-max-batch-size", "4"},
   };
-  for (const std::string& name : {std::string(), backend}) {
+  if (location.is_python_based) settings["runtime_modeldir"] = location.directory;
+  for (const std::string& name :
+       {std::string(), std::string(location.is_python_based ? "python" : ""), location.name}) {
     const auto it = options_.settings.find(name);
     if (it == options_.settings.end()) continue;
     for (const auto& [key, value] : it->second) settings[key] = value;

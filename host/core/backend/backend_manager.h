@@ -46,12 +46,12 @@ class BackendManager {
   };
   Result<Backend*> Load(const BackendLocation& location);
   Backend* FindBuiltIn(const std::string& name) const;
-  std::string ConfigJson(const std::string& backend) const;
+  std::string ConfigJson(const BackendLocation& location) const;
 
   const BackendOptions options_;
   MemoryManager* const memory_;
   mutable std::mutex mutex_;           // guards slots_; never held while a backend runs
-  std::map<std::string, Slot> slots_;  // by library path
+  std::map<std::string, Slot> slots_;  // by library path, and name of a python-based backend
 };
 
 }  // namespace nereid

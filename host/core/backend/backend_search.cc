@@ -49,6 +49,24 @@ std::optional<BackendLocation> FindIn(const std::vector<fs::path>& folders,
   return std::nullopt;
 }
 
+// <backend-dir>/<backend>/model.py, which the backend "python" runs.
+Result<std::optional<BackendLocation>> FindPythonBased(const BackendSearch& search,
+                                                       const std::string& backend) {
+  for (const std::string& dir : search.backend_dirs) {
+    const fs::path folder = fs::path(dir) / backend;
+    if (!IsFile(folder / "model.py")) continue;
+    auto python = FindIn(Folders(search, "python"), backend, "libtriton_python.so");
+    if (!python) {
+      return NotFoundError("backend '", backend, "': '", (folder / "model.py").string(),
+                           "' needs the backend 'python', whose libtriton_python.so was not found");
+    }
+    python->directory = folder.string();
+    python->is_python_based = true;
+    return python;
+  }
+  return std::optional<BackendLocation>();
+}
+
 // The engines that stand in for the backend of tensorrt_llm repositories.
 std::optional<BackendLocation> FindLlmEngine(const BackendSearch& search) {
   for (const std::string engine : {"gpu_llm", "cpu_reference"}) {
@@ -85,11 +103,8 @@ Result<BackendLocation> FindBackend(const ModelConfig& config, const BackendSear
   if (backend == "tensorrtllm") {
     if (auto engine = FindLlmEngine(search)) return *engine;
   }
-  for (const fs::path& folder : folders) {
-    if (folder.filename() != backend || !IsFile(folder / "model.py")) continue;
-    return UnsupportedError("backend '", backend, "': '", (folder / "model.py").string(),
-                            "' is a python-based backend, which this server does not support yet");
-  }
+  NEREID_ASSIGN_OR_RETURN(const auto python_based, FindPythonBased(search, backend));
+  if (python_based) return *python_based;
   std::string looked;
   for (const fs::path& folder : folders) {
     looked += StrCat(looked.empty() ? "" : ", ", (folder / library).string());

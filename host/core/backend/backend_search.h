@@ -11,9 +11,10 @@
 namespace nereid {
 
 struct BackendLocation {
-  std::string name;       // after the alias was resolved
-  std::string library;    // path of the .so
-  std::string directory;  // where it lies: the backend's artifacts
+  std::string name;              // after the alias was resolved
+  std::string library;           // path of the .so
+  std::string directory;         // where it lies, or its model.py: the backend's artifacts
+  bool is_python_based = false;  // a model.py that the backend "python" runs
 };
 
 struct BackendSearch {

@@ -90,10 +90,18 @@ TEST_F(BackendSearchTest, ResolvesTensorrtllmToAnEngineThatIsThere) {
   EXPECT_EQ(Find(), "given/tensorrtllm/libtriton_tensorrtllm.so");
 }
 
-TEST_F(BackendSearchTest, NamesPythonBasedBackends) {
+TEST_F(BackendSearchTest, RunsPythonBasedBackendsByThePythonBackend) {
   Touch("given/b/model.py");
-  EXPECT_EQ(FindBackend(config_, search_).status().code(), StatusCode::kUnsupported);
-  EXPECT_NE(Find().find("given/b/model.py' is a python-based backend"), std::string::npos);
+  EXPECT_NE(Find().find("needs the backend 'python'"), std::string::npos);
+  Touch("own/python/libtriton_python.so");
+  const auto found = FindBackend(config_, search_);
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  EXPECT_EQ(found->name, "b");
+  EXPECT_EQ(found->library, root_ / "own/python/libtriton_python.so");
+  EXPECT_EQ(found->directory, root_ / "given/b");
+  EXPECT_TRUE(found->is_python_based);
+  Touch("own/b/libtriton_b.so");
+  EXPECT_EQ(Find(), "own/b/libtriton_b.so");
 }
 
 }  // namespace
