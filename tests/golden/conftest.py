@@ -1,5 +1,5 @@
-"""The servers of the replay. Environment: NEREID_DIST, the installed tree; NEREID_TEST_BACKENDS, the folder of the test backends
-(golden passes for the Python backend); NEREID_SERVER_COMMAND, another server that takes Triton's flags, instead of Nereid."""
+"""The servers of the replay. Environment: NEREID_DIST, the installed tree; NEREID_SERVER_COMMAND, another server that takes Triton's
+flags, instead of Nereid. The interpreter that runs these tests runs the Python models too."""
 import os
 import pathlib
 import secrets
@@ -34,11 +34,6 @@ def server_command():
     return [os.environ["NEREID_DIST"] + "/bin/nereid"]
 
 
-def backend_flags():
-    folder = os.environ.get("NEREID_TEST_BACKENDS")
-    return [f"--backend-directory={folder}"] if folder else []
-
-
 def free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -53,7 +48,7 @@ class Server:
         self.paths = normal_form.Paths({"repo_bad": root / "repo_bad", "repo": root / "repo"})
         self.process = subprocess.Popen(
             [*server_command(), f"--model-repository={root}/repo", f"--http-port={self.http}", f"--grpc-port={self.grpc}",
-             f"--metrics-port={self.metrics}", *backend_flags(), *FORWARDED, *flags])
+             f"--metrics-port={self.metrics}", *FORWARDED, *flags], env={**os.environ, "NEREID_PYTHON": sys.executable})
         self.wait(wait_for)
 
     def wait(self, path):
