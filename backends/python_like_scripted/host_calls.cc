@@ -1,9 +1,54 @@
 #include "backends/python_like_scripted/host_calls.h"
 
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
 namespace nereid::scripted {
+namespace {
 
 template <typename Write>
-void HostCalls::Reply(int64_t call, const Status& status, const Write& write) {
+std::string Value(const Write& write) {
+  MarshalWriter writer;
+  write(writer);
+  return writer.Take();
+}
+
+std::string BoolValue(bool value) {
+  return Value([&](MarshalWriter& writer) { writer.Bool(value); });
+}
+std::string IntValue(int64_t value) {
+  return Value([&](MarshalWriter& writer) { writer.Int(value); });
+}
+std::string NoValue() {
+  return Value([](MarshalWriter& writer) { writer.None(); });
+}
+
+MetricFamily::Labels ReadLabels(MarshalReader& message) {
+  MetricFamily::Labels labels;
+  const uint32_t count = message.Tuple();
+  for (uint32_t i = 0; i < count && message.status().ok(); ++i) {
+    message.TupleOf(2);
+    std::string name(message.Text());
+    labels.emplace_back(std::move(name), message.Text());
+  }
+  return labels;
+}
+
+bool IsMetric(Operation operation) {
+  return operation >= Operation::kNewMetricFamily && operation <= Operation::kDeleteMetricFamily;
+}
+
+}  // namespace
+
+HostCalls::HostCalls(const InstanceContext& instance, OpenRequests& open,
+                     std::shared_ptr<Worker> worker)
+    : server_(instance.model().server()),
+      open_(open),
+      worker_(std::move(worker)),
+      infer_calls_(instance.model().server(), open, worker_) {}
+
+void HostCalls::Reply(int64_t call, const Status& status, const std::string& value) {
   if (call == 0) return;  // nobody waits
   MarshalWriter writer;
   writer.Tuple(4);
@@ -11,7 +56,7 @@ void HostCalls::Reply(int64_t call, const Status& status, const Write& write) {
   writer.Int(call);
   writer.Bool(status.ok());
   if (status.ok()) {
-    write(writer);
+    writer.Packed(value);
   } else {
     writer.Tuple(2);
     writer.Int(static_cast<int64_t>(status.code()));
@@ -24,21 +69,148 @@ Status HostCalls::OnCall(MarshalReader& message) {
   const int64_t call = message.Int();
   const auto operation = static_cast<Operation>(message.Int());
   NEREID_RETURN_IF_ERROR(message.status());
-  if (operation == Operation::kIsCancelled) {
-    message.TupleOf(1);
-    const auto key = static_cast<uint64_t>(message.Int());
-    NEREID_RETURN_IF_ERROR(message.Finish());
-    Reply(call, Status(), [&](MarshalWriter& writer) { writer.Bool(open_.IsCancelled(key)); });
-    return {};
+  if (operation == Operation::kInfer) return infer_calls_.Start(call, message);
+  if (operation == Operation::kLoadModel || operation == Operation::kUnloadModel) {
+    return ControlModel(call, operation, message);
   }
-  Reply(call, UnsupportedError("operation ", static_cast<int32_t>(operation)),
-        [](MarshalWriter&) {});
+  const Result<std::string> value = Answer(operation, message);
+  NEREID_RETURN_IF_ERROR(message.Finish());
+  Reply(call, value.status(), value.ok() ? *value : "");
   return {};
 }
 
 Status HostCalls::OnCancel(MarshalReader& message) {
-  (void)message.Int();
-  return message.Finish();
+  const int64_t call = message.Int();
+  NEREID_RETURN_IF_ERROR(message.Finish());
+  infer_calls_.Cancel(call);
+  return {};
+}
+
+// Reads its arguments whole, whatever comes of them.
+Result<std::string> HostCalls::Answer(Operation operation, MarshalReader& message) {
+  if (IsMetric(operation)) return AskMetric(operation, message);
+  if (operation == Operation::kIsModelReady) return IsModelReady(message);
+  message.TupleOf(1);
+  const auto key = static_cast<uint64_t>(message.Int());
+  NEREID_RETURN_IF_ERROR(message.status());
+  if (operation == Operation::kIsCancelled) return BoolValue(open_.IsCancelled(key));
+  if (operation == Operation::kTraceContext) return TraceContext(key);
+  message.Fail(StrCat("unknown operation ", static_cast<int32_t>(operation)));
+  return message.status();
+}
+
+Result<std::string> HostCalls::TraceContext(uint64_t request_key) {
+  std::string value = NoValue();
+  NEREID_RETURN_IF_ERROR(open_.With(request_key, [&](Request& request) -> Status {
+    TRITONSERVER_InferenceTrace* trace = nullptr;
+    const char* context = nullptr;
+    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestTrace(request.handle(), &trace)));
+    if (trace == nullptr) return {};
+    NEREID_RETURN_IF_ERROR(ToStatus(TRITONSERVER_InferenceTraceContext(trace, &context)));
+    if (context != nullptr && *context != '\0') {
+      value = Value([&](MarshalWriter& writer) { writer.Text(context); });
+    }
+    return {};
+  }));
+  return value;
+}
+
+Result<std::string> HostCalls::IsModelReady(MarshalReader& message) {
+  message.TupleOf(2);
+  const std::string name(message.Text());
+  const std::string version_text(message.Text());
+  NEREID_RETURN_IF_ERROR(message.status());
+  int64_t version = -1;
+  if (!version_text.empty()) {
+    const char* const end = version_text.data() + version_text.size();
+    const auto [stop, error] = std::from_chars(version_text.data(), end, version);
+    if (error != std::errc() || stop != end) {
+      return InvalidArgError("is_model_ready: expected a version of digits, got '", version_text,
+                             "'");
+    }
+  }
+  NEREID_ASSIGN_OR_RETURN(const bool is_ready, server_.IsModelReady(name.c_str(), version));
+  return BoolValue(is_ready);
+}
+
+Result<std::string> HostCalls::AskMetric(Operation operation, MarshalReader& message) {
+  if (operation == Operation::kNewMetricFamily) {
+    message.TupleOf(3);
+    const std::string name(message.Text());
+    const std::string description(message.Text());
+    const int64_t kind = message.Int();
+    NEREID_RETURN_IF_ERROR(message.status());
+    NEREID_ASSIGN_OR_RETURN(const int64_t key, metrics_.NewFamily(kind, name, description));
+    return IntValue(key);
+  }
+  if (operation == Operation::kNewMetric) {
+    message.TupleOf(3);
+    const int64_t family = message.Int();
+    const MetricFamily::Labels labels = ReadLabels(message);
+    std::vector<double> buckets;
+    const bool has_buckets = !message.TakeNone();
+    const uint32_t count = has_buckets ? message.Tuple() : 0;
+    for (uint32_t i = 0; i < count && message.status().ok(); ++i) {
+      buckets.push_back(message.Float());
+    }
+    NEREID_RETURN_IF_ERROR(message.status());
+    NEREID_ASSIGN_OR_RETURN(const int64_t key,
+                            metrics_.New(family, labels, has_buckets ? &buckets : nullptr));
+    return IntValue(key);
+  }
+  const uint32_t count = message.Tuple();
+  const int64_t key = message.Int();
+  const double number = count == 2 ? message.Float() : 0;
+  NEREID_RETURN_IF_ERROR(message.status());
+  if (operation == Operation::kDeleteMetric) {
+    metrics_.Delete(key);
+    return NoValue();
+  }
+  if (operation == Operation::kDeleteMetricFamily) {
+    metrics_.DeleteFamily(key);
+    return NoValue();
+  }
+  NEREID_ASSIGN_OR_RETURN(Metric * metric, metrics_.Find(key));
+  if (operation == Operation::kMetricValue) {
+    NEREID_ASSIGN_OR_RETURN(const double value, metric->Value());
+    return Value([&](MarshalWriter& writer) { writer.Float(value); });
+  }
+  NEREID_RETURN_IF_ERROR(operation == Operation::kIncrementMetric ? metric->Increment(number)
+                         : operation == Operation::kSetMetric     ? metric->Set(number)
+                                                                  : metric->Observe(number));
+  return NoValue();
+}
+
+Status HostCalls::ControlModel(int64_t call, Operation operation, MarshalReader& message) {
+  const bool is_load = operation == Operation::kLoadModel;
+  std::string config;
+  bool with_dependents = false;
+  std::vector<std::pair<std::string, std::string>> files;
+  message.TupleOf(is_load ? 3 : 2);
+  std::string name(message.Text());
+  if (is_load) {
+    config = message.Text();
+    const uint32_t count = message.Tuple();
+    for (uint32_t i = 0; i < count && message.status().ok(); ++i) {
+      message.TupleOf(2);
+      std::string path(message.Text());
+      files.emplace_back(std::move(path), message.Bytes());
+    }
+  } else {
+    with_dependents = message.Bool();
+  }
+  NEREID_RETURN_IF_ERROR(message.Finish());
+  std::erase_if(controls_, [](const std::future<void>& control) {
+    return control.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  });
+  controls_.push_back(std::async(std::launch::async, [=, this] {
+    if (!is_load) return Reply(call, server_.UnloadModel(name.c_str(), with_dependents));
+    std::vector<Parameter> parameters;
+    if (!config.empty()) parameters.push_back(Parameter::String("config", config));
+    for (const auto& [path, bytes] : files) parameters.push_back(Parameter::Bytes(path, bytes));
+    Reply(call, server_.LoadModel(name.c_str(), parameters));
+  }));
+  return {};
 }
 
 }  // namespace nereid::scripted

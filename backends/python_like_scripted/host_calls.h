@@ -1,11 +1,16 @@
 // What a worker asks of the host while it runs: whether a request was cancelled, other models,
-// metrics. Answers are posted. [OnCall and OnCancel: the worker's thread]
+// metrics, the loading of models. Answers are posted.
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "backends/python_like_scripted/infer_calls.h"
 #include "backends/python_like_scripted/marshal.h"
+#include "backends/python_like_scripted/metric_table.h"
 #include "backends/python_like_scripted/open_requests.h"
 #include "backends/python_like_scripted/worker.h"
 #include "nereid/backend.h"
@@ -14,23 +19,29 @@ namespace nereid::scripted {
 
 class HostCalls {
  public:
-  HostCalls(const InstanceContext& instance, OpenRequests& open, std::shared_ptr<Worker> worker)
-      : instance_(instance), open_(open), worker_(std::move(worker)) {}
+  HostCalls(const InstanceContext& instance, OpenRequests& open, std::shared_ptr<Worker> worker);
 
-  // (call, operation, arguments). An error means that the message is garbage.
+  // (call, operation, arguments). An error means that the message is garbage. [worker's thread]
   Status OnCall(MarshalReader& message);
   Status OnCancel(MarshalReader& message);
   // [any thread]
-  void CancelAll() {}
+  void CancelAll() { infer_calls_.CancelAll(); }
 
  private:
-  // Writes (kind, call, is_ok, value) of a result that `write` adds to the message.
-  template <typename Write>
-  void Reply(int64_t call, const Status& status, const Write& write);
+  void Reply(int64_t call, const Status& status, const std::string& value = "N");
+  Result<std::string> Answer(Operation operation, MarshalReader& message);
+  Result<std::string> TraceContext(uint64_t request_key);
+  Result<std::string> IsModelReady(MarshalReader& message);
+  Result<std::string> AskMetric(Operation operation, MarshalReader& message);
+  // On a thread of its own, because loading takes its time.
+  Status ControlModel(int64_t call, Operation operation, MarshalReader& message);
 
-  const InstanceContext& instance_;
+  const Server server_;
   OpenRequests& open_;
   const std::shared_ptr<Worker> worker_;
+  InferCalls infer_calls_;
+  MetricTable metrics_;
+  std::vector<std::future<void>> controls_;  // ends before everything it uses
 };
 
 }  // namespace nereid::scripted

@@ -26,6 +26,8 @@ class MarshalWriter {
   void Float(double value);
   // Bytes that are not UTF-8 become '?': what a client sent must not break the message.
   void Text(std::string_view text);
+  // A value that another writer made.
+  void Packed(std::string_view value) { bytes_.append(value); }
   void Bytes(std::string_view bytes) {
     Tagged('s', static_cast<uint32_t>(bytes.size()));
     bytes_.append(bytes);
@@ -78,6 +80,8 @@ class MarshalReader {
   std::string_view Bytes();
   // Takes a None when one is next.
   bool TakeNone();
+  // What was not read yet.
+  std::string_view rest() const { return rest_; }
   // The tag of what is next, 0 at the end.
   char Next() const { return rest_.empty() || !status_.ok() ? '\0' : rest_.front(); }
   // INVALID_ARG also when something follows the message.

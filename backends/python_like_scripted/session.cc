@@ -102,7 +102,10 @@ void Session::Execute(const std::vector<uint64_t>& all_keys, std::chrono::millis
   Status status = std::move(answer).status();
   if (status.ok()) {
     status = Finish(keys, *answer);
-    if (!status.ok()) worker_->Kill(StrCat("it sent garbage: ", status.message()));
+    if (!status.ok()) {
+      worker_->Kill(StrCat("it sent garbage: ", status.message()));
+      status = worker_->DeadError();
+    }
   } else if (!worker_->is_dead()) {  // nothing was sent
     for (const Block& block : blocks) block.Release();
   }

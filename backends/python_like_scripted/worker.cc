@@ -79,7 +79,7 @@ Worker::~Worker() {
 
 Status Worker::DeadError() {
   if (!is_dead_ && asked_->is_closed()) Kill("");  // closed its socket and lives on
-  return UnavailableError(options_.label, ": the Python worker ", HowEnded());
+  return UnavailableError(options_.label, ": the Python worker ", ended_.get());
 }
 
 Result<std::string> Worker::Ask(std::string question, std::chrono::milliseconds timeout) {

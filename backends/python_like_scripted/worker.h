@@ -70,17 +70,16 @@ class Worker {
   void SetListener(WorkerListener* listener) { listener_ = listener; }
   // Ends the worker because of `why`. [any thread]
   void Kill(const std::string& why);
+  // UNAVAILABLE with how it ended, after waiting for that. [not the worker's thread]
+  Status DeadError();
   // Lets it finalize, then ends it; the listener hears nothing more after this. [not the worker's
   // thread]
   void Stop(std::chrono::milliseconds timeout);
-  // How it ended; waits for that. [any thread]
-  std::string HowEnded() { return ended_.get(); }
 
  private:
   explicit Worker(const WorkerOptions& options) : options_(options) {}
   Status Open();
   Status AwaitHello();
-  Status DeadError();
   Result<std::string> Checked(Result<std::optional<std::string>> answer,
                               std::chrono::milliseconds timeout);
 

@@ -17,14 +17,15 @@ class IncomingRegion:
     def __init__(self, fd):
         self._fd = fd
         self._map = mmap.mmap(fd, os.fstat(fd).st_size)
-        self._offsets = {}  # of living blocks, by the weak reference to their array
+        self._living = {}  # (weak reference to a block's array, offset) by the reference's id: arrays have no hash
 
     def array(self, offset, size):
         """The bytes of a block as an array that owns it."""
         if offset + size > len(self._map):
             self._map = mmap.mmap(self._fd, os.fstat(self._fd).st_size)
         block = numpy.ndarray((size,), _UINT8, self._map, offset)
-        self._offsets[weakref.ref(block, self._give_back)] = offset
+        reference = weakref.ref(block, self._give_back)
+        self._living[id(reference)] = (reference, offset)
         return block
 
     def copy(self, offset, size):
@@ -36,7 +37,7 @@ class IncomingRegion:
         return data
 
     def _give_back(self, reference):
-        self._map[self._offsets.pop(reference) - HEADER] = 0
+        self._map[self._living.pop(id(reference))[1] - HEADER] = 0
 
 
 class OutgoingRegion:

@@ -1,0 +1,47 @@
+// Calls that a worker makes of other models. Inputs stay where the worker put them until the model
+// has read them; outputs are written by the called model straight into the caller's shared memory.
+// A call outlives its session when the model takes longer than the worker lives.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "backends/python_like_scripted/marshal.h"
+#include "backends/python_like_scripted/open_requests.h"
+#include "backends/python_like_scripted/worker.h"
+#include "nereid/server.h"
+
+namespace nereid::scripted {
+
+class InferCall;
+
+class InferCalls {
+ public:
+  InferCalls(Server server, OpenRequests& open, std::shared_ptr<Worker> worker);
+
+  // (request, is_decoupled): starts it; what it comes to, a refusal included, is posted to the
+  // worker. An error means that the message is garbage. [the worker's thread]
+  Status Start(int64_t number, MarshalReader& message);
+  // Asks the model to stop. [any thread]
+  void Cancel(int64_t number);
+  void CancelAll();
+
+ private:
+  // The calls that are under way; they take themselves out.
+  struct Table {
+    std::mutex mutex;  // guards calls
+    std::unordered_map<int64_t, std::shared_ptr<InferCall>> calls;
+  };
+  friend class InferCall;
+
+  TRITONSERVER_InferenceTrace* ChildTrace(uint64_t request_key);
+
+  const Server server_;
+  OpenRequests& open_;
+  const std::shared_ptr<Worker> worker_;
+  const std::shared_ptr<Table> table_ = std::make_shared<Table>();
+};
+
+}  // namespace nereid::scripted

@@ -1,0 +1,148 @@
+"""Does what CASE names with everything that a model may ask of the host, and answers with the JSON of what came of it."""
+import asyncio
+import json
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+def call(model, values, **further):
+    return pb_utils.InferenceRequest(model_name=model, requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", values)], **further)
+
+
+def result_of(response):
+    if response.has_error():
+        return {"error": response.error().message(), "code": response.error().code()}
+    return pb_utils.get_output_tensor_by_name(response, "OUT").as_numpy().tolist()
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.args = args
+        try:
+            call("doubler", np.ones(2, np.float32)).exec()
+            self.early = "no error"
+        except pb_utils.TritonModelException as error:
+            self.early = str(error)
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            case = pb_utils.get_input_tensor_by_name(request, "CASE").as_numpy()[0].decode()
+            values = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+            text = json.dumps(getattr(self, "case_" + case)(values, request))
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([text.encode()], object))]))
+        return responses
+
+    def case_early(self, values, request):
+        return self.early
+
+    def case_args(self, values, request):
+        return {key: self.args[key] for key in self.args if key != "model_config"} | {"config": json.loads(self.args["model_config"])["name"]}
+
+    def case_exec(self, values, request):
+        return result_of(call("doubler", values).exec())
+
+    def case_large(self, values, request):
+        """Tensors that travel through shared memory, in and out."""
+        large = np.arange(300_000, dtype=np.float32)
+        output = result_of(call("doubler", large).exec())
+        return output == (large * 2).tolist() or output
+
+    def case_unknown(self, values, request):
+        return result_of(call("nosuch", values).exec())
+
+    def case_fails(self, values, request):
+        return result_of(call("doubler", np.array([-1], np.float32)).exec())
+
+    def case_async(self, values, request):
+        async def all_of_them():
+            calls = [call("doubler", np.array([each], np.float32)).async_exec() for each in range(20)]
+            return [result_of(each) for each in await asyncio.gather(*calls)]
+        return asyncio.run(all_of_them())
+
+    def case_stream(self, values, request):
+        return [result_of(each) for each in call("counter", values).exec(decoupled=True) if each.output_tensors()]
+
+    def case_stream_refused(self, values, request):
+        return result_of(call("counter", values).exec())
+
+    def case_async_stream(self, values, request):
+        async def read():
+            responses = await call("counter", values).async_exec(decoupled=True)
+            return [result_of(each) async for each in responses if each.output_tensors()]
+        return asyncio.run(read())
+
+    def case_cancel(self, values, request):
+        """Stops a stream that would not end by itself."""
+        responses = call("counter", np.array([np.inf], np.float32)).exec(decoupled=True)
+        first = result_of(next(responses))
+        responses.cancel()
+        last = None
+        for last in responses:
+            pass
+        return [first, last.error().code() if last is not None and last.has_error() else "ended"]
+
+    def case_metrics(self, values, request):
+        family = pb_utils.MetricFamily(name="caller_seen", description="what was seen", kind=pb_utils.MetricFamily.COUNTER)
+        self.metric = family.Metric(labels={"kind": "a"})
+        self.metric.increment(3)
+        try:
+            self.metric.set(1)
+            refused = "no error"
+        except pb_utils.TritonModelException as error:
+            refused = str(error)
+        gauge = pb_utils.MetricFamily(name="caller_level", description="level", kind=pb_utils.MetricFamily.GAUGE).Metric()
+        gauge.set(2.5)
+        self.histogram = pb_utils.MetricFamily(name="caller_sizes", description="sizes", kind=pb_utils.MetricFamily.HISTOGRAM).Metric(
+            labels={}, buckets=[1.0, 10.0])
+        self.histogram.observe(5)
+        return [self.metric.value(), gauge.value(), bool(refused)]
+
+    def case_control(self, values, request):
+        before = pb_utils.is_model_ready("spare")
+        pb_utils.load_model("spare")
+        between = pb_utils.is_model_ready("spare", "1")
+        answer = result_of(call("spare", values).exec())
+        pb_utils.unload_model("spare")
+        try:
+            pb_utils.load_model("nosuch")
+            refused = "no error"
+        except pb_utils.TritonModelException as error:
+            refused = str(error)
+        return [before, between, answer, refused]
+
+    def case_request(self, values, request):
+        return {"id": request.request_id(), "correlation": request.correlation_id(), "flags": request.flags(), "timeout": request.timeout(),
+                "outputs": request.requested_output_names(), "parameters": json.loads(request.parameters()),
+                "cancelled": request.is_cancelled(), "trace": request.trace().get_context(), "inputs": [each.name() for each in request.inputs()]}
+
+    def case_memory(self, values, request):
+        preferred = pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 0)
+        response = call("doubler", values, preferred_memory=preferred, request_id="b", parameters={"k": 1, "t": "x", "b": True},
+                        timeout=1000000, trace=request.trace()).exec()
+        return [result_of(response), json.loads(response.parameters()), response.output_tensors()[0].is_cpu()]
+
+    def case_logs(self, values, request):
+        pb_utils.Logger.log_warn("a warning from the model")
+        pb_utils.Logger.log("a line from the model", pb_utils.LogLevel.INFO)
+        print("a line on stdout")
+        return "logged"
+
+    def case_dlpack(self, values, request):
+        tensor = pb_utils.get_input_tensor_by_name(request, "IN")
+        again = pb_utils.Tensor.from_dlpack("AGAIN", tensor)
+        flags = pb_utils.Tensor.from_dlpack("FLAGS", pb_utils.Tensor("F", np.array([True, False])).to_dlpack())
+        try:
+            pb_utils.Tensor("S", np.array([b"x"], object)).to_dlpack()
+            refused = "no error"
+        except pb_utils.TritonModelException as error:
+            refused = str(error)
+        return [again.as_numpy().tolist(), bool(np.shares_memory(again.as_numpy(), values)), flags.as_numpy().tolist(),
+                str(flags.as_numpy().dtype), list(tensor.__dlpack_device__()), refused]
+
+    def case_free(self, values, request):
+        return pb_utils.SharedMemory.free_memory() > 0
+
+    def case_directory(self, values, request):
+        return pb_utils.get_model_dir()

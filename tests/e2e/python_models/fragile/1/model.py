@@ -1,0 +1,100 @@
+"""Dies, or worse, in the way that CASE names."""
+import ctypes
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [getattr(self, "case_" + pb_utils.get_input_tensor_by_name(each, "CASE").as_numpy()[0].decode())() for each in requests]
+
+    def answer(self, text):
+        return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([str(text).encode()], object))])
+
+    def case_pid(self):
+        return self.answer(os.getpid())
+
+    def case_segv(self):
+        ctypes.string_at(0)
+
+    def case_exit(self):
+        os._exit(3)
+
+    def case_sys_exit(self):
+        sys.exit(4)
+
+    def case_abort(self):
+        os.abort()
+
+    def case_hang(self):
+        while True:
+            time.sleep(1)
+
+    def case_stop(self):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def case_stdout(self):
+        for _ in range(3000):
+            print("x" * 100)
+        os.write(1, b"\xff\xfe no line end")
+        return self.answer("printed")
+
+    def case_fork(self):
+        child = os.fork()
+        if child == 0:
+            time.sleep(600)
+            os._exit(0)
+        return self.answer(child)
+
+    def case_fork_then_die(self):
+        if os.fork() == 0:
+            time.sleep(600)
+            os._exit(0)
+        os._exit(5)
+
+    def case_close_all(self):
+        os.closerange(0, 256)
+        while True:
+            time.sleep(1)
+
+    def case_garbage_answer(self):
+        os.write(self.descriptors()[0], b"(\xff\xff\xff\x7fgarbage")
+        return self.answer("not reached")
+
+    def case_garbage_place(self):
+        import marshal
+        os.write(self.descriptors()[0], marshal.dumps((0, (0, None, (((("OUT", 11, (4096,), (1 << 40, 16384)),), None, ()),))), 2))
+        return self.answer("not reached")
+
+    def case_garbage_posted(self):
+        os.write(self.descriptors()[1], b"garbage")
+        time.sleep(600)
+
+    def case_garbage_memory(self):
+        """Shrinking the shared memory would be a SIGBUS in the host; scribbling on it is no worse than a wrong answer."""
+        from nereid_worker import channel
+        try:
+            os.ftruncate(channel.outgoing._fd, 0)
+        except OSError as error:
+            return self.answer(type(error).__name__)
+
+    def case_wrong_type(self):
+        return "not a response"
+
+    def case_unprintable(self):
+        class Unprintable(Exception):
+            def __str__(self):
+                raise ValueError("no text")
+        raise Unprintable()
+
+    def case_recursion(self):
+        return self.case_recursion()
+
+    def descriptors(self):
+        from nereid_worker import channel
+        return channel.asked_fd, channel.posted_fd
