@@ -13,6 +13,25 @@ inline uint64_t SteadyNowNs() {
                                    .count());
 }
 
+// `deadline_ns` for a condition variable's wait_until, at most an hour ahead: clocks of the
+// standard library overflow with deadlines in a far future. Waits look again when they wake, so an
+// early end does no harm.
+inline std::chrono::steady_clock::time_point SteadyDeadline(uint64_t deadline_ns) {
+  constexpr uint64_t kHourNs = 3'600'000'000'000;
+  const uint64_t latest_ns = SteadyNowNs() + kHourNs;
+  return std::chrono::steady_clock::time_point(
+      std::chrono::nanoseconds(deadline_ns < latest_ns ? deadline_ns : latest_ns));
+}
+
+// Their sum, or the largest number where it does not fit: never.
+inline uint64_t AddNs(uint64_t a_ns, uint64_t b_ns) {
+  return a_ns > UINT64_MAX - b_ns ? UINT64_MAX : a_ns + b_ns;
+}
+// Microseconds of a configuration in nanoseconds, at most the largest number.
+inline uint64_t UsToNs(uint64_t us) {
+  return us > UINT64_MAX / 1000 ? UINT64_MAX : us * 1000;
+}
+
 inline uint64_t WallNowUs() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
                                    std::chrono::system_clock::now().time_since_epoch())

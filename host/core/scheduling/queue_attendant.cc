@@ -1,6 +1,5 @@
 #include "scheduling/queue_attendant.h"
 
-#include <chrono>
 #include <utility>
 
 #include "base/clock.h"
@@ -41,8 +40,7 @@ void QueueAttendant::Run() {
     } else if (next == tasks_.end()) {
       changed_.wait(lock);
     } else {
-      const std::chrono::steady_clock::time_point due{std::chrono::nanoseconds(next->first)};
-      changed_.wait_until(lock, due);
+      changed_.wait_until(lock, SteadyDeadline(next->first));
     }
   }
 }

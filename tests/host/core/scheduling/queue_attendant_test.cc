@@ -36,6 +36,17 @@ TEST(QueueAttendantTest, RunsWhatIsDueBeforeItEndsAndDropsTheRest) {
   EXPECT_EQ(num_run, 1);
 }
 
+TEST(QueueAttendantTest, RunsTasksBesideOnesInAFarFuture) {
+  std::promise<void> first, second;
+  QueueAttendant attendant;
+  attendant.PostAt(UINT64_MAX, [] {});
+  attendant.PostAt(static_cast<uint64_t>(INT64_MAX) + 1, [] {});
+  attendant.Post([&] { first.set_value(); });
+  first.get_future().wait();
+  attendant.PostAt(SteadyNowNs() + 1'000'000, [&] { second.set_value(); });
+  second.get_future().wait();
+}
+
 TEST(QueueAttendantTest, LetsATaskPostAnother) {
   std::promise<void> done;
   QueueAttendant attendant;
