@@ -189,12 +189,13 @@ TRITONSERVER_Error* TRITONBACKEND_RequestRelease(TRITONBACKEND_Request* request,
   NEREID_RETURN_IF_NULL(request);
   return AtCEdge([&]() -> Status {
     InferRequest* object = FromHandle(request);
-    if (release_flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE) {
+    const bool again = release_flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE;
+    if (again && !object->plan().iterative_sequence) {
       return nereid::InvalidArgError(
           "Request is released with TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, while the model is "
           "not configured to handle such a flag");
     }
-    if (release_flags != TRITONSERVER_REQUEST_RELEASE_ALL) {
+    if (!again && release_flags != TRITONSERVER_REQUEST_RELEASE_ALL) {
       return nereid::InvalidArgError(object->LogPrefix(), "release flags: expected ",
                                      static_cast<int>(TRITONSERVER_REQUEST_RELEASE_ALL), ", got ",
                                      release_flags);

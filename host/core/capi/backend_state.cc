@@ -1,21 +1,71 @@
-// TRITONBACKEND_State: implicit state of sequence models. No model can have states yet (sequence
-// batching is refused at load), so each function says so. [instance thread]
+// TRITONBACKEND_State: implicit state of sequence models. A handle belongs to its sequence.
+// [instance thread]
 #include "capi/handles.h"
+#include "request/infer_request.h"
+#include "request/sequence_states.h"
 
-#define NEREID_NO_STATE(function, ...)                                      \
-  TRITONSERVER_Error* function(__VA_ARGS__) {                               \
-    return nereid::ToError(nereid::UnsupportedError(                        \
-        #function ": implicit state is not supported by this server yet")); \
-  }
+using nereid::AtCEdge;
+using nereid::FromHandle;
+using nereid::InferRequest;
+using nereid::StateTensor;
+using nereid::Status;
+using nereid::ToHandle;
 
 extern "C" {
 
-NEREID_NO_STATE(TRITONBACKEND_StateNew, TRITONBACKEND_State**, TRITONBACKEND_Request*, const char*,
-                const TRITONSERVER_DataType, const int64_t*, const uint32_t)
-NEREID_NO_STATE(TRITONBACKEND_StateUpdate, TRITONBACKEND_State*)
-NEREID_NO_STATE(TRITONBACKEND_StateBuffer, TRITONBACKEND_State*, void**, const uint64_t,
-                TRITONSERVER_MemoryType*, int64_t*)
-NEREID_NO_STATE(TRITONBACKEND_StateBufferAttributes, TRITONBACKEND_State*,
-                TRITONSERVER_BufferAttributes**)
+TRITONSERVER_Error* TRITONBACKEND_StateNew(TRITONBACKEND_State** state,
+                                           TRITONBACKEND_Request* request, const char* name,
+                                           const TRITONSERVER_DataType datatype,
+                                           const int64_t* shape, const uint32_t dims_count) {
+  NEREID_RETURN_IF_NULL(state);
+  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_NULL(name);
+  *state = nullptr;
+  return AtCEdge([&]() -> Status {
+    const InferRequest* object = FromHandle(request);
+    const nereid::HostInputs* inputs = object->host_inputs();
+    if (inputs == nullptr || inputs->states == nullptr) {
+      return nereid::InvalidArgError("unable to add state '", name,
+                                     "'. State configuration is missing for model '",
+                                     object->plan().model_name, "'.");
+    }
+    NEREID_ASSIGN_OR_RETURN(StateTensor * found, inputs->states->FindOutput(name));
+    const auto type = static_cast<nereid::DataType>(datatype);
+    NEREID_RETURN_IF_ERROR(found->Describe(type, {shape, dims_count}));
+    *state = ToHandle(found);
+    return Status::Ok();
+  });
+}
+
+TRITONSERVER_Error* TRITONBACKEND_StateUpdate(TRITONBACKEND_State* state) {
+  NEREID_RETURN_IF_NULL(state);
+  FromHandle(state)->Update();
+  return nullptr;
+}
+
+// The memory is the CPU's, whatever was asked for.
+TRITONSERVER_Error* TRITONBACKEND_StateBuffer(TRITONBACKEND_State* state, void** buffer,
+                                              const uint64_t buffer_byte_size,
+                                              TRITONSERVER_MemoryType* memory_type,
+                                              int64_t* memory_type_id) {
+  NEREID_RETURN_IF_NULL(state);
+  NEREID_RETURN_IF_NULL(buffer);
+  NEREID_RETURN_IF_NULL(memory_type);
+  NEREID_RETURN_IF_NULL(memory_type_id);
+  return AtCEdge([&] {
+    *buffer = FromHandle(state)->Buffer(buffer_byte_size);
+    *memory_type = TRITONSERVER_MEMORY_CPU;
+    *memory_type_id = 0;
+    return Status::Ok();
+  });
+}
+
+TRITONSERVER_Error* TRITONBACKEND_StateBufferAttributes(
+    TRITONBACKEND_State* state, TRITONSERVER_BufferAttributes** buffer_attributes) {
+  NEREID_RETURN_IF_NULL(state);
+  NEREID_RETURN_IF_NULL(buffer_attributes);
+  *buffer_attributes = ToHandle(&FromHandle(state)->attributes());
+  return nullptr;
+}
 
 }  // extern "C"

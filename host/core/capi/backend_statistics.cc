@@ -60,6 +60,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportStatistics(
   NEREID_RETURN_IF_NULL(instance);
   NEREID_RETURN_IF_NULL(request);
   const InferRequest& object = *FromHandle(request);
+  if (object.uncounted()) return nullptr;
   nereid::StatisticsShard& statistics = FromHandle(instance)->statistics();
   const uint64_t now_ns = nereid::SteadyNowNs();
   if (nereid::InferenceTrace* trace = object.trace(); trace != nullptr) {

@@ -15,8 +15,7 @@ struct Row {
 
 // A field counts as used when its value is a non-empty object or array, a non-empty string, true or
 // not 0.
-constexpr std::array<Row, 3> kRows = {{
-    {"sequence_batching", "sequence batching"},
+constexpr std::array<Row, 2> kRows = {{
     {"instance_group[].secondary_devices", "secondary devices"},
     {"ensemble_scheduling.step[].model_namespace", "model namespaces"},
 }};

@@ -7,9 +7,10 @@
 
 namespace nereid {
 
-InstanceRunner::InstanceRunner(Instance* instance, Scheduler* scheduler,
+InstanceRunner::InstanceRunner(Instance* instance, size_t index, Scheduler* scheduler,
                                std::function<Status()> warm_up)
     : instance_(instance),
+      index_(index),
       scheduler_(scheduler),
       warm_up_(std::move(warm_up)),
       warm_(warm_up_.get_future()),
@@ -24,7 +25,7 @@ void InstanceRunner::Run() {
   pthread_setname_np(pthread_self(), instance_->spec().name.substr(0, kMaxThreadName).c_str());
   warm_up_();
   std::vector<InferRequest*> batch;
-  while (scheduler_->TakeBatch(&batch)) instance_->Execute(batch);
+  while (scheduler_->TakeBatch(index_, &batch)) instance_->Execute(batch);
 }
 
 }  // namespace nereid

@@ -13,9 +13,10 @@ namespace nereid {
 
 class InstanceRunner {
  public:
-  // `warm_up` runs first on the instance's thread; batches are taken only when it succeeded.
+  // `warm_up` runs first on the instance's thread. `index`: which instance the scheduler serves.
   // `instance` and `scheduler` outlive the runner.
-  InstanceRunner(Instance* instance, Scheduler* scheduler, std::function<Status()> warm_up);
+  InstanceRunner(Instance* instance, size_t index, Scheduler* scheduler,
+                 std::function<Status()> warm_up);
   // Joins; the scheduler must have been stopped.
   ~InstanceRunner();
   InstanceRunner(const InstanceRunner&) = delete;
@@ -28,6 +29,7 @@ class InstanceRunner {
   void Run();
 
   Instance* const instance_;
+  const size_t index_;
   Scheduler* const scheduler_;
   std::packaged_task<Status()> warm_up_;
   std::future<Status> warm_;

@@ -16,6 +16,7 @@
 #include "request/trace_tensors.h"
 #include "scheduling/direct_scheduler.h"
 #include "scheduling/dynamic_batcher.h"
+#include "scheduling/sequence_batcher.h"
 
 namespace nereid {
 namespace {
@@ -119,23 +120,29 @@ Status Model::InitializeInstances() {
   return first_error;
 }
 
-Status Model::StartScheduling() {
-  if (config_.dynamic_batching) {
-    if (config_.decoupled && config_.dynamic_batching->preserve_ordering) {
-      return InvalidArgError(
-          "dynamic_batching.preserve_ordering: a decoupled model has no order of responses to "
-          "preserve");
-    }
-    scheduler_ = std::make_shared<DynamicBatcher>(*config_.dynamic_batching, config_.max_batch_size,
-                                                  &services_.attendant);
+Result<std::shared_ptr<Scheduler>> Model::MakeScheduler() const {
+  QueueAttendant* attendant = &services_.attendant;
+  std::shared_ptr<Scheduler> scheduler;
+  if (config_.sequence_batching) {
+    NEREID_ASSIGN_OR_RETURN(auto states, MakeStateSpecs(config_, model_dir_));
+    scheduler =
+        std::make_shared<SequenceBatcher>(config_, std::move(states), instances_.size(), attendant);
+  } else if (config_.dynamic_batching) {
+    scheduler = std::make_shared<DynamicBatcher>(*config_.dynamic_batching, config_.max_batch_size,
+                                                 attendant);
   } else {
-    scheduler_ = std::make_shared<DirectScheduler>(&services_.attendant);
+    scheduler = std::make_shared<DirectScheduler>(attendant);
   }
-  for (const auto& instance : instances_) {
+  return scheduler;
+}
+
+Status Model::StartScheduling() {
+  NEREID_ASSIGN_OR_RETURN(scheduler_, MakeScheduler());
+  for (size_t i = 0; i < instances_.size(); ++i) {
+    Instance* instance = instances_[i].get();
     runners_.push_back(std::make_unique<InstanceRunner>(
-        instance.get(), scheduler_.get(), [this, instance = instance.get()] {
-          return RunWarmups(config_, model_dir_, this, instance);
-        }));
+        instance, i, scheduler_.get(),
+        [this, instance] { return RunWarmups(config_, model_dir_, this, instance); }));
   }
   Status first_error;
   for (const auto& runner : runners_) {
@@ -157,6 +164,11 @@ Model::~Model() {
   if (!status.ok()) {
     NEREID_LOG_ERROR("failed to finalise model '", name(), "': ", status.message());
   }
+}
+
+void Model::StopIntake() {
+  accepting_.store(false, std::memory_order_release);
+  scheduler_->StopIntake();
 }
 
 Status Model::CheckReady() {

@@ -57,7 +57,7 @@ class Model final : public RequestTarget, private MetricsSource {
   // Ok when every instance's backend says so.
   Status CheckReady();
   // Refuses new requests (UNAVAILABLE) from now on; those inside finish.
-  void StopIntake() { accepting_.store(false, std::memory_order_release); }
+  void StopIntake();
   // Requests taken and not yet released.
   uint64_t num_inflight() const { return num_inflight_.load(std::memory_order_acquire); }
   double load_secs() const { return load_secs_; }
@@ -90,6 +90,7 @@ class Model final : public RequestTarget, private MetricsSource {
   // Joins the response cache where configuration and server ask for it.
   Status JoinCache();
   Status InitializeInstances();
+  Result<std::shared_ptr<Scheduler>> MakeScheduler() const;
   Status StartScheduling();
 
   Reading Read() const override;

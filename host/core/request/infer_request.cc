@@ -59,9 +59,10 @@ Status InferRequest::AddRawInput(std::string_view name) {
 }
 
 InputTensor* InferRequest::FindInput(std::string_view name) {
-  const auto it = std::find_if(inputs_.begin(), inputs_.end(),
-                               [&](const InputTensor& input) { return input.name == name; });
-  return it == inputs_.end() ? nullptr : it;
+  for (size_t i = 0; i < num_inputs(); ++i) {
+    if (input(i).name == name) return &input(i);
+  }
+  return nullptr;
 }
 
 const InputTensor* InferRequest::InputForSpec(int spec_index) const {
@@ -197,6 +198,12 @@ bool InferRequest::IsCancelled() const {
 }
 
 void InferRequest::Release(uint32_t release_flags) {
+  host_inputs_.reset();
+  if (!release_hooks_.empty()) {
+    const auto hooks = std::move(release_hooks_);
+    for (size_t i = hooks.size(); i > 0; --i) hooks[i - 1]->OnRelease(this, release_flags);
+    if (release_flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE) return;
+  }
   if (trace() != nullptr) trace()->Report(TRITONSERVER_TRACE_REQUEST_END, SteadyNowNs());
   sink_->DropSender();
   const auto release_fn = release_fn_;
@@ -207,7 +214,9 @@ void InferRequest::Release(uint32_t release_flags) {
 }
 
 void InferRequest::Fail(Status error, FailureReason reason) {
-  target_->statistics().host().RecordFailure(reason, SteadyNowNs() - request_start_ns);
+  if (!uncounted_) {
+    target_->statistics().host().RecordFailure(reason, SteadyNowNs() - request_start_ns);
+  }
   auto response = InferResponse::NewError(sink_.get(), std::move(error));
   // After a final response that a broken backend sent before it refused, the client has its answer.
   (void)InferResponse::Send(std::move(response), TRITONSERVER_RESPONSE_COMPLETE_FINAL);

@@ -26,6 +26,26 @@ namespace nereid {
 // An id of a sequence: a number or a text; 0 and "" mean none.
 using CorrelationId = std::variant<uint64_t, std::string>;
 
+class InferRequest;
+class SequenceStates;
+
+// Hears that a backend is done with a request, before the request's client does. With the flag
+// RESCHEDULE the request is the hook's again. Implemented by schedulers. [any thread]
+class ReleaseHook {
+ public:
+  virtual ~ReleaseHook() = default;
+  virtual void OnRelease(InferRequest* request, uint32_t release_flags) = 0;
+};
+
+// Inputs that a scheduler gives a request for one execution, beside those of the client: sequence
+// controls and states. `tensors` refer to memory of the scheduler or to what is kept here.
+struct HostInputs {
+  std::vector<InputTensor> tensors;
+  std::string id_bytes;                             // the sequence's id, as a tensor has it
+  std::vector<std::shared_ptr<const void>> memory;  // of states
+  std::shared_ptr<SequenceStates> states;           // null: none
+};
+
 class InferRequest {
  public:
   InferRequest(std::shared_ptr<RequestTarget> target, int64_t requested_version);
@@ -77,10 +97,21 @@ class InferRequest {
   Status Cancel();
   bool IsCancelled() const;
   bool lent() const { return lent_.load(std::memory_order_acquire); }
-  // Gives the request back to its client, who may delete it in the callback.
+  // Tells the hooks, the newest first, then gives the request back to its client, who may delete it
+  // in the callback. With RESCHEDULE the first hook has it instead.
   void Release(uint32_t release_flags);
   // Answers with `error` as the final response, counts the failure and releases.
   void Fail(Status error, FailureReason reason);
+
+  // ---- what schedulers set ----
+  // `hook` hears of the next release; it outlives the request's inference.
+  void AddReleaseHook(ReleaseHook* hook) { release_hooks_.push_back(hook); }
+  // They live until the next release.
+  void SetHostInputs(std::unique_ptr<HostInputs> inputs) { host_inputs_ = std::move(inputs); }
+  HostInputs* host_inputs() const { return host_inputs_.get(); }
+  // A request of the host that no statistics show: it fills the place of one that is not there.
+  bool uncounted() const { return uncounted_; }
+  void set_uncounted() { uncounted_ = true; }
 
   // ---- what scheduler and backend read ----
   const RequestPlan& plan() const { return target_->plan(); }
@@ -91,9 +122,16 @@ class InferRequest {
   InferenceTrace* trace() const { return sink_->trace(); }
   // Rows of the batch; 1 when the model has no batch dimension.
   int64_t batch_size() const { return batch_size_; }
-  size_t num_inputs() const { return inputs_.size(); }
-  InputTensor& input(size_t index) { return inputs_[index]; }
-  const InputTensor& input(size_t index) const { return inputs_[index]; }
+  // The client's inputs, then the host's.
+  size_t num_inputs() const {
+    return inputs_.size() + (host_inputs_ ? host_inputs_->tensors.size() : 0);
+  }
+  InputTensor& input(size_t index) {
+    return index < inputs_.size() ? inputs_[index] : host_inputs_->tensors[index - inputs_.size()];
+  }
+  const InputTensor& input(size_t index) const {
+    return const_cast<InferRequest*>(this)->input(index);
+  }
   InputTensor* FindInput(std::string_view name);
   const InputTensor* InputForSpec(int spec_index) const;
   // What the client asked for; every output of the model when it asked for none.
@@ -115,6 +153,7 @@ class InferRequest {
     void* list = nullptr;  // the list it is in; null: none
   };
   QueueLinks queue_links;
+  void* scheduler_note = nullptr;  // its scheduler's own while an instance has it
 
  private:
   Status MissingInput(std::string_view name) const;
@@ -136,6 +175,9 @@ class InferRequest {
   ResponseSinkRef sink_;  // of the current or last inference
   int64_t batch_size_ = 1;
   std::atomic<bool> lent_{false};
+  bool uncounted_ = false;
+  InlineVector<ReleaseHook*, 2> release_hooks_;
+  std::unique_ptr<HostInputs> host_inputs_;
 };
 
 }  // namespace nereid

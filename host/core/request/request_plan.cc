@@ -52,6 +52,8 @@ Result<RequestPlan> RequestPlan::Make(const ModelConfig& config, int64_t version
   plan.model_version = version;
   plan.max_batch_size = config.max_batch_size;
   plan.decoupled = config.decoupled;
+  plan.iterative_sequence =
+      config.sequence_batching && config.sequence_batching->iterative_sequence;
   if (config.dynamic_batching) {
     plan.priority_levels = config.dynamic_batching->priority_levels;
     plan.default_priority_level = config.dynamic_batching->default_priority_level;

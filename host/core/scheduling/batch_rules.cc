@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/clock.h"
+
 namespace nereid {
 namespace {
 
@@ -47,10 +49,12 @@ bool MayShareBatch(const InferRequest& a, const InferRequest& b) {
   return true;
 }
 
-BatchRules::BatchRules(const DynamicBatching& config, int64_t max_batch_size)
-    : preferred_sizes_(config.preferred_batch_sizes.begin(), config.preferred_batch_sizes.end()),
+BatchRules::BatchRules(const DynamicBatching& config, int64_t max_batch_size,
+                       BatchStrategy* strategy)
+    : strategy_(strategy),
+      preferred_sizes_(config.preferred_batch_sizes.begin(), config.preferred_batch_sizes.end()),
       max_batch_size_(std::max<int64_t>(max_batch_size, 1)),
-      max_delay_ns_(config.max_queue_delay_us * 1000) {
+      max_delay_ns_(UsToNs(config.max_queue_delay_us)) {
   if (preferred_sizes_.empty()) preferred_sizes_.push_back(max_batch_size_);
   std::sort(preferred_sizes_.begin(), preferred_sizes_.end());
 }
@@ -59,32 +63,53 @@ bool BatchRules::IsPreferred(int64_t size) const {
   return std::binary_search(preferred_sizes_.begin(), preferred_sizes_.end(), size);
 }
 
-// Takes requests in order while they fit. Within the delay a preferred size goes at once and
-// anything else waits for more; after it, all that fits goes.
-BatchRules::Decision BatchRules::Decide(const PriorityQueue& queue, uint64_t now_ns) const {
-  const int64_t max_preferred = preferred_sizes_.back();
-  const InferRequest* const first = queue.First();
-  int64_t size = 0;
-  size_t num_requests = 0;
-  size_t num_preferred = 0;  // requests of the largest preferred batch that they form
-  bool closed = false;       // the next request cannot join
-  uint64_t oldest_ns = UINT64_MAX;
-  for (const InferRequest* request = first; request != nullptr; request = queue.Next(request)) {
-    const int64_t grown = size + request->batch_size();
-    if (request != first) {
-      if (grown > max_preferred && num_preferred == 0) num_preferred = num_requests;
-      closed = grown > max_batch_size_ || !MayShareBatch(*first, *request);
-      if (closed) break;
+BatchRules::Trial::Trial(const BatchRules& rules) : rules_(rules) {
+  if (rules_.strategy_ != nullptr) strategy_batch_ = rules_.strategy_->BeginBatch();
+}
+
+BatchRules::Trial::~Trial() {
+  if (rules_.strategy_ != nullptr) rules_.strategy_->EndBatch(strategy_batch_);
+}
+
+bool BatchRules::Trial::Add(const InferRequest& request) {
+  const int64_t grown = size_ + request.batch_size();
+  if (first_ != nullptr) {
+    if (grown > rules_.preferred_sizes_.back() && num_preferred_ == 0) {
+      num_preferred_ = num_requests_;
     }
-    size = grown;
-    ++num_requests;
-    oldest_ns = std::min(oldest_ns, request->queue_start_ns);
-    if (IsPreferred(size)) num_preferred = num_requests;
+    closed_ = grown > rules_.max_batch_size_ || !MayShareBatch(*first_, request);
   }
-  const bool waited = now_ns >= oldest_ns + max_delay_ns_;
-  if (num_preferred != 0 && !waited) return {num_preferred, 0};
-  if (closed || waited || size >= max_preferred) return {num_requests, 0};
-  return {num_requests, oldest_ns + max_delay_ns_};
+  // A strategy that refuses even the first request would stop the model: then it goes alone.
+  if (!closed_ && rules_.strategy_ != nullptr) {
+    const bool include = rules_.strategy_->Include(request, strategy_batch_);
+    if (!include && first_ != nullptr) closed_ = true;
+  }
+  if (closed_) return false;
+  if (first_ == nullptr) first_ = &request;
+  size_ = grown;
+  ++num_requests_;
+  oldest_ns_ = std::min(oldest_ns_, request.queue_start_ns);
+  if (rules_.IsPreferred(size_)) num_preferred_ = num_requests_;
+  return true;
+}
+
+// Within the delay a preferred size goes at once and anything else waits for more; after it, all
+// that fits goes.
+BatchRules::Decision BatchRules::Trial::Finish(uint64_t now_ns) const {
+  const uint64_t end_ns = AddNs(oldest_ns_, rules_.max_delay_ns_);
+  const bool waited = now_ns >= end_ns;
+  if (num_preferred_ != 0 && !waited) return {num_preferred_, 0};
+  if (closed_ || waited || size_ >= rules_.preferred_sizes_.back()) return {num_requests_, 0};
+  return {num_requests_, end_ns};
+}
+
+BatchRules::Decision BatchRules::Decide(const PriorityQueue& queue, uint64_t now_ns) const {
+  Trial trial(*this);
+  for (const InferRequest* request = queue.First(); request != nullptr;
+       request = queue.Next(request)) {
+    if (!trial.Add(*request)) break;
+  }
+  return trial.Finish(now_ns);
 }
 
 }  // namespace nereid

@@ -19,15 +19,16 @@ Status DirectScheduler::Enqueue(InferRequest* request) {
   return Status::Ok();
 }
 
-bool DirectScheduler::TakeBatch(std::vector<InferRequest*>* batch) {
+bool DirectScheduler::Take(size_t, TakeMode mode, std::vector<InferRequest*>* batch) {
   batch->clear();
   std::unique_lock lock(mutex_);
-  while (queue_.empty() && !stopped_) {
+  while (queue_.empty() && !stopped_ && mode != TakeMode::kTry) {
     ++num_waiting_;
     arrived_.wait(lock);
     --num_waiting_;
   }
   if (queue_.empty()) return false;
+  if (mode == TakeMode::kPeek) return true;
   batch->push_back(queue_.PopFront());
   num_pending_.store(queue_.size(), std::memory_order_relaxed);
   return true;

@@ -1,5 +1,5 @@
 // The scheduler of models without batching: first come, first served, one request an execution.
-// [any thread; TakeBatch: instance threads]
+// [any thread; Take: instance threads]
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ class DirectScheduler final : public Scheduler {
   explicit DirectScheduler(QueueAttendant* attendant) : attendant_(attendant) {}
 
   Status Enqueue(InferRequest* request) override;
-  bool TakeBatch(std::vector<InferRequest*>* batch) override;
+  bool Take(size_t instance, TakeMode mode, std::vector<InferRequest*>* batch) override;
   void OnCancelled(InferRequest* request) override;
   void Stop() override;
   uint64_t num_pending() const override { return num_pending_.load(std::memory_order_relaxed); }

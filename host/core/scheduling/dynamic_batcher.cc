@@ -1,15 +1,14 @@
 #include "scheduling/dynamic_batcher.h"
 
-#include <chrono>
-
 #include "base/clock.h"
 #include "scheduling/queue_errors.h"
 
 namespace nereid {
 
 DynamicBatcher::DynamicBatcher(const DynamicBatching& config, int64_t max_batch_size,
-                               QueueAttendant* attendant)
-    : rules_(config, max_batch_size),
+                               QueueAttendant* attendant, std::unique_ptr<BatchStrategy> strategy)
+    : strategy_(std::move(strategy)),
+      rules_(config, max_batch_size, strategy_.get()),
       attendant_(attendant),
       preserve_ordering_(config.preserve_ordering),
       queue_(config) {}
@@ -32,7 +31,7 @@ Status DynamicBatcher::Enqueue(InferRequest* request) {
   return Status::Ok();
 }
 
-bool DynamicBatcher::TakeBatch(std::vector<InferRequest*>* batch) {
+bool DynamicBatcher::Take(size_t, TakeMode mode, std::vector<InferRequest*>* batch) {
   batch->clear();
   std::vector<InferRequest*> expired;
   std::unique_lock lock(mutex_);
@@ -48,7 +47,9 @@ bool DynamicBatcher::TakeBatch(std::vector<InferRequest*>* batch) {
       continue;
     }
     if (stopped_ && queue_.empty()) return false;
-    if (queue_.empty() || forming_) {
+    const bool nothing = queue_.empty() || forming_;
+    if (nothing && mode == TakeMode::kTry) return false;
+    if (nothing) {
       ++num_waiting_;
       changed_.wait(lock);
       --num_waiting_;
@@ -56,13 +57,17 @@ bool DynamicBatcher::TakeBatch(std::vector<InferRequest*>* batch) {
     }
     const BatchRules::Decision decision = rules_.Decide(queue_, now_ns);
     if (decision.wait_until_ns == 0 || stopped_) {
+      if (mode == TakeMode::kPeek) {
+        if (num_waiting_ > 0) changed_.notify_all();
+        return true;
+      }
       PopBatch(decision.num_requests, batch);
       return true;
     }
+    if (mode == TakeMode::kTry) return false;
     forming_ = true;
     ++num_waiting_;
-    changed_.wait_until(lock, std::chrono::steady_clock::time_point(
-                                  std::chrono::nanoseconds(decision.wait_until_ns)));
+    changed_.wait_until(lock, SteadyDeadline(decision.wait_until_ns));
     --num_waiting_;
     forming_ = false;
   }
@@ -91,15 +96,16 @@ void DynamicBatcher::ScheduleAttendance() {
   const uint64_t deadline_ns = queue_.earliest_deadline_ns();
   if (deadline_ns >= next_attendance_ns_) return;
   next_attendance_ns_ = deadline_ns;
-  attendant_->PostAt(deadline_ns, [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->AttendTimeouts();
+  attendant_->PostAt(deadline_ns, [weak = weak_from_this(), deadline_ns] {
+    if (const auto self = weak.lock()) self->AttendTimeouts(deadline_ns);
   });
 }
 
-void DynamicBatcher::AttendTimeouts() {
+void DynamicBatcher::AttendTimeouts(uint64_t deadline_ns) {
   std::vector<InferRequest*> expired;
   {
     std::lock_guard lock(mutex_);
+    if (deadline_ns != next_attendance_ns_) return;  // an earlier one has taken its place
     next_attendance_ns_ = UINT64_MAX;
     queue_.TakeExpired(SteadyNowNs(), &expired);
     UpdatePending();

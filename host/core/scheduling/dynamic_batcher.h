@@ -1,6 +1,6 @@
 // The scheduler of models with dynamic_batching. The instance thread that asks for work forms the
 // batch itself; while one waits for a batch to fill, the others wait for it. [any thread;
-// TakeBatch: instance threads]
+// Take: instance threads]
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,7 @@
 
 #include "config/model_config.h"
 #include "scheduling/batch_rules.h"
+#include "scheduling/batch_strategy.h"
 #include "scheduling/ordered_gate.h"
 #include "scheduling/priority_queue.h"
 #include "scheduling/queue_attendant.h"
@@ -21,22 +22,24 @@ namespace nereid {
 class DynamicBatcher final : public Scheduler, public std::enable_shared_from_this<DynamicBatcher> {
  public:
   // `attendant` outlives the scheduler.
-  DynamicBatcher(const DynamicBatching& config, int64_t max_batch_size, QueueAttendant* attendant);
+  DynamicBatcher(const DynamicBatching& config, int64_t max_batch_size, QueueAttendant* attendant,
+                 std::unique_ptr<BatchStrategy> strategy = nullptr);
 
   Status Enqueue(InferRequest* request) override;
-  bool TakeBatch(std::vector<InferRequest*>* batch) override;
+  bool Take(size_t instance, TakeMode mode, std::vector<InferRequest*>* batch) override;
   void OnCancelled(InferRequest* request) override;
   void Stop() override;
   uint64_t num_pending() const override { return num_pending_.load(std::memory_order_relaxed); }
 
  private:
   // Answers what timed out; called by the attendant when all instances may be busy.
-  void AttendTimeouts();
+  void AttendTimeouts(uint64_t deadline_ns);
   // Has AttendTimeouts called when the first deadline passes. Requires mutex_.
   void ScheduleAttendance();
   void PopBatch(size_t num_requests, std::vector<InferRequest*>* batch);
   void UpdatePending() { num_pending_.store(queue_.size(), std::memory_order_relaxed); }
 
+  const std::unique_ptr<BatchStrategy> strategy_;  // null: none
   const BatchRules rules_;
   QueueAttendant* const attendant_;
   const bool preserve_ordering_;

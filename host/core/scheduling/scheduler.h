@@ -11,17 +11,29 @@
 
 namespace nereid {
 
+enum class TakeMode {
+  kWait,  // waits for a batch
+  kPeek,  // waits for a batch, but leaves it
+  kTry,   // takes a batch that is ready
+};
+
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
 
   // On error the request stays with the caller.
   virtual Status Enqueue(InferRequest* request) = 0;
-  // Waits for work and fills `batch`; false once stopped. [instance thread]
-  virtual bool TakeBatch(std::vector<InferRequest*>* batch) = 0;
+  // Fills `batch` for the model's instance of that index (not with kPeek). False: there is nothing
+  // now, with kTry; nothing will ever come, otherwise. [that instance's thread]
+  virtual bool Take(size_t instance, TakeMode mode, std::vector<InferRequest*>* batch) = 0;
+  bool TakeBatch(size_t instance, std::vector<InferRequest*>* batch) {
+    return Take(instance, TakeMode::kWait, batch);
+  }
   // The request's flag was raised: if it still waits here it is answered on the attendant's thread.
   virtual void OnCancelled(InferRequest* request) = 0;
-  // No request enters any more; instances finish what is queued, then TakeBatch returns false.
+  // No new work comes: what waits for more of it, like an open sequence, ends by itself.
+  virtual void StopIntake() {}
+  // No request enters any more; instances finish what is queued, then Take returns false.
   virtual void Stop() = 0;
   virtual uint64_t num_pending() const = 0;
 };

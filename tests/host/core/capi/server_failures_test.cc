@@ -63,8 +63,8 @@ INSTANTIATE_TEST_SUITE_P(
              "backend: 'identity_c' input [ { name: 'A' data_type: TYPE_INT32 dims: [ 0 ] } ]",
              {"input[0].dims: expected dimensions >= 1"}},
         Case{"SequenceBatching",
-             "backend: 'identity_c' sequence_batching { direct { } }",
-             {"sequence_batching: sequence batching is not supported"}}),
+             "backend: 'identity_c' sequence_batching { direct { minimum_slot_utilization: 2 } }",
+             {"expected a share from 0 to 1, got 2"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST_F(ServerTest, AFailedModelFailsTheStartAndSaysWhy) {

@@ -78,8 +78,35 @@ INSTANTIATE_TEST_SUITE_P(
              "platform: 'ensemble' ensemble_scheduling { step { output_map { key: 'a' value: 'b' } "
              "} }",
              "ensemble_scheduling.step[0].model_name: must not be empty"},
-        Case{"Sequence", IO "sequence_batching { direct { } }",
-             "sequence_batching: sequence batching is not supported"}),
+        Case{"ControlWithoutValues",
+             IO "sequence_batching { control_input { name: 'S' control { kind: "
+                "CONTROL_SEQUENCE_START } } }",
+             "expected one of int32_false_true, fp32_false_true and bool_false_true for "
+             "CONTROL_SEQUENCE_START, got 0"},
+        Case{"ControlWithOneValue",
+             IO "sequence_batching { control_input { name: 'S' control { kind: "
+                "CONTROL_SEQUENCE_END int32_false_true: [ 1 ] } } }",
+             "expected exactly 2 entries for CONTROL_SEQUENCE_END, got 1"},
+        Case{"ControlTwice",
+             IO "sequence_batching { control_input [ { name: 'S' control { kind: "
+                "CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } }, { name: 'T' control { kind: "
+                "CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } } ] }",
+             "specifies a second CONTROL_SEQUENCE_CORRID tensor: 'T'"},
+        Case{"CorrelationIdType",
+             IO "sequence_batching { control_input { name: 'S' control { kind: "
+                "CONTROL_SEQUENCE_CORRID data_type: TYPE_FP32 } } }",
+             "for CONTROL_SEQUENCE_CORRID, got FP32"},
+        Case{"GrowableStateOfItsOwn",
+             IO "sequence_batching { state { input_name: 'A' output_name: 'B' data_type: "
+                "TYPE_FP32 dims: [ 1 ] use_growable_memory: true } }",
+             "needs use_same_buffer_for_input_output for state 'A'"},
+        Case{"InitialStateWithoutName",
+             IO "sequence_batching { state { input_name: 'A' output_name: 'B' data_type: "
+                "TYPE_FP32 dims: [ 1 ] initial_state { data_type: TYPE_FP32 dims: [ 1 ] "
+                "zero_data: true } } }",
+             "initial_state[0].name: must be set for state 'A'"},
+        Case{"SlotUtilization", IO "sequence_batching { direct { minimum_slot_utilization: 2 } }",
+             "expected a share from 0 to 1, got 2"}),
     [](const auto& test) { return std::string(test.param.name); });
 #undef IO
 

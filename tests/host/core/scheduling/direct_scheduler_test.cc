@@ -42,7 +42,7 @@ TEST_F(DirectSchedulerTest, HandsOutOneRequestAtATimeInOrder) {
   for (const char* id : {"a", "b"}) ASSERT_TRUE(scheduler_.Enqueue(Make(id)).ok());
   EXPECT_EQ(scheduler_.num_pending(), 2U);
   for (const char* id : {"a", "b"}) {
-    ASSERT_TRUE(scheduler_.TakeBatch(&batch_));
+    ASSERT_TRUE(scheduler_.TakeBatch(0, &batch_));
     ASSERT_EQ(batch_.size(), 1U);
     EXPECT_EQ(batch_[0]->id(), id);
     Answer(batch_[0]);
@@ -63,7 +63,7 @@ TEST_F(DirectSchedulerTest, AnswersACancelledRequestWhileEveryInstanceIsBusy) {
 TEST_F(DirectSchedulerTest, LeavesARequestThatRunsToItsBackend) {
   InferRequest* request = Make("a");
   ASSERT_TRUE(scheduler_.Enqueue(request).ok());
-  ASSERT_TRUE(scheduler_.TakeBatch(&batch_));
+  ASSERT_TRUE(scheduler_.TakeBatch(0, &batch_));
   scheduler_.OnCancelled(request);
   EXPECT_TRUE(client_.answers().empty());
   Answer(request);
@@ -76,9 +76,9 @@ TEST_F(DirectSchedulerTest, FinishesWhatIsQueuedWhenItStops) {
   InferRequest* late = Make("b");
   EXPECT_EQ(scheduler_.Enqueue(late).code(), StatusCode::kUnavailable);
   late->Unprepare();
-  ASSERT_TRUE(scheduler_.TakeBatch(&batch_));
+  ASSERT_TRUE(scheduler_.TakeBatch(0, &batch_));
   Answer(batch_[0]);
-  EXPECT_FALSE(scheduler_.TakeBatch(&batch_));
+  EXPECT_FALSE(scheduler_.TakeBatch(0, &batch_));
 }
 
 TEST_F(DirectSchedulerTest, ServesManyClientsAndInstancesWithCancellations) {
@@ -89,7 +89,7 @@ TEST_F(DirectSchedulerTest, ServesManyClientsAndInstancesWithCancellations) {
   for (int i = 0; i < 2; ++i) {
     instances.emplace_back([this] {
       std::vector<InferRequest*> batch;
-      while (scheduler_.TakeBatch(&batch)) Answer(batch[0]);
+      while (scheduler_.TakeBatch(0, &batch)) Answer(batch[0]);
     });
   }
   for (int c = 0; c < kClients; ++c) {

@@ -54,7 +54,7 @@ TEST_F(DynamicBatcherTest, BatchesWhatIsQueued) {
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(batcher->Enqueue(Make("r")).ok());
   EXPECT_EQ(batcher->num_pending(), 6U);
   for (const size_t expected : {4, 2}) {
-    ASSERT_TRUE(batcher->TakeBatch(&batch_));
+    ASSERT_TRUE(batcher->TakeBatch(0, &batch_));
     EXPECT_EQ(batch_.size(), expected);
     AnswerAll(batch_);
   }
@@ -65,7 +65,7 @@ TEST_F(DynamicBatcherTest, WaitsForTheDelayAndNoLonger) {
   const auto batcher = NewBatcher();
   const uint64_t start_ns = SteadyNowNs();
   ASSERT_TRUE(batcher->Enqueue(Make("r")).ok());
-  ASSERT_TRUE(batcher->TakeBatch(&batch_));
+  ASSERT_TRUE(batcher->TakeBatch(0, &batch_));
   EXPECT_EQ(batch_.size(), 1U);
   EXPECT_GE(SteadyNowNs() - start_ns, 20'000'000U);
   AnswerAll(batch_);
@@ -80,7 +80,7 @@ TEST_F(DynamicBatcherTest, SendsABatchThatFillsUpWithinTheDelay) {
   std::thread client([&] {
     for (InferRequest* request : late) ASSERT_TRUE(batcher->Enqueue(request).ok());
   });
-  ASSERT_TRUE(batcher->TakeBatch(&batch_));
+  ASSERT_TRUE(batcher->TakeBatch(0, &batch_));
   EXPECT_EQ(batch_.size(), 4U);
   AnswerAll(batch_);
   client.join();
@@ -116,7 +116,7 @@ TEST_F(DynamicBatcherTest, RefusesWhatExceedsTheQueue) {
   ASSERT_TRUE(batcher->Enqueue(first).ok());
   EXPECT_EQ(batcher->Enqueue(second).code(), StatusCode::kUnavailable);
   second->Unprepare();
-  ASSERT_TRUE(batcher->TakeBatch(&batch_));
+  ASSERT_TRUE(batcher->TakeBatch(0, &batch_));
   AnswerAll(batch_);
 }
 
@@ -127,8 +127,8 @@ TEST_F(DynamicBatcherTest, PreservesTheOrderOfRequestsAcrossInstances) {
     ASSERT_TRUE(batcher->Enqueue(Make(id)).ok());
   }
   std::vector<InferRequest*> second;
-  ASSERT_TRUE(batcher->TakeBatch(&batch_));
-  ASSERT_TRUE(batcher->TakeBatch(&second));
+  ASSERT_TRUE(batcher->TakeBatch(0, &batch_));
+  ASSERT_TRUE(batcher->TakeBatch(0, &second));
   AnswerAll(second);
   EXPECT_TRUE(client_.answers().empty());
   AnswerAll(batch_);
@@ -151,7 +151,7 @@ TEST_F(DynamicBatcherTest, ServesManyClientsAndInstances) {
   for (int i = 0; i < 3; ++i) {
     instances.emplace_back([&] {
       std::vector<InferRequest*> batch;
-      while (batcher->TakeBatch(&batch)) AnswerAll(batch);
+      while (batcher->TakeBatch(0, &batch)) AnswerAll(batch);
     });
   }
   for (int c = 0; c < kClients; ++c) {

@@ -70,10 +70,10 @@ class TestClient {
                                   this);
   }
 
-  // Waits for `num_final` final answers and as many releases, or five seconds.
+  // Waits for `num_final` final answers and as many releases, or a minute.
   std::vector<Answer> WaitFor(size_t num_final) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::seconds(5),
+    changed_.wait_for(lock, std::chrono::seconds(60),
                       [&] { return num_final_ >= num_final && num_released_ >= num_final; });
     return answers_;
   }

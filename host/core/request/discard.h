@@ -1,0 +1,11 @@
+// Callbacks for requests of the host's own, whose outputs nobody reads: buffers come from the heap.
+// [any thread]
+#pragma once
+
+#include "request/response_allocator.h"
+
+namespace nereid {
+
+extern const ResponseAllocator kHeapAllocator;
+
+}  // namespace nereid

@@ -1,0 +1,68 @@
+#include "request/null_request.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "request/discard.h"
+#include "request/infer_response.h"
+
+namespace nereid {
+namespace {
+
+struct NullRequest {
+  explicit NullRequest(const InferRequest& like)
+      : request(like.target(), like.requested_version()) {}
+  InferRequest request;
+  std::vector<char> zeros;  // shared by all inputs: nobody writes to them
+};
+
+uint64_t LargestInput(const InferRequest& like) {
+  uint64_t largest = 0;
+  for (size_t i = 0; i < like.num_inputs(); ++i) {
+    largest = std::max(largest, like.input(i).byte_size);
+  }
+  return largest;
+}
+
+// Empty strings take four bytes each, whatever the other request's hold.
+uint64_t ZeroByteSize(const InputTensor& input) {
+  if (input.data_type != DataType::kBytes) return input.byte_size;
+  return 4 * static_cast<uint64_t>(ElementCount(input.client_shape.span()).value());
+}
+
+void AddZeroInput(const InputTensor& input, NullRequest* null) {
+  const auto added = [&]() -> Status {
+    NEREID_RETURN_IF_ERROR(
+        null->request.AddInput(input.name, input.data_type, input.client_shape.span()));
+    BufferAttributes attributes;
+    attributes.byte_size = std::min<uint64_t>(ZeroByteSize(input), null->zeros.size());
+    return null->request.AppendInputData(input.name, null->zeros.data(), attributes);
+  };
+  (void)added();  // names are unique in `like`, so they are here
+}
+
+}  // namespace
+
+InferRequest* NewNullRequest(const InferRequest& like) {
+  auto* null = new NullRequest(like);
+  null->zeros.resize(std::max<uint64_t>(LargestInput(like), 1));
+  for (size_t i = 0; i < like.num_inputs(); ++i) {
+    if (like.input(i).spec_index >= 0) AddZeroInput(like.input(i), null);
+  }
+  ResponseCallbacks callbacks;
+  callbacks.allocator = &kHeapAllocator;
+  callbacks.response_fn = [](TRITONSERVER_InferenceResponse* response, uint32_t, void*) {
+    if (response != nullptr) delete FromHandle(response);
+  };
+  null->request.set_response_callbacks(callbacks);
+  null->request.set_release_callback([](TRITONSERVER_InferenceRequest*, uint32_t,
+                                        void* self) { delete static_cast<NullRequest*>(self); },
+                                     null);
+  null->request.set_uncounted();
+  (void)null->request.Prepare();  // as valid as `like` is
+  null->request.target()->OnTaken();
+  null->request.queue_start_ns = like.queue_start_ns;
+  return &null->request;
+}
+
+}  // namespace nereid

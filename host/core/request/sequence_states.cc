@@ -1,0 +1,159 @@
+#include "request/sequence_states.h"
+
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "request/infer_request.h"
+
+namespace nereid {
+namespace {
+
+// An element of a variable size is an empty string at first.
+uint64_t ElementBytes(DataType type) {
+  return type == DataType::kBytes ? 4 : DataTypeByteSize(type);
+}
+
+Result<uint64_t> ByteSize(const StateSpec& spec) {
+  NEREID_ASSIGN_OR_RETURN(const int64_t count, ElementCount(spec.initial_shape.span()));
+  int64_t bytes = 0;
+  constexpr int64_t kMaxBytes = int64_t{1} << 40;
+  if (__builtin_mul_overflow(count, ElementBytes(spec.data_type), &bytes) || bytes > kMaxBytes) {
+    return InvalidArgError("initial shape ", ShapeText(spec.initial_shape.span()), " is too large");
+  }
+  return static_cast<uint64_t>(bytes);
+}
+
+Status ReadFile(const std::string& path, uint64_t byte_size, std::vector<char>* data) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return NotFoundError("cannot open '", path, "'");
+  data->assign(std::istreambuf_iterator<char>(file), {});
+  if (data->size() == byte_size) return Status::Ok();
+  return InvalidArgError("initial_state setting expects ", byte_size, " bytes, but the data in '",
+                         path, "' has ", data->size(), " bytes");
+}
+
+Status FillInitialState(const SequenceInitialState* initial, size_t batch_dims,
+                        const std::string& model_dir, StateSpec* spec) {
+  if (initial != nullptr && initial->dims.size() + batch_dims == spec->dims.size()) {
+    for (size_t i = 0; i < initial->dims.size(); ++i) {
+      spec->initial_shape[batch_dims + i] = initial->dims[i];
+    }
+  }
+  NEREID_ASSIGN_OR_RETURN(const uint64_t byte_size, ByteSize(*spec));
+  if (initial == nullptr || initial->data_file.empty()) {
+    spec->initial_data.assign(byte_size, 0);
+    return Status::Ok();
+  }
+  return ReadFile(StrCat(model_dir, "/initial_state/", initial->data_file), byte_size,
+                  &spec->initial_data);
+}
+
+}  // namespace
+
+Result<std::vector<StateSpec>> MakeStateSpecs(const ModelConfig& config,
+                                              const std::string& model_dir) {
+  std::vector<StateSpec> specs;
+  const size_t batch_dims = config.max_batch_size > 0 ? 1 : 0;
+  for (const SequenceState& state : config.sequence_batching->states) {
+    StateSpec& spec = specs.emplace_back();
+    spec.input_name = state.input_name;
+    spec.output_name = state.output_name;
+    spec.data_type = state.data_type;
+    spec.same_buffer = state.use_same_buffer_for_input_output;
+    if (batch_dims > 0) spec.dims.push_back(1);
+    spec.dims.Append(state.dims);
+    for (const int64_t dim : spec.dims) spec.initial_shape.push_back(dim < 0 ? 1 : dim);
+    const auto* initial = state.initial_states.empty() ? nullptr : &state.initial_states.front();
+    Status status = FillInitialState(initial, batch_dims, model_dir, &spec);
+    if (!status.ok()) {
+      return std::move(status).WithContext(StrCat("state '", state.input_name, "'"));
+    }
+  }
+  return specs;
+}
+
+void StateTensor::Reset() {
+  // The old memory may still be an input of a request in flight.
+  current_ = std::make_shared<std::vector<char>>(spec_->initial_data);
+  shape_ = spec_->initial_shape;
+  byte_size_ = current_->size();
+  written_ = false;
+}
+
+void StateTensor::AddInput(HostInputs* inputs) const {
+  InputTensor& tensor = inputs->tensors.emplace_back();
+  tensor.name = spec_->input_name;
+  tensor.data_type = spec_->data_type;
+  tensor.client_shape = shape_;
+  tensor.shape = shape_;
+  tensor.byte_size = byte_size_;
+  BufferAttributes attributes;
+  attributes.byte_size = byte_size_;
+  tensor.buffers.push_back({current_->data(), attributes});
+  inputs->memory.push_back(current_);
+}
+
+Status StateTensor::Describe(DataType data_type, std::span<const int64_t> shape) {
+  if (data_type != spec_->data_type) {
+    return InvalidArgError("unexpected datatype for state '", spec_->output_name, "'. Expected ",
+                           DataTypeName(spec_->data_type), ", got ", DataTypeName(data_type));
+  }
+  bool same = shape.size() == spec_->dims.size();
+  for (size_t i = 0; same && i < shape.size(); ++i) {
+    same = shape[i] >= 0 && (spec_->dims[i] < 0 || spec_->dims[i] == shape[i]);
+  }
+  if (!same) {
+    return InvalidArgError("unexpected shape for state '", spec_->output_name, "'. Expected ",
+                           ShapeText(spec_->dims.span()), ", got ", ShapeText(shape));
+  }
+  next_shape_.assign(shape);
+  return Status::Ok();
+}
+
+void* StateTensor::Buffer(uint64_t byte_size) {
+  Memory& memory = spec_->same_buffer ? current_ : next_;
+  // Growing moves the content: a request in flight may still read the memory as it was.
+  const bool usable = memory != nullptr && (spec_->same_buffer ? memory->size() >= byte_size
+                                                               : memory->size() == byte_size);
+  if (!usable) {
+    auto grown = std::make_shared<std::vector<char>>();
+    if (spec_->same_buffer) *grown = *memory;
+    grown->resize(byte_size);
+    memory = std::move(grown);
+  }
+  next_byte_size_ = byte_size;
+  written_ = true;
+  attributes_ = BufferAttributes{};
+  attributes_.byte_size = byte_size;
+  return memory->data();
+}
+
+void StateTensor::Update() {
+  if (!written_) return;
+  written_ = false;
+  if (!spec_->same_buffer) std::swap(current_, next_);
+  shape_ = next_shape_;
+  byte_size_ = next_byte_size_;
+}
+
+SequenceStates::SequenceStates(const std::vector<StateSpec>& specs) {
+  for (const StateSpec& spec : specs) states_.push_back(std::make_unique<StateTensor>(&spec));
+}
+
+void SequenceStates::Reset() {
+  for (const auto& state : states_) state->Reset();
+}
+
+void SequenceStates::AddInputs(HostInputs* inputs) const {
+  for (const auto& state : states_) state->AddInput(inputs);
+}
+
+Result<StateTensor*> SequenceStates::FindOutput(std::string_view output_name) {
+  for (const auto& state : states_) {
+    if (state->spec().output_name == output_name) return state.get();
+  }
+  return InvalidArgError("state '", output_name, "' is not a valid state name.");
+}
+
+}  // namespace nereid

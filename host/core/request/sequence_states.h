@@ -1,0 +1,92 @@
+// Implicit state: tensors that the host keeps for a sequence from one request to the next. The
+// backend gets each as an input, writes its successor (TRITONBACKEND_State) and says when that
+// counts. Memory is the CPU's, which the contract leaves to the host. [one thread at a time:
+// whoever executes a request of the sequence]
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/handle_cast.h"
+#include "config/model_config.h"
+#include "memory/buffer_attributes.h"
+#include "nereid/status.h"
+#include "request/tensor.h"
+#include "triton/core/tritonbackend.h"
+
+namespace nereid {
+
+struct HostInputs;
+
+// One `state` of the configuration. Immutable.
+struct StateSpec {
+  std::string input_name;
+  std::string output_name;
+  DataType data_type = DataType::kInvalid;
+  Shape dims;           // batch dimension in front where the model has one; -1: any
+  Shape initial_shape;  // as dims, without -1
+  std::vector<char> initial_data;
+  bool same_buffer = false;  // the successor is written over its predecessor
+};
+
+// `model_dir` holds the folder initial_state/. The error names the state.
+Result<std::vector<StateSpec>> MakeStateSpecs(const ModelConfig& config,
+                                              const std::string& model_dir);
+
+// A state of one sequence: what the next request reads and what this one writes.
+class StateTensor {
+ public:
+  // `spec` outlives the state.
+  explicit StateTensor(const StateSpec* spec) : spec_(spec) { Reset(); }
+
+  // Back to the initial state.
+  void Reset();
+  // Adds the current state to a request's inputs; what it refers to lives as long as they do.
+  void AddInput(HostInputs* inputs) const;
+
+  // ---- TRITONBACKEND_State ----
+  // The successor has this type and shape. INVALID_ARG names the state and both values.
+  Status Describe(DataType data_type, std::span<const int64_t> shape);
+  // Memory for the successor; what an earlier one of the same size left is used again. Where both
+  // share a buffer it keeps its content and grows.
+  void* Buffer(uint64_t byte_size);
+  BufferAttributes& attributes() { return attributes_; }
+  // The next request reads the successor; without one nothing changes.
+  void Update();
+
+  const StateSpec& spec() const { return *spec_; }
+
+ private:
+  using Memory = std::shared_ptr<std::vector<char>>;
+
+  const StateSpec* const spec_;
+  Memory current_;
+  Shape shape_;
+  uint64_t byte_size_ = 0;
+  Memory next_;
+  Shape next_shape_;
+  uint64_t next_byte_size_ = 0;
+  bool written_ = false;  // since the last Update
+  BufferAttributes attributes_;
+};
+
+// All states of one sequence. Counted: the sequence and each of its requests in flight hold it.
+class SequenceStates {
+ public:
+  // `specs` outlive the states.
+  explicit SequenceStates(const std::vector<StateSpec>& specs);
+
+  void Reset();
+  void AddInputs(HostInputs* inputs) const;
+  // INVALID_ARG for a name that no state has as its output.
+  Result<StateTensor*> FindOutput(std::string_view output_name);
+
+ private:
+  std::vector<std::unique_ptr<StateTensor>> states_;
+};
+
+}  // namespace nereid
+
+NEREID_HANDLE(TRITONBACKEND_State, nereid::StateTensor);

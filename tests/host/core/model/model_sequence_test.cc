@@ -1,0 +1,199 @@
+// Sequence models through the C API that a backend sees: controls, null requests, states,
+// RESCHEDULE.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+
+#include "base/error.h"
+#include "fake_backend.h"
+#include "support/test_client.h"
+
+namespace nereid {
+namespace {
+
+using test::TestClient;
+using test::TestRequest;
+using Requests = std::vector<TRITONBACKEND_Request*>;
+
+constexpr uint32_t kStart = TRITONSERVER_REQUEST_FLAG_SEQUENCE_START;
+constexpr uint32_t kEnd = TRITONSERVER_REQUEST_FLAG_SEQUENCE_END;
+
+std::string Config(const std::string& fields) {
+  return StrCat(R"({"backend": "fake", "max_batch_size": 2,
+  "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
+  "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}],
+  "sequence_batching": {"max_sequence_idle_microseconds": 3600000000, )",
+                fields, R"(, "control_input": [
+      {"name": "START", "control": [{"kind": "CONTROL_SEQUENCE_START", "fp32_false_true": [0, 1]}]},
+      {"name": "READY", "control": [{"kind": "CONTROL_SEQUENCE_READY", "fp32_false_true": [0, 1]}]}]}})");
+}
+
+float ReadFloat(TRITONBACKEND_Request* request, const char* name) {
+  TRITONBACKEND_Input* input = nullptr;
+  const void* data = nullptr;
+  uint64_t byte_size = 0;
+  TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_GPU;
+  int64_t id = 0;
+  float value = -1;
+  EXPECT_TRUE(TakeError(TRITONBACKEND_RequestInput(request, name, &input)).ok()) << name;
+  if (input == nullptr) return value;
+  EXPECT_TRUE(TakeError(TRITONBACKEND_InputBuffer(input, 0, &data, &byte_size, &type, &id)).ok());
+  std::memcpy(&value, data, sizeof(value));
+  return value;
+}
+
+class ModelSequenceTest : public testing::Test, public test::ModelFixture {
+ protected:
+  void Start(const std::string& json) {
+    auto model = Load(json);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    model_ = *model;
+  }
+  void TearDown() override {
+    requests_.clear();
+    model_.reset();
+    WaitForEnds();
+  }
+  void Send(uint64_t id, uint32_t flags) {
+    InferRequest& request =
+        requests_.emplace_back(model_, &client_, "r", std::vector<int64_t>{1, 1}).request;
+    request.set_correlation_id(id);
+    request.set_flags(flags);
+    ASSERT_TRUE(request.Prepare().ok());
+    const Status status = model_->Enqueue(&request);
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+
+  std::shared_ptr<Model> model_;
+  TestClient client_;
+  std::deque<TestRequest> requests_;
+};
+
+TEST_F(ModelSequenceTest, FillsRowsWithoutWorkAndCountsThemNowhere) {
+  std::vector<std::string> seen;
+  backend.execute = [&](auto* instance, Requests requests) {
+    std::string rows;
+    for (auto* request : requests) {
+      uint32_t num_inputs = 0;
+      EXPECT_EQ(TRITONBACKEND_RequestInputCount(request, &num_inputs), nullptr);
+      rows += StrCat(num_inputs, ":", ReadFloat(request, "READY"), ReadFloat(request, "IN"), " ");
+      test::AnswerIdentity(instance, request);
+    }
+    seen.push_back(rows);
+    return Status::Ok();
+  };
+  Start(Config(R"("direct": {})"));
+  Send(1, kStart);
+  client_.WaitFor(1);
+  Send(2, kStart | kEnd);
+  EXPECT_EQ(client_.WaitFor(2).size(), 2U);
+  while (model_->num_inflight() > 0) std::this_thread::yield();
+  EXPECT_EQ(seen, (std::vector<std::string>{"3:11 ", "3:00 3:11 "}));
+  EXPECT_EQ(model_->statistics().Sum().success.count, 2U);
+}
+
+TEST_F(ModelSequenceTest, CarriesStatesAlong) {
+  backend.execute = [](auto* instance, Requests requests) {
+    for (auto* request : requests) {
+      const int64_t shape[] = {1, 1};
+      TRITONBACKEND_State* state = nullptr;
+      void* buffer = nullptr;
+      TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_GPU;
+      int64_t id = 3;
+      const float next = ReadFloat(request, "SI") + ReadFloat(request, "IN");
+      NEREID_RETURN_IF_ERROR(TakeError(
+          TRITONBACKEND_StateNew(&state, request, "SO", TRITONSERVER_TYPE_FP32, shape, 2)));
+      NEREID_RETURN_IF_ERROR(
+          TakeError(TRITONBACKEND_StateBuffer(state, &buffer, sizeof(next), &type, &id)));
+      EXPECT_EQ(type, TRITONSERVER_MEMORY_CPU);
+      std::memcpy(buffer, &next, sizeof(next));
+      TRITONSERVER_BufferAttributes* attributes = nullptr;
+      size_t byte_size = 0;
+      EXPECT_EQ(TRITONBACKEND_StateBufferAttributes(state, &attributes), nullptr);
+      EXPECT_EQ(TRITONSERVER_BufferAttributesByteSize(attributes, &byte_size), nullptr);
+      EXPECT_EQ(byte_size, sizeof(next));
+      NEREID_RETURN_IF_ERROR(TakeError(TRITONBACKEND_StateUpdate(state)));
+      // The answer is the sum so far, as the next request would see it.
+      TRITONBACKEND_Response* response = nullptr;
+      EXPECT_EQ(TRITONBACKEND_ResponseNew(&response, request), nullptr);
+      EXPECT_EQ(TRITONBACKEND_ResponseSetIntParameter(response, "sum", static_cast<int64_t>(next)),
+                nullptr);
+      const Status sum = next == 3 ? InternalError("three") : Status::Ok();
+      TRITONSERVER_Error* error = ToError(sum);
+      EXPECT_EQ(TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, error),
+                nullptr);
+      TRITONSERVER_ErrorDelete(error);
+      EXPECT_EQ(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL), nullptr);
+    }
+    return Status::Ok();
+  };
+  Start(Config(R"("oldest": {"max_candidate_sequences": 4}, "state": [{"input_name": "SI",
+    "output_name": "SO", "data_type": "TYPE_FP32", "dims": [1]}])"));
+  Send(1, kStart);
+  Send(2, kStart);
+  Send(1, 0);
+  Send(1, kEnd);
+  const auto answers = client_.WaitFor(4);
+  ASSERT_EQ(answers.size(), 4U);
+  std::string errors;
+  for (const auto& answer : answers) errors += answer.error.message();
+  EXPECT_EQ(errors, "three") << "the third request of sequence 1, and no other";
+}
+
+TEST_F(ModelSequenceTest, RefusesStatesThatTheModelDoesNotHave) {
+  Status refused;
+  backend.execute = [&](auto* instance, Requests requests) {
+    TRITONBACKEND_State* state = nullptr;
+    const int64_t shape[] = {1, 1};
+    refused = TakeError(
+        TRITONBACKEND_StateNew(&state, requests[0], "SO", TRITONSERVER_TYPE_FP32, shape, 2));
+    test::AnswerIdentity(instance, requests[0]);
+    return Status::Ok();
+  };
+  Start(Config(R"("direct": {})"));
+  Send(1, kStart | kEnd);
+  client_.WaitFor(1);
+  EXPECT_EQ(refused.message(),
+            "unable to add state 'SO'. State configuration is missing for model 'm'.");
+}
+
+TEST_F(ModelSequenceTest, GivesARescheduledRequestToTheBackendAgain) {
+  std::map<TRITONBACKEND_Request*, int> rounds;
+  std::string starts;
+  backend.execute = [&](auto* instance, Requests requests) {
+    for (auto* request : requests) {
+      uint32_t flags = 7;
+      EXPECT_EQ(TRITONBACKEND_RequestFlags(request, &flags), nullptr);
+      EXPECT_EQ(flags, 0U);
+      starts += ReadFloat(request, "START") > 0 ? 's' : '.';
+      if (++rounds[request] == 3) {
+        test::AnswerIdentity(instance, request);
+      } else {
+        NEREID_RETURN_IF_ERROR(TakeError(
+            TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)));
+      }
+    }
+    return Status::Ok();
+  };
+  Start(Config(R"("oldest": {"max_candidate_sequences": 4}, "iterative_sequence": true)"));
+  Send(0, 0);
+  client_.WaitFor(1);
+  EXPECT_EQ(starts, "s..");
+  Send(0, 0);
+  EXPECT_EQ(client_.WaitFor(2).size(), 2U);
+  EXPECT_EQ(starts, "s..s..");
+  EXPECT_EQ(model_->num_inflight(), 0U);
+}
+
+TEST_F(ModelSequenceTest, AnswersEveryRequestOfABatchThatTheBackendRefuses) {
+  backend.execute = [](auto*, Requests) { return UnavailableError("device lost"); };
+  Start(Config(R"("oldest": {"max_candidate_sequences": 4})"));
+  for (const uint64_t id : {1, 2, 3}) Send(id, kStart | kEnd);
+  const auto answers = client_.WaitFor(3);
+  ASSERT_EQ(answers.size(), 3U);
+  for (const auto& answer : answers) EXPECT_EQ(answer.error.message(), "device lost");
+}
+
+}  // namespace
+}  // namespace nereid

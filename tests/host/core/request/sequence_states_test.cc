@@ -1,0 +1,150 @@
+#include "request/sequence_states.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "request/infer_request.h"
+#include "support/plan_of.h"
+
+namespace nereid {
+namespace {
+
+// A model of the given rows with one state of FP32 whose fields end with `more`.
+ModelConfig Config(int max_batch_size, const std::string& dims, const std::string& more) {
+  return test::ConfigOf(StrCat(R"({"backend": "b", "max_batch_size": )", max_batch_size, R"(,
+    "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [1]}],
+    "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [1]}],
+    "sequence_batching": {"state": [{"input_name": "SI", "output_name": "SO",
+      "data_type": "TYPE_FP32", "dims": )",
+                               dims, more, "}]}}"));
+}
+
+class SequenceStatesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "nereid_states_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    std::filesystem::create_directory(folder_ / "initial_state");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void Use(const ModelConfig& config) {
+    auto specs = MakeStateSpecs(config, folder_);
+    ASSERT_TRUE(specs.ok()) << specs.status().message();
+    specs_ = std::move(*specs);
+    states_ = std::make_unique<SequenceStates>(specs_);
+  }
+  StateTensor* State() { return *states_->FindOutput("SO"); }
+  // The state as the next request would see it: "[1,2]: 3 4".
+  std::string Input() {
+    HostInputs inputs;
+    states_->AddInputs(&inputs);
+    const InputTensor& tensor = inputs.tensors[0];
+    EXPECT_EQ(tensor.name, "SI");
+    std::string text = ShapeText(tensor.shape.span()) + ":";
+    std::vector<float> values(tensor.byte_size / sizeof(float));
+    std::memcpy(values.data(), tensor.buffers[0].base, tensor.byte_size);
+    for (const float value : values) text += StrCat(" ", value);
+    return text;
+  }
+  void Write(std::vector<int64_t> shape, const std::vector<float>& values) {
+    ASSERT_TRUE(State()->Describe(DataType::kFp32, shape).ok());
+    const size_t byte_size = values.size() * sizeof(float);
+    std::memcpy(State()->Buffer(byte_size), values.data(), byte_size);
+  }
+
+  std::filesystem::path folder_;
+  std::vector<StateSpec> specs_;
+  std::unique_ptr<SequenceStates> states_;
+};
+
+TEST_F(SequenceStatesTest, AreZeroAtFirstAndVariableSizesOne) {
+  Use(Config(0, "[2]", ""));
+  EXPECT_EQ(Input(), "[2]: 0 0");
+  Use(Config(4, "[2, -1]", ""));
+  EXPECT_EQ(Input(), "[1,2,1]: 0 0");
+}
+
+TEST_F(SequenceStatesTest, BeginWithWhatAFileSays) {
+  const float values[] = {1, 2, 3};
+  std::ofstream(folder_ / "initial_state/s.bin")
+      .write(reinterpret_cast<const char*>(values), sizeof(values));
+  const char* file = R"(, "initial_state": [{"name": "x", "data_type": "TYPE_FP32", "dims": ["3"],
+                          "data_file": "s.bin"}])";
+  Use(Config(4, "[-1]", file));
+  EXPECT_EQ(Input(), "[1,3]: 1 2 3");
+  Write({1, 1}, {9});
+  State()->Update();
+  EXPECT_EQ(Input(), "[1,1]: 9");
+  states_->Reset();
+  EXPECT_EQ(Input(), "[1,3]: 1 2 3");
+}
+
+TEST_F(SequenceStatesTest, NameTheFileThatDoesNotFit) {
+  std::ofstream(folder_ / "initial_state/s.bin") << "12345";
+  const auto fault = [&](const char* file) {
+    return MakeStateSpecs(Config(0, "[2]",
+                                 StrCat(R"(, "initial_state": [{"name": "x",
+      "data_type": "TYPE_FP32", "dims": ["2"], "data_file": ")",
+                                        file, R"("}])")),
+                          folder_)
+        .status()
+        .message();
+  };
+  EXPECT_EQ(fault("s.bin"), StrCat("state 'SI': initial_state setting expects 8 bytes, but the "
+                                   "data in '",
+                                   folder_.string(), "/initial_state/s.bin' has 5 bytes"));
+  EXPECT_NE(fault("none").find("cannot open"), std::string::npos);
+}
+
+TEST_F(SequenceStatesTest, CountOnlyOnceTheyAreUpdated) {
+  Use(Config(0, "[-1]", ""));
+  State()->Update();
+  EXPECT_EQ(Input(), "[1]: 0") << "nothing was written";
+  Write({2}, {1, 2});
+  EXPECT_EQ(Input(), "[1]: 0");
+  State()->Update();
+  EXPECT_EQ(Input(), "[2]: 1 2");
+  State()->Update();
+  EXPECT_EQ(Input(), "[2]: 1 2") << "the second call finds nothing new";
+}
+
+TEST_F(SequenceStatesTest, UseTheirMemoryAgain) {
+  Use(Config(0, "[2]", ""));
+  Write({2}, {1, 2});
+  void* const first = State()->Buffer(8);
+  State()->Update();
+  Write({2}, {3, 4});
+  State()->Update();
+  EXPECT_EQ(State()->Buffer(8), first);
+}
+
+TEST_F(SequenceStatesTest, GrowInPlaceWhereInputAndOutputShareABuffer) {
+  Use(Config(0, "[-1]", R"(, "use_same_buffer_for_input_output": true,
+                            "use_growable_memory": true)"));
+  Write({1}, {7});
+  EXPECT_EQ(Input(), "[1]: 7") << "written over what it follows";
+  State()->Update();
+  ASSERT_TRUE(State()->Describe(DataType::kFp32, std::vector<int64_t>{3}).ok());
+  auto* grown = static_cast<float*>(State()->Buffer(3 * sizeof(float)));
+  EXPECT_EQ(grown[0], 7) << "it keeps its content";
+  grown[2] = 9;
+  State()->Update();
+  EXPECT_EQ(Input(), "[3]: 7 0 9");
+}
+
+TEST_F(SequenceStatesTest, SayWhatABackendGotWrong) {
+  Use(Config(4, "[2]", ""));
+  EXPECT_EQ(states_->FindOutput("SI").status().message(), "state 'SI' is not a valid state name.");
+  const int64_t right[] = {1, 2}, wrong[] = {1, 3};
+  EXPECT_EQ(State()->Describe(DataType::kInt8, right).message(),
+            "unexpected datatype for state 'SO'. Expected FP32, got INT8");
+  EXPECT_EQ(State()->Describe(DataType::kFp32, wrong).message(),
+            "unexpected shape for state 'SO'. Expected [1,2], got [1,3]");
+}
+
+}  // namespace
+}  // namespace nereid
