@@ -20,6 +20,10 @@ constexpr const char* kModelTypes[] = {
     "gemma2",  "gemma3_text", "gpt2",  "gpt_bigcode", "gpt_neox",  "llama",     "mistral",
     "mixtral", "phi3",        "qwen2", "qwen3",       "qwen3_moe", "starcoder2"};
 
+// What the engine reads; it checks the details at load.
+constexpr std::string_view kQuantMethods[] = {"awq", "gptq",       "compressed-tensors",
+                                              "fp8", "fbgemm_fp8", "modelopt"};
+
 constexpr const char* kSmallFiles[] = {"config.json",           "generation_config.json",
                                        "tokenizer.json",        "tokenizer.model",
                                        "tokenizer_config.json", "special_tokens_map.json"};
@@ -56,10 +60,13 @@ Status CheckModelType(const std::string& path, const Json& config) {
   const std::string model_type = TextOr(config, "model_type", "");
   const std::vector<std::string> known = SupportedModelTypes();
   for (const char* key : {"quantization_config", "compression_config", "quantization"}) {
-    if (config.contains(key)) {
-      return UnsupportedError("'", path, "': '", key,
-                              "': quantised checkpoints are not supported; give one in F32, F16 or "
-                              "BF16");
+    if (!config.contains(key)) continue;
+    const std::string method = TextOr(config[key], "quant_method", "");
+    if (std::find(std::begin(kQuantMethods), std::end(kQuantMethods), method) ==
+        std::end(kQuantMethods)) {
+      return UnsupportedError("'", path, "': '", key, "': quantisation '", method,
+                              "' is not supported; give awq, gptq, compressed-tensors or fp8, or "
+                              "a checkpoint in F32, F16 or BF16");
     }
   }
   if (std::find(known.begin(), known.end(), model_type) != known.end()) return {};

@@ -21,7 +21,7 @@ struct CheckpointSummary {
   std::vector<std::string> files;  // what serving needs, relative to the directory
 };
 
-// What the engine can run: config.json is readable, its model_type is known, no quantisation, all
+// What the engine can run: config.json is readable, its model_type and quantisation are known, all
 // weights are there and not cut off. Leaves the tokenizer fields empty.
 Result<CheckpointSummary> InspectWeights(const std::string& directory);
 

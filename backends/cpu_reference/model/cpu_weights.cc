@@ -1,7 +1,12 @@
 // From resolved checkpoint tensors to matrices and vectors.
 #include "cpu_reference/model/cpu_weights.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <span>
+
+#include "llm_core/model/int4_rows.h"
 
 namespace nereid::cpu {
 namespace {
@@ -18,42 +23,11 @@ WeightType TypeOf(DataType type) {
       return WeightType::kBf16;
     case DataType::kF16:
       return WeightType::kF16;
+    case DataType::kF8E4M3:
+      return WeightType::kF8E4M3;
     default:
       return WeightType::kF32;
   }
-}
-
-float HalfToFloat(uint16_t half) {
-  const uint32_t sign = uint32_t{half & 0x8000u} << 16;
-  const uint32_t bits = uint32_t{half & 0x7fffu} << 13;
-  float magnitude;
-  std::memcpy(&magnitude, &bits, 4);
-  magnitude *= 0x1p112f;
-  uint32_t result;
-  std::memcpy(&result, &magnitude, 4);
-  result |= sign;
-  std::memcpy(&magnitude, &result, 4);
-  return magnitude;
-}
-
-float ElementAsFloat(const uint8_t* data, DataType type, int64_t index) {
-  if (type == DataType::kF32) {
-    float value;
-    std::memcpy(&value, data + index * 4, 4);
-    return value;
-  }
-  uint16_t bits;
-  std::memcpy(&bits, data + index * 2, 2);
-  if (type == DataType::kF16) return HalfToFloat(bits);
-  const uint32_t wide = uint32_t{bits} << 16;
-  float value;
-  std::memcpy(&value, &wide, 4);
-  return value;
-}
-
-// Row of the stored tensor that holds row `row` of the weight.
-int64_t SourceRow(const llm::WeightSource& source, int64_t row) {
-  return source.first_row + row / source.group_rows * source.group_stride + row % source.group_rows;
 }
 
 class Loader {
@@ -69,10 +43,13 @@ class Loader {
     matrix.type = TypeOf(weight->tensor.type);
     matrix.rows = source.num_rows();
     matrix.columns = weight->tensor.shape[source.transposed ? 0 : 1];
-    const int64_t row_bytes = matrix.columns * matrix.element_bytes();
     const bool lies_together = !source.transposed && source.num_groups == 1;
-    matrix.data = lies_together ? weight->tensor.bytes.data() + source.first_row * row_bytes
-                                : Copy(*weight, matrix);
+    matrix.data = lies_together
+                      ? weight->tensor.bytes.data() + source.first_row * matrix.row_bytes()
+                      : Copy(*weight, matrix);
+    if (weight->quant.method == llm::QuantMethod::kFp8) {
+      matrix.row_scales = RowScales(*weight);
+    }
     return matrix;
   }
 
@@ -81,15 +58,31 @@ class Loader {
     if (weight == nullptr) return {};
     std::vector<float> values(weight->source.num_rows());
     for (size_t row = 0; row < values.size(); ++row) {
-      values[row] = offset + ElementAsFloat(weight->tensor.bytes.data(), weight->tensor.type,
-                                            SourceRow(weight->source, static_cast<int64_t>(row)));
+      values[row] =
+          offset +
+          llm::ElementAsFloat(weight->tensor, weight->source.SourceRow(static_cast<int64_t>(row)));
     }
     return values;
   }
 
-  Linear LinearOf(int32_t layer, WeightKind weight, WeightKind bias) {
-    return {Matrix(layer, weight), Vector(layer, bias)};
+  Linear LinearOf(int32_t layer, WeightKind kind, int32_t expert = kNoExpert) {
+    const ResolvedWeight* weight = Find(layer, kind, expert);
+    Linear linear;
+    if (weight != nullptr && weight->quant.group_size > 0) {
+      Status repacked = Repack(*weight, linear);
+      if (status_.ok()) status_ = std::move(repacked);
+    } else {
+      linear.weights = Matrix(layer, kind, expert);
+    }
+    return linear;
   }
+  Linear LinearOf(int32_t layer, WeightKind weight, WeightKind bias) {
+    Linear linear = LinearOf(layer, weight);
+    linear.bias = Vector(layer, bias);
+    return linear;
+  }
+  // The first fault.
+  const Status& status() const { return status_; }
 
   Norm NormOf(int32_t layer, WeightKind weight, WeightKind bias) {
     Norm norm = {Vector(layer, weight, model_.spec.norm.weight_offset), Vector(layer, bias)};
@@ -103,16 +96,72 @@ class Loader {
     return found == model_.weights.end() ? nullptr : &found->second;
   }
 
-  const void* Copy(const ResolvedWeight& weight, const WeightMatrix& matrix) {
-    const int64_t element = matrix.element_bytes();
-    const auto bytes = static_cast<size_t>(matrix.rows * matrix.columns * element);
-    weights_.copies.push_back(std::make_unique<uint8_t[]>(bytes));
+  template <typename T>
+  T* Allocate(int64_t count) {
+    const size_t bytes = static_cast<size_t>(count) * sizeof(T);
+    // Rows start at cache lines, for vectors of 64 bytes.
+    weights_.copies.emplace_back(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
     weights_.copied_bytes += bytes;
-    uint8_t* to = weights_.copies.back().get();
+    return static_cast<T*>(weights_.copies.back().get());
+  }
+
+  const float* RowScales(const ResolvedWeight& weight) {
+    const llm::TensorView& scales = weight.quant.scales;
+    const bool is_one = scales.bytes.size() == llm::Info(scales.type).size_bytes;
+    const int64_t rows = weight.source.num_rows();
+    auto* to = Allocate<float>(rows);
+    for (int64_t row = 0; row < rows; ++row) {
+      to[row] = llm::ElementAsFloat(scales, is_one ? 0 : weight.source.SourceRow(row));
+    }
+    return to;
+  }
+
+  // Int4 rows in the order of WeightType::kInt4.
+  Status Repack(const ResolvedWeight& weight, Linear& linear) {
+    NEREID_ASSIGN_OR_RETURN(llm::Int4Rows rows, llm::Int4Rows::Of(weight));
+    WeightMatrix& matrix = linear.weights;
+    matrix.type = WeightType::kInt4;
+    matrix.rows = rows.num_rows();
+    matrix.columns = rows.num_columns();
+    matrix.group_size = rows.group_size();
+    const int64_t groups = matrix.num_groups();
+    auto* packed = Allocate<uint8_t>(matrix.rows * matrix.row_bytes());
+    auto* scales = Allocate<float>(matrix.rows * groups);
+    auto* zeros = Allocate<uint8_t>(matrix.rows * groups);
+    for (int64_t row = 0; row < matrix.rows; ++row) {
+      PackRow(rows.Row(row), packed + row * matrix.row_bytes());
+      for (int64_t group = 0; group < groups; ++group) {
+        scales[row * groups + group] = rows.Scale(row, group);
+        zeros[row * groups + group] = static_cast<uint8_t>(rows.Zero(row, group));
+      }
+    }
+    matrix.data = packed;
+    matrix.group_scales = scales;
+    matrix.group_zeros = zeros;
+    linear.column_order = rows.column_order();
+    linear.input_scale = rows.input_scale();
+    return {};
+  }
+
+  static void PackRow(std::span<const uint8_t> values, uint8_t* to) {
+    for (size_t block = 0; block < values.size(); block += kInt4BlockColumns) {
+      uint32_t words[16] = {};
+      const size_t width = std::min<size_t>(kInt4BlockColumns, values.size() - block);
+      for (size_t c = 0; c < width; ++c) {
+        words[c % 16] |= uint32_t{values[block + c]} << (c / 16 * 4);
+      }
+      std::memcpy(to + block / 2, words, sizeof(words));
+    }
+  }
+
+  const void* Copy(const ResolvedWeight& weight, const WeightMatrix& matrix) {
+    const int64_t element = matrix.row_bytes() / matrix.columns;
+    auto* to = Allocate<uint8_t>(matrix.rows * matrix.row_bytes());
+    const uint8_t* const copied = to;
     const uint8_t* from = weight.tensor.bytes.data();
     const int64_t stored_columns = weight.tensor.shape[1];
     for (int64_t row = 0; row < matrix.rows; ++row) {
-      const int64_t source = SourceRow(weight.source, row);
+      const int64_t source = weight.source.SourceRow(row);
       if (!weight.source.transposed) {
         std::memcpy(to, from + source * stored_columns * element, matrix.columns * element);
       } else {
@@ -123,11 +172,12 @@ class Loader {
       }
       to += matrix.columns * element;
     }
-    return weights_.copies.back().get();
+    return copied;
   }
 
   const llm::DecoderModel& model_;
   CpuWeights& weights_;
+  Status status_;
 };
 
 LayerWeights LoadLayer(Loader& loader, int32_t layer, const llm::DecoderSpec& spec) {
@@ -150,12 +200,12 @@ LayerWeights LoadLayer(Loader& loader, int32_t layer, const llm::DecoderSpec& sp
     w.mlp.down = loader.LinearOf(layer, WeightKind::kDown, WeightKind::kDownBias);
     return w;
   }
-  w.router.weights = loader.Matrix(layer, WeightKind::kRouter);
+  w.router = loader.LinearOf(layer, WeightKind::kRouter);
   for (int32_t expert = 0; expert < spec.moe.num_experts; ++expert) {
     Mlp& mlp = w.experts.emplace_back();
-    mlp.gate.weights = loader.Matrix(layer, WeightKind::kGate, expert);
-    mlp.up.weights = loader.Matrix(layer, WeightKind::kUp, expert);
-    mlp.down.weights = loader.Matrix(layer, WeightKind::kDown, expert);
+    mlp.gate = loader.LinearOf(layer, WeightKind::kGate, expert);
+    mlp.up = loader.LinearOf(layer, WeightKind::kUp, expert);
+    mlp.down = loader.LinearOf(layer, WeightKind::kDown, expert);
   }
   return w;
 }
@@ -173,6 +223,7 @@ Result<CpuWeights> LoadCpuWeights(const llm::DecoderModel& model) {
   for (int32_t layer = 0; layer < model.spec.num_layers(); ++layer) {
     weights.layers.push_back(LoadLayer(loader, layer, model.spec));
   }
+  NEREID_RETURN_IF_ERROR(loader.status());
   return weights;
 }
 

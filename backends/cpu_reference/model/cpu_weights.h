@@ -1,8 +1,10 @@
 // The weights of a decoder on the CPU: matrices point into the checkpoint's mapping where their
-// rows lie together there, and are copied (transposed, gathered) where not; vectors become float.
+// rows lie together there, and are copied (transposed, gathered, int4 repacked) where not; vectors
+// become float. No matrix changes its precision.
 // Immutable after load. [any thread]
 #pragma once
 
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -16,7 +18,12 @@ namespace nereid::cpu {
 struct Linear {
   WeightMatrix weights;
   std::vector<float> bias;
+  // What an input row goes through first, where not empty: column c becomes
+  // (in * input_scale)[column_order[c]].
+  std::vector<int32_t> column_order;
+  std::vector<float> input_scale;
 
+  bool arranges_input() const { return !column_order.empty() || !input_scale.empty(); }
   const float* bias_or_null() const { return bias.empty() ? nullptr : bias.data(); }
 };
 
@@ -44,7 +51,10 @@ struct CpuWeights {
   Linear lm_head;
   std::vector<LayerWeights> layers;
 
-  std::vector<std::unique_ptr<uint8_t[]>> copies;
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::vector<std::unique_ptr<void, Free>> copies;
   size_t copied_bytes = 0;
 };
 

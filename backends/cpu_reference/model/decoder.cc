@@ -54,7 +54,8 @@ Decoder::Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const 
       cos_(spec.ropes.size()),
       sin_(spec.ropes.size()),
       scores_(pool.num_threads()),
-      rows_(pool.num_threads()) {}
+      rows_(pool.num_threads()),
+      panels_(pool.num_threads()) {}
 
 std::span<float> Decoder::Forward(const llm::Batch& batch) {
   PrepareBuffers(batch);
@@ -113,6 +114,8 @@ void Decoder::PrepareBuffers(const llm::Batch& batch) {
   Grow(up_, num_tokens_ * inner);
   const int64_t context = (longest + kBlockSize - 1) / kBlockSize * kBlockSize;
   for (std::vector<float>& scores : scores_) Grow(scores, kMaxRowsAtOnce * context);
+  const int64_t columns = std::max({int64_t{spec_.hidden_size}, spec_.q_size(), inner});
+  for (std::vector<float>& panel : panels_) Grow(panel, kOutputsPerPanel * columns);
 }
 
 void Decoder::PrepareRope() {
@@ -148,14 +151,19 @@ void Decoder::RunAttention(const llm::Batch& batch, int32_t layer) {
   const LayerWeights& weights = weights_.layers[layer];
   const int64_t q_size = spec_.q_size();
   const int64_t kv_size = spec_.kv_size();
-  const MatmulParams products[] = {
-      Product(weights.q, normed_.data(), num_tokens_, q_.data(), q_size),
-      Product(weights.k, normed_.data(), num_tokens_, k_.data(), kv_size),
-      Product(weights.v, normed_.data(), num_tokens_, v_.data(), kv_size)};
+  const auto product = [&](const Linear& linear, int buffer, float* out, int64_t size) {
+    return Product(linear, Arrange(linear, normed_.data(), num_tokens_, arranged_[buffer]),
+                   num_tokens_, out, size);
+  };
+  const MatmulParams products[] = {product(weights.q, 0, q_.data(), q_size),
+                                   product(weights.k, 1, k_.data(), kv_size),
+                                   product(weights.v, 2, v_.data(), kv_size)};
   // One loop over the outputs of all three.
-  pool_.ParallelRanges(q_size + 2 * kv_size, kOutputGrain, [&](int64_t first, int64_t last, int) {
+  const int64_t outputs = q_size + 2 * kv_size;
+  pool_.ParallelRanges(outputs, kOutputGrain, [&](int64_t first, int64_t last, int thread) {
     int64_t offset = 0;
     for (MatmulParams params : products) {
+      params.scratch = panels_[thread].data();
       const int64_t rows = params.weights.rows;
       params.first_output = std::clamp<int64_t>(first - offset, 0, rows);
       params.last_output = std::clamp<int64_t>(last - offset, 0, rows);
@@ -242,13 +250,17 @@ void Decoder::RunMlp(const Mlp& mlp, const float* in, int64_t num_rows, float* o
   const int64_t inner = mlp.up.weights.rows;
   const bool gated = spec_.mlp == llm::MlpKind::kGated;
   float* acted = gated ? gate_.data() : up_.data();  // what the activation is applied to
-  pool_.ParallelRanges(inner, kOutputGrain, [&](int64_t first, int64_t last, int) {
-    MatmulParams up = Product(mlp.up, in, num_rows, up_.data(), inner);
+  const float* up_in = Arrange(mlp.up, in, num_rows, arranged_[0]);
+  const float* gate_in = Arrange(mlp.gate, in, num_rows, arranged_[1]);
+  pool_.ParallelRanges(inner, kOutputGrain, [&](int64_t first, int64_t last, int thread) {
+    MatmulParams up = Product(mlp.up, up_in, num_rows, up_.data(), inner);
+    up.scratch = panels_[thread].data();
     up.first_output = first;
     up.last_output = last;
     ops_.matmul(up);
     if (gated) {
-      MatmulParams gate = Product(mlp.gate, in, num_rows, gate_.data(), inner);
+      MatmulParams gate = Product(mlp.gate, gate_in, num_rows, gate_.data(), inner);
+      gate.scratch = panels_[thread].data();
       gate.first_output = first;
       gate.last_output = last;
       ops_.matmul(gate);
@@ -360,8 +372,10 @@ void Decoder::ApplyRope(int32_t layer, float* heads, int64_t num_heads) {
 
 void Decoder::Multiply(const Linear& linear, const float* in, int64_t num_rows, float* out,
                        int64_t out_stride, bool accumulate) {
-  const auto run = [&](int64_t first, int64_t last, int) {
-    MatmulParams params = Product(linear, in, num_rows, out, out_stride);
+  const float* arranged = Arrange(linear, in, num_rows, arranged_[0]);
+  const auto run = [&](int64_t first, int64_t last, int thread) {
+    MatmulParams params = Product(linear, arranged, num_rows, out, out_stride);
+    params.scratch = panels_[thread].data();
     params.accumulate = accumulate;
     params.first_output = first;
     params.last_output = last;
@@ -371,6 +385,22 @@ void Decoder::Multiply(const Linear& linear, const float* in, int64_t num_rows, 
   num_rows* outputs* linear.weights.columns < kMinSharedWork
       ? run(0, outputs, 0)
       : pool_.ParallelRanges(outputs, kOutputGrain, run);
+}
+
+const float* Decoder::Arrange(const Linear& linear, const float* in, int64_t num_rows,
+                              std::vector<float>& buffer) {
+  if (!linear.arranges_input()) return in;
+  const int64_t columns = linear.weights.columns;
+  Grow(buffer, num_rows * columns);
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const float* from = in + row * columns;
+    float* to = buffer.data() + row * columns;
+    for (int64_t c = 0; c < columns; ++c) {
+      const int64_t source = linear.column_order.empty() ? c : linear.column_order[c];
+      to[c] = linear.input_scale.empty() ? from[source] : from[source] * linear.input_scale[source];
+    }
+  }
+  return buffer.data();
 }
 
 }  // namespace nereid::cpu

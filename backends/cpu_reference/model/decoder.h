@@ -51,6 +51,9 @@ class Decoder {
   void ApplyRope(int32_t layer, float* heads, int64_t num_heads);
   void Multiply(const Linear& linear, const float* in, int64_t num_rows, float* out,
                 int64_t out_stride, bool accumulate);
+  // Rows of `in` as the linear layer's weights want their columns; in `buffer` when they differ.
+  const float* Arrange(const Linear& linear, const float* in, int64_t num_rows,
+                       std::vector<float>& buffer);
   // Adds what a half of a layer made in hidden_ to the residual, by way of the post norm if any.
   bool adds_directly() const { return !spec_.post_norms; }
 
@@ -73,6 +76,8 @@ class Decoder {
   std::vector<float> gate_, up_;                 // [num_tokens, intermediate_size]
   std::vector<std::vector<float>> scores_;       // per thread
   std::vector<std::vector<AttentionRow>> rows_;  // per thread
+  std::vector<std::vector<float>> panels_;       // per thread, for MatmulParams::scratch
+  std::vector<float> arranged_[3];               // [num_tokens, columns] for Arrange
   std::vector<float> logits_;
 };
 

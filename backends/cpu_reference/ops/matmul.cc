@@ -2,6 +2,7 @@
 // Bound by memory for few rows (weights are read once), by multiply-adds for many.
 #include "cpu_reference/ops/matmul.h"
 
+#include "cpu_reference/ops/int4.h"
 #include "cpu_reference/ops/simd.h"
 
 namespace nereid::cpu::NEREID_ISA {
@@ -12,9 +13,6 @@ constexpr int kMaxRows = 6;  // 6 x 4 sums + 6 inputs + 1 weight: 31 of 32 regis
 #else
 constexpr int kMaxRows = 2;
 #endif
-// Outputs whose weights stay in the first-level cache while all rows pass by.
-constexpr int64_t kOutputsPerPanel = 32;
-
 // With few rows the weights stream from memory, NR short rows side by side, which hardware does not
 // foresee: the tile asks for as many bytes as it reads, this far ahead in the order of memory.
 constexpr int kMaxStreamedRows = 4;
@@ -25,17 +23,44 @@ struct Tile {
   const float* in;   // first row
   const W* weights;  // first output
   int64_t columns;
-  const float* bias;  // of the first output, or null
+  const float* scales;  // of the first output, or null
+  const float* bias;    // likewise
   float* out;
   int64_t out_stride;
   bool accumulate;
 };
 
-NEREID_INLINE void Finish4(float* out, Vec4 sums, const float* bias, bool accumulate) {
+NEREID_INLINE void Finish4(float* out, Vec4 sums, const float* scales, const float* bias,
+                           bool accumulate) {
   // Spelt out: `auto` would drop the alignment of 1.
   Vec4Unaligned* to = reinterpret_cast<Vec4Unaligned*>(out);
+  if (scales != nullptr) sums *= *reinterpret_cast<const Vec4Unaligned*>(scales);
   if (bias != nullptr) sums += *reinterpret_cast<const Vec4Unaligned*>(bias);
   *to = accumulate ? *to + sums : sums;
+}
+
+template <int MR, int NR, typename T>
+NEREID_INLINE void FinishTile(const T& tile, const VecF (&sums)[MR][NR]) {
+#pragma GCC unroll 8
+  for (int m = 0; m < MR; ++m) {
+    float* out = tile.out + m * tile.out_stride;
+    if constexpr (NR % 4 == 0) {
+#pragma GCC unroll 2
+      for (int n = 0; n < NR; n += 4) {
+        Finish4(out + n, Reduce4(sums[m][n], sums[m][n + 1], sums[m][n + 2], sums[m][n + 3]),
+                tile.scales != nullptr ? tile.scales + n : nullptr,
+                tile.bias != nullptr ? tile.bias + n : nullptr, tile.accumulate);
+      }
+    } else {
+#pragma GCC unroll 8
+      for (int n = 0; n < NR; ++n) {
+        float sum = Reduce(sums[m][n]);
+        if (tile.scales != nullptr) sum *= tile.scales[n];
+        if (tile.bias != nullptr) sum += tile.bias[n];
+        out[n] = tile.accumulate ? out[n] + sum : sum;
+      }
+    }
+  }
 }
 
 template <int MR, int NR, typename W>
@@ -73,24 +98,7 @@ __attribute__((noinline)) void RunTile(const Tile<W>& tile) {
       for (int m = 0; m < MR; ++m) sums[m][n] = MulAdd(in[m], weights, sums[m][n]);
     }
   }
-#pragma GCC unroll 8
-  for (int m = 0; m < MR; ++m) {
-    float* out = tile.out + m * tile.out_stride;
-    if constexpr (NR % 4 == 0) {
-#pragma GCC unroll 2
-      for (int n = 0; n < NR; n += 4) {
-        Finish4(out + n, Reduce4(sums[m][n], sums[m][n + 1], sums[m][n + 2], sums[m][n + 3]),
-                tile.bias != nullptr ? tile.bias + n : nullptr, tile.accumulate);
-      }
-    } else {
-#pragma GCC unroll 8
-      for (int n = 0; n < NR; ++n) {
-        float sum = Reduce(sums[m][n]);
-        if (tile.bias != nullptr) sum += tile.bias[n];
-        out[n] = tile.accumulate ? out[n] + sum : sum;
-      }
-    }
-  }
+  FinishTile<MR, NR>(tile, sums);
 }
 
 // All outputs of a panel for MR rows.
@@ -101,6 +109,7 @@ NEREID_INLINE void RunRows(Tile<W> tile, int64_t num_outputs) {
   const auto advance = [&](int64_t outputs) {
     tile.weights += outputs * tile.columns;
     tile.out += outputs;
+    if (tile.scales != nullptr) tile.scales += outputs;
     if (tile.bias != nullptr) tile.bias += outputs;
     num_outputs -= outputs;
   };
@@ -143,16 +152,113 @@ void RunPanel(Tile<W> tile, int64_t num_rows, int64_t num_outputs) {
   }
 }
 
+// The panel from output `first` on. `weights` are its rows.
 template <typename W>
-void Run(const MatmulParams& p) {
-  const int64_t columns = p.weights.columns;
+Tile<W> PanelOf(const MatmulParams& p, int64_t first, const W* weights) {
+  return {p.in,
+          weights,
+          p.weights.columns,
+          p.weights.row_scales != nullptr ? p.weights.row_scales + first : nullptr,
+          p.bias != nullptr ? p.bias + first : nullptr,
+          p.out + first,
+          p.out_stride,
+          p.accumulate};
+}
+
+// Calls run(first output, number of outputs) for each panel.
+template <typename F>
+NEREID_INLINE void ForEachPanel(const MatmulParams& p, F run) {
   for (int64_t first = p.first_output; first < p.last_output; first += kOutputsPerPanel) {
     const int64_t left = p.last_output - first;
-    const Tile<W> tile = {p.in,          static_cast<const W*>(p.weights.data) + first * columns,
-                          columns,       p.bias != nullptr ? p.bias + first : nullptr,
-                          p.out + first, p.out_stride,
-                          p.accumulate};
-    RunPanel(tile, p.num_rows, left < kOutputsPerPanel ? left : kOutputsPerPanel);
+    run(first, left < kOutputsPerPanel ? left : kOutputsPerPanel);
+  }
+}
+
+template <typename W>
+void Run(const MatmulParams& p) {
+  ForEachPanel(p, [&](int64_t first, int64_t count) {
+    const W* weights = static_cast<const W*>(p.weights.data) + first * p.weights.columns;
+    RunPanel(PanelOf(p, first, weights), p.num_rows, count);
+  });
+}
+
+// Few rows: each weight is made in a register and used there. The order of additions is that of a
+// tile of floats.
+template <int MR, int NR>
+__attribute__((noinline)) void RunInt4Tile(const Tile<float>& tile, const Int4Matrix& weights,
+                                           int64_t first) {
+  VecF sums[MR][NR] = {};
+  const int64_t columns = tile.columns;
+  for (int64_t block = 0; block < columns; block += kInt4BlockColumns) {
+    const int64_t width = columns - block < kInt4BlockColumns ? columns - block : kInt4BlockColumns;
+    const int64_t group = block / weights.group_size;
+    const float* in = tile.in + block;
+#pragma GCC unroll 8
+    for (int n = 0; n < NR; ++n) {
+      const Int4Block words(weights, first + n, block, group);
+      words.ForEachVector(
+          width, [&](VecF values, int64_t column, int count) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+            for (int m = 0; m < MR; ++m) {
+              const float* from = in + m * columns + column;
+              const VecF x = count == kLanes ? Load(from) : LoadPart(from, count);
+              sums[m][n] = MulAdd(x, values, sums[m][n]);
+            }
+          });
+    }
+  }
+  FinishTile<MR, NR>(tile, sums);
+}
+
+template <int MR>
+NEREID_INLINE void RunInt4Rows(const MatmulParams& p) {
+  constexpr int kWide = MR == 1 ? 4 : 2;
+  const Int4Matrix weights = Int4MatrixOf(p.weights);
+  int64_t first = p.first_output;
+  for (; first + kWide <= p.last_output; first += kWide) {
+    RunInt4Tile<MR, kWide>(PanelOf<float>(p, first, nullptr), weights, first);
+  }
+  for (; first < p.last_output; ++first) {
+    RunInt4Tile<MR, 1>(PanelOf<float>(p, first, nullptr), weights, first);
+  }
+}
+
+// Many rows: a panel of weights becomes float in the cache, and serves all of them.
+void RunInt4Panels(const MatmulParams& p) {
+  const int64_t columns = p.weights.columns;
+  const Int4Matrix weights = Int4MatrixOf(p.weights);
+  ForEachPanel(p, [&](int64_t first, int64_t count) {
+    for (int64_t n = 0; n < count; ++n) {
+      float* to = p.scratch + n * columns;
+      for (int64_t block = 0; block < columns; block += kInt4BlockColumns) {
+        const int64_t left = columns - block;
+        const Int4Block words(weights, first + n, block, block / weights.group_size);
+        words.ForEachVector(
+            left < kInt4BlockColumns ? left : kInt4BlockColumns, [&](VecF values, int64_t column,
+                                                                     int lanes)
+                                                                     __attribute__((
+                                                                         always_inline)) {
+                                                                       float* out =
+                                                                           to + block + column;
+                                                                       lanes == kLanes
+                                                                           ? Store(out, values)
+                                                                           : StorePart(out, values,
+                                                                                       lanes);
+                                                                     });
+      }
+    }
+    RunPanel(PanelOf<float>(p, first, p.scratch), p.num_rows, count);
+  });
+}
+
+void RunInt4(const MatmulParams& p) {
+  switch (p.num_rows) {
+    case 1:
+      return RunInt4Rows<1>(p);
+    case 2:
+      return RunInt4Rows<2>(p);
+    default:
+      return RunInt4Panels(p);
   }
 }
 
@@ -166,6 +272,10 @@ void Matmul(const MatmulParams& params) {
       return Run<Bf16>(params);
     case WeightType::kF16:
       return Run<Fp16>(params);
+    case WeightType::kF8E4M3:
+      return Run<Fp8>(params);
+    case WeightType::kInt4:
+      return RunInt4(params);
   }
 }
 

@@ -1,7 +1,7 @@
 // out = in x weights^T (+ bias) (+ out): the one matrix product of the model, for decode and
 // prefill.
 //   in      [num_rows, columns]        float
-//   weights [outputs, columns]         float, bf16 or fp16, never converted in memory
+//   weights [outputs, columns]         any WeightType, never converted in memory
 //   bias    [outputs] or null          float
 //   out     [num_rows, out_stride]     float
 // Computes outputs [first_output, last_output) for all rows; threads share a product by outputs.
@@ -14,6 +14,9 @@
 
 namespace nereid::cpu {
 
+// Outputs that are computed together for all rows.
+inline constexpr int64_t kOutputsPerPanel = 32;
+
 struct MatmulParams {
   const float* in = nullptr;
   int64_t num_rows = 0;
@@ -24,6 +27,7 @@ struct MatmulParams {
   bool accumulate = false;
   int64_t first_output = 0;
   int64_t last_output = 0;
+  float* scratch = nullptr;  // [kOutputsPerPanel, columns], for int4 weights: a thread's own
 };
 
 }  // namespace nereid::cpu

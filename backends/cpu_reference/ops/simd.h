@@ -27,9 +27,11 @@ typedef int32_t VecI __attribute__((vector_size(kLanes * 4)));
 typedef uint32_t VecU __attribute__((vector_size(kLanes * 4)));
 typedef float Vec4 __attribute__((vector_size(16)));
 typedef VecF VecFUnaligned __attribute__((aligned(1), may_alias));
+typedef VecU VecUUnaligned __attribute__((aligned(1), may_alias));
 typedef Vec4 Vec4Unaligned __attribute__((aligned(1), may_alias));
 
 #define NEREID_INLINE static inline __attribute__((always_inline))
+#define NEREID_INLINE_MEMBER inline __attribute__((always_inline))
 
 NEREID_INLINE VecF Broadcast(float value) {
   return VecF{} + value;
@@ -152,6 +154,9 @@ struct Bf16 {
 struct Fp16 {
   uint16_t bits;
 };
+struct Fp8 {
+  uint8_t bits;
+};
 
 // Spelt out: GCC 12 makes five instructions of __builtin_convertvector.
 NEREID_INLINE VecU Widen(const uint16_t* from) {
@@ -177,6 +182,23 @@ NEREID_INLINE VecF LoadWeights(const Fp16* from) {
   const VecU half = Widen(&from->bits);
   const VecF magnitude = reinterpret_cast<VecF>((half & 0x7fffu) << 13) * 0x1p112f;
   return reinterpret_cast<VecF>(reinterpret_cast<VecU>(magnitude) | ((half & 0x8000u) << 16));
+}
+
+// E4M3: exponents rebiased likewise, by 2^120. Its one NaN reads as 480.
+NEREID_INLINE VecF LoadWeights(const Fp8* from) {
+#if defined(__AVX512F__)
+  const VecU byte = reinterpret_cast<VecU>(
+      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+#elif defined(__AVX2__)
+  const VecU byte = reinterpret_cast<VecU>(
+      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#else
+  int32_t four;
+  __builtin_memcpy(&four, from, 4);
+  const VecU byte = reinterpret_cast<VecU>(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(four)));
+#endif
+  const VecF magnitude = reinterpret_cast<VecF>((byte & 0x7fu) << 20) * 0x1p120f;
+  return reinterpret_cast<VecF>(reinterpret_cast<VecU>(magnitude) | ((byte & 0x80u) << 24));
 }
 
 template <typename W>

@@ -18,7 +18,8 @@ Status LlmModel::Initialize() {
   Result<llm::Checkpoint> opened = llm::Checkpoint::Open(parameters.checkpoint_directory);
   if (!opened.ok()) return std::move(opened).status().WithContext("parameter 'gpt_model_path'");
   const auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(*opened));
-  NEREID_ASSIGN_OR_RETURN(llm::DecoderModel decoder, llm::ReadDecoder(*checkpoint));
+  NEREID_ASSIGN_OR_RETURN(llm::DecoderModel decoder,
+                          llm::ReadDecoder(*checkpoint, TakesQuantised()));
   defaults_.end_ids = decoder.spec.end_ids;
   defaults_.exclude_input_in_output = parameters.exclude_input_in_output;
   const std::string architecture = decoder.spec.architecture;

@@ -36,6 +36,8 @@ class LlmModel : public Model {
   virtual Result<std::unique_ptr<llm::Executor>> MakeExecutor(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
       const LlmParameters& parameters) = 0;
+  // Whether that executor knows quantised weights; a backend that does not refuses them by name.
+  virtual bool TakesQuantised() const { return false; }
 
  private:
   void Accept(Request request);

@@ -7,6 +7,8 @@
 #include <set>
 #include <sstream>
 
+#include "llm_core/checkpoint/trtllm_checkpoint.h"
+
 namespace nereid::llm {
 namespace {
 
@@ -99,7 +101,10 @@ Result<Checkpoint> Checkpoint::Open(const std::string& directory) {
   const fs::path single = root / "model.safetensors";
   const fs::path index = root / "model.safetensors.index.json";
   const bool sharded = !fs::exists(single, error) && fs::exists(index, error);
-  if (!fs::exists(root / "config.json", error) || (!sharded && !fs::exists(single, error))) {
+  const bool is_trtllm =
+      !sharded && !fs::exists(single, error) && fs::exists(root / "rank0.safetensors", error);
+  if (!fs::exists(root / "config.json", error) ||
+      (!is_trtllm && !sharded && !fs::exists(single, error))) {
     return NotACheckpoint(root);
   }
   Checkpoint checkpoint;
@@ -108,6 +113,15 @@ Result<Checkpoint> Checkpoint::Open(const std::string& directory) {
   if (fs::exists(root / "generation_config.json", error)) {
     NEREID_ASSIGN_OR_RETURN(checkpoint.generation_config_json_,
                             ReadText(root / "generation_config.json"));
+  }
+  if (is_trtllm) {
+    Result<TrtLlmCheckpoint> read = ReadTrtLlmCheckpoint(directory, checkpoint.config_json_);
+    if (!read.ok()) return std::move(read).status().WithContext(StrCat("'", directory, "'"));
+    checkpoint.config_json_ = std::move(read->config_json);
+    checkpoint.files_ = std::move(read->files);
+    checkpoint.merged_ = std::move(read->merged);
+    checkpoint.tensors_ = std::move(read->tensors);
+    return checkpoint;
   }
   std::set<std::string> names = {"model.safetensors"};
   std::string index_text;

@@ -1,8 +1,10 @@
 // A Hugging Face checkpoint directory: config.json, generation_config.json and the tensors of
-// model.safetensors or of the shards that model.safetensors.index.json lists. Opened once at load;
-// lives as long as the model, for weights may point into its mappings. [any thread]
+// model.safetensors or of the shards that model.safetensors.index.json lists; or a TensorRT-LLM
+// checkpoint directory, which looks like one afterwards. Opened once at load; lives as long as the
+// model, for weights may point into its mappings. [any thread]
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,7 +36,8 @@ class Checkpoint {
   std::string config_json_;
   std::string generation_config_json_;
   std::vector<SafetensorsFile> files_;
-  TensorMap tensors_;  // of all files; views into files_
+  std::vector<std::unique_ptr<uint8_t[]>> merged_;  // of the ranks of a TensorRT-LLM checkpoint
+  TensorMap tensors_;                               // of all files; views into files_ and merged_
 };
 
 }  // namespace nereid::llm

@@ -51,17 +51,6 @@ Result<ArchitectureBuilder> FindBuilder(const std::string& model_type, ConfigRea
                           "' is not supported (known: ", known, ")");
 }
 
-Status CheckQuantization(const ConfigReader& config) {
-  for (const char* key : {"quantization_config", "compression_config", "quantization"}) {
-    if (!config.Has(key)) continue;
-    ConfigReader quantization = config.Object(key);
-    return UnsupportedError("config.json: '", key, "' (",
-                            quantization.TextOr("quant_method", "unknown method"),
-                            ") is not supported: give a checkpoint in F32, F16 or BF16");
-  }
-  return Status::Ok();
-}
-
 // Contradictions that would lead an executor out of its arrays.
 Status CheckSpec(const DecoderSpec& spec) {
   if (spec.num_heads % spec.num_kv_heads != 0) {
@@ -118,7 +107,7 @@ Status ReadGenerationConfig(const Checkpoint& checkpoint, ConfigReader& config, 
 
 }  // namespace
 
-Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint) {
+Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint, bool takes_quantised) {
   ConfigReader config(nlohmann::json::parse(checkpoint.config_json(), nullptr, false));
   const std::string where = StrCat("checkpoint '", checkpoint.directory(), "'");
   if (!config.json().is_object()) {
@@ -128,7 +117,11 @@ Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint) {
   WeightMap map;
   const std::string model_type = config.TextOr("model_type", "");
   const auto build = [&]() -> Status {
-    NEREID_RETURN_IF_ERROR(CheckQuantization(config));
+    NEREID_ASSIGN_OR_RETURN(model.quantization, ReadQuantization(config));
+    if (model.quantization.method != QuantMethod::kNone && !takes_quantised) {
+      return UnsupportedError("config.json: quantised weights are not supported by this backend: ",
+                              "give a checkpoint in F32, F16 or BF16");
+    }
     NEREID_ASSIGN_OR_RETURN(const ArchitectureBuilder builder, FindBuilder(model_type, config));
     builder(config, model.spec, map);
     model.spec.architecture = model_type;
@@ -137,7 +130,7 @@ Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint) {
     return ReadGenerationConfig(checkpoint, config, model.spec);
   };
   NEREID_RETURN_IF_ERROR(build().WithContext(where));
-  NEREID_ASSIGN_OR_RETURN(model.weights, ResolveWeights(map, checkpoint));
+  NEREID_ASSIGN_OR_RETURN(model.weights, ResolveWeights(map, checkpoint, model.quantization));
   return model;
 }
 

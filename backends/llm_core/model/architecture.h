@@ -11,12 +11,14 @@ namespace nereid::llm {
 
 struct DecoderModel {
   DecoderSpec spec;
+  QuantSpec quantization;
   ResolvedWeights weights;  // views into the checkpoint
 };
 
 // Reads config.json and generation_config.json and resolves every weight. Errors: UNSUPPORTED names
 // the model_type, the quantisation or the rope type that is not known; INVALID_ARG names keys and
-// tensors.
-Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint);
+// tensors. `takes_quantised`: the executor knows ResolvedWeight::quant; else a quantised checkpoint
+// is UNSUPPORTED.
+Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint, bool takes_quantised = false);
 
 }  // namespace nereid::llm

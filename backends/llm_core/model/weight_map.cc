@@ -1,7 +1,9 @@
 // Matching of weight names with a checkpoint's tensors.
 #include "llm_core/model/weight_map.h"
 
+#include <algorithm>
 #include <set>
+#include <span>
 
 namespace nereid::llm {
 namespace {
@@ -29,15 +31,155 @@ class FaultList {
   size_t count_ = 0;
 };
 
-bool IsIgnored(const WeightMap& map, std::string_view name) {
+struct Faults {
+  FaultList missing{"missing"}, misshapen{"misshapen"}, mistyped{"of an unsupported type"},
+      extra{"extra"};
+  std::string Text() const {
+    return StrCat(missing.Text(), misshapen.Text(), mistyped.Text(), extra.Text());
+  }
+};
+
+// Saved buffers, and what quantisation tools save besides: scales of activations, which we do not
+// quantise, and the biases of zeros that they give to layers without one.
+bool IsIgnored(const WeightMap& map, const QuantSpec& quant, std::string_view name,
+               const TensorView& tensor) {
   for (const std::string& suffix : map.ignored_suffixes) {
     if (name.ends_with(suffix)) return true;
   }
-  return false;
+  if (quant.method == QuantMethod::kNone) return false;
+  for (const char* suffix : {".input_scale", ".output_scale", ".k_scale", ".v_scale",
+                             ".input_scale_ub", ".activation_scaling_factor"}) {
+    if (name.ends_with(suffix)) return true;
+  }
+  return name.ends_with(".bias") &&
+         std::all_of(tensor.bytes.begin(), tensor.bytes.end(), [](uint8_t b) { return b == 0; });
 }
 
-bool IsFloat(DataType type) {
-  return type == DataType::kF32 || type == DataType::kF16 || type == DataType::kBF16;
+constexpr DataType kFloats[] = {DataType::kF32, DataType::kF16, DataType::kBF16};
+constexpr DataType kWords[] = {DataType::kI32, DataType::kU32};
+constexpr DataType kBytes[] = {DataType::kI8, DataType::kU8};
+constexpr DataType kFp8[] = {DataType::kF8E4M3};
+
+// Finds tensors of one checkpoint and notes what is wrong with them, each tensor once.
+class Matcher {
+ public:
+  Matcher(const Checkpoint& checkpoint, Faults& faults)
+      : checkpoint_(checkpoint), faults_(faults) {}
+
+  // The tensor of this name, shape and one of these types; without bytes after a fault.
+  TensorView Find(const std::string& name, const std::vector<int64_t>& shape,
+                  std::span<const DataType> types) {
+    const TensorView* tensor = checkpoint_.Find(name);
+    const bool is_first_use = used_.insert(name).second;  // a fused tensor is reported once
+    if (tensor == nullptr) {
+      if (is_first_use) faults_.missing.Add(StrCat("'", name, "' ", ShapeText(shape)));
+    } else if (tensor->shape != shape) {
+      if (is_first_use) {
+        faults_.misshapen.Add(
+            StrCat("'", name, "' expected ", ShapeText(shape), ", got ", ShapeText(tensor->shape)));
+      }
+    } else if (std::find(types.begin(), types.end(), tensor->type) == types.end()) {
+      if (is_first_use) faults_.mistyped.Add(StrCat("'", name, "' ", Info(tensor->type).name));
+    } else {
+      return *tensor;
+    }
+    return {};
+  }
+  void Misshapen(std::string text) { faults_.misshapen.Add(std::move(text)); }
+  TensorView FindIfThere(const std::string& name, const std::vector<int64_t>& shape,
+                         std::span<const DataType> types) {
+    return Has(name) ? Find(name, shape, types) : TensorView{};
+  }
+  bool Has(const std::string& name) const { return checkpoint_.Find(name) != nullptr; }
+  const TensorView* Peek(const std::string& name) const { return checkpoint_.Find(name); }
+  void Use(const std::string& name) { used_.insert(name); }
+  bool IsUsed(const std::string& name) const { return used_.contains(name); }
+
+ private:
+  const Checkpoint& checkpoint_;
+  Faults& faults_;
+  std::set<std::string> used_;
+};
+
+// The parts of the int4 matrix `base`weight of [rows, columns].
+ResolvedWeight ResolveInt4(Matcher& match, const std::string& base, const WeightSource& source,
+                           const QuantSpec& quant) {
+  const int64_t rows = source.tensor_shape[0], columns = source.tensor_shape[1];
+  const int64_t group = quant.group_size > 0 ? quant.group_size : columns;
+  const int64_t groups = (columns + group - 1) / group;
+  ResolvedWeight weight{{}, source, {quant.method, group, quant.zero_offset, {}, {}, {}, {}}};
+  QuantParts& parts = weight.quant;
+  if (rows % 8 != 0 || columns % 8 != 0) {  // eight values a word
+    match.Misshapen(StrCat("'", base, "weight' ", ShapeText(source.tensor_shape),
+                           " in 4 bits, expected multiples of 8"));
+    return weight;
+  }
+  switch (quant.method) {
+    case QuantMethod::kAwq:
+    case QuantMethod::kGptq: {
+      const bool by_output = quant.method == QuantMethod::kAwq;
+      weight.tensor = match.Find(
+          base + "qweight",
+          by_output ? std::vector{columns, rows / 8} : std::vector{columns / 8, rows}, kWords);
+      parts.scales = match.Find(base + "scales", {groups, rows}, kFloats);
+      parts.zeros = match.Find(base + "qzeros", {groups, rows / 8}, kWords);
+      if (!by_output) parts.group_index = match.FindIfThere(base + "g_idx", {columns}, kWords);
+      break;
+    }
+    case QuantMethod::kPacked:
+      weight.tensor = match.Find(base + "weight_packed", {rows, columns / 8}, kWords);
+      parts.scales = match.Find(base + "weight_scale", {rows, groups}, kFloats);
+      if (quant.has_zeros) {
+        parts.zeros = match.Find(base + "weight_zero_point", {rows / 8, groups}, kWords);
+      }
+      parts.group_index = match.FindIfThere(base + "weight_g_idx", {columns}, kWords);
+      match.Use(base + "weight_shape");
+      break;
+    case QuantMethod::kTrtAwq:
+      weight.tensor = match.Find(base + "weight", {rows / 2, columns}, kBytes);
+      parts.scales = match.Find(base + "weights_scaling_factor", {rows, groups}, kFloats);
+      parts.input_scale = match.FindIfThere(base + "prequant_scaling_factor", {columns}, kFloats);
+      break;
+    default:
+      break;
+  }
+  return weight;
+}
+
+ResolvedWeight ResolveFp8(Matcher& match, const std::string& base, const WeightSource& source) {
+  ResolvedWeight weight{match.Find(base + "weight", source.tensor_shape, kFp8), source, {}};
+  weight.quant.method = QuantMethod::kFp8;
+  // One scale for the tensor ([] or [1]) or one a row ([rows] or [rows, 1]).
+  const TensorView* scale = match.Peek(base + "weight_scale");
+  std::vector<int64_t> shape = {source.tensor_shape[0], 1};
+  if (scale != nullptr && (scale->shape.empty() || scale->shape == std::vector<int64_t>{1} ||
+                           scale->shape == std::vector<int64_t>{source.tensor_shape[0]})) {
+    shape = scale->shape;
+  }
+  weight.quant.scales = match.Find(base + "weight_scale", shape, kFloats);
+  return weight;
+}
+
+// Whether the checkpoint holds this weight in the quantised form; layers that a tool left out are
+// stored plainly.
+bool IsQuantised(const Matcher& match, const std::string& base, const WeightSource& source,
+                 const QuantSpec& quant) {
+  if (source.tensor_shape.size() != 2 || source.transposed) return false;
+  const TensorView* plain = match.Peek(base + "weight");
+  switch (quant.method) {
+    case QuantMethod::kNone:
+      return false;
+    case QuantMethod::kAwq:
+    case QuantMethod::kGptq:
+      return match.Has(base + "qweight");
+    case QuantMethod::kPacked:
+      return match.Has(base + "weight_packed");
+    case QuantMethod::kTrtAwq:
+      return plain != nullptr && Info(plain->type).size_bytes == 1;
+    case QuantMethod::kFp8:
+      return plain != nullptr && plain->type == DataType::kF8E4M3;
+  }
+  return false;
 }
 
 // Whether the names lack the architecture's prefix, judged by the token embedding.
@@ -71,43 +213,37 @@ WeightSource RowsOf(std::string tensor, int64_t total, int64_t columns, int64_t 
   return source;
 }
 
-Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& checkpoint) {
-  FaultList missing("missing"), misshapen("misshapen"), mistyped("of an unsupported type"),
-      extra("extra");
+Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& checkpoint,
+                                       const QuantSpec& quant) {
+  Faults faults;
+  Matcher match(checkpoint, faults);
   ResolvedWeights resolved;
-  std::set<std::string> used, reported;
   const bool lacks_prefix = LacksPrefix(map, checkpoint);
   for (const auto& [key, source] : map.sources) {
     std::string name = source.tensor;
     if (lacks_prefix && name.starts_with(map.optional_prefix)) {
       name.erase(0, map.optional_prefix.size());
     }
-    const TensorView* tensor = checkpoint.Find(name);
-    const bool is_first_use = reported.insert(name).second;  // a fused tensor is reported once
-    if (tensor == nullptr) {
-      if (is_first_use) missing.Add(StrCat("'", name, "' ", ShapeText(source.tensor_shape)));
-      continue;
-    }
-    used.insert(name);
-    if (tensor->shape != source.tensor_shape) {
-      if (is_first_use) {
-        misshapen.Add(StrCat("'", name, "' expected ", ShapeText(source.tensor_shape), ", got ",
-                             ShapeText(tensor->shape)));
-      }
-    } else if (!IsFloat(tensor->type)) {
-      if (is_first_use) mistyped.Add(StrCat("'", name, "' ", Info(tensor->type).name));
+    const std::string base = name.ends_with("weight") ? name.substr(0, name.size() - 6) : "";
+    ResolvedWeight weight;
+    const bool is_table = key.kind == WeightKind::kTokenEmbedding;  // looked up, not multiplied
+    if (base.empty() || is_table || !IsQuantised(match, base, source, quant)) {
+      weight = {match.Find(name, source.tensor_shape, kFloats), source, {}};
+    } else if (quant.method == QuantMethod::kFp8) {
+      weight = ResolveFp8(match, base, source);
     } else {
-      resolved.emplace(key, ResolvedWeight{*tensor, source});
+      weight = ResolveInt4(match, base, source, quant);
     }
+    resolved.emplace(key, std::move(weight));
   }
   for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (!used.contains(name) && !IsIgnored(map, name)) extra.Add(StrCat("'", name, "'"));
+    if (!match.IsUsed(name) && !IsIgnored(map, quant, name, tensor)) {
+      faults.extra.Add(StrCat("'", name, "'"));
+    }
   }
-  const std::string faults =
-      StrCat(missing.Text(), misshapen.Text(), mistyped.Text(), extra.Text());
-  if (!faults.empty()) {
+  if (const std::string text = faults.Text(); !text.empty()) {
     return InvalidArgError("checkpoint '", checkpoint.directory(), "' does not fit its config.json",
-                           faults);
+                           text);
   }
   return resolved;
 }

@@ -10,6 +10,7 @@
 
 #include "llm_core/checkpoint/checkpoint.h"
 #include "llm_core/model/decoder_spec.h"
+#include "llm_core/model/quantization.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {
@@ -70,6 +71,10 @@ struct WeightSource {
   int64_t num_groups = 1;
 
   int64_t num_rows() const { return num_groups * group_rows; }
+  // Row of the stored tensor that holds row `row` of the weight.
+  int64_t SourceRow(int64_t row) const {
+    return first_row + row / group_rows * group_stride + row % group_rows;
+  }
 };
 
 // Whole tensors, and the parts of fused ones.
@@ -88,14 +93,26 @@ struct WeightMap {
   std::string optional_prefix;
 };
 
+// The tensors beside a quantised one; what the method or the checkpoint has not is without bytes.
+// Int4Rows (int4_rows.h) reads them all alike.
+struct QuantParts {
+  QuantMethod method = QuantMethod::kNone;
+  int64_t group_size = 0;  // int4: columns that share a scale, at least 1
+  int32_t zero_offset = 0;
+  TensorView scales, zeros, group_index, input_scale;
+};
+
 struct ResolvedWeight {
-  TensorView tensor;
+  TensorView tensor;  // quantised: the packed values; source.tensor_shape is that of the matrix
   WeightSource source;
+  QuantParts quant;
 };
 using ResolvedWeights = std::map<WeightKey, ResolvedWeight>;
 
 // Matches map and checkpoint. All faults come in one INVALID_ARG message: tensors missing, of an
-// unexpected shape or type (F32, F16 and BF16 are known), and tensors that nothing uses.
-Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& checkpoint);
+// unexpected shape or type (F32, F16 and BF16 are known, and those of `quant`), and tensors that
+// nothing uses.
+Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& checkpoint,
+                                       const QuantSpec& quant = {});
 
 }  // namespace nereid::llm

@@ -23,7 +23,7 @@ class GoldenTest : public ::testing::TestWithParam<const char*> {
     Result<llm::Checkpoint> checkpoint = llm::Checkpoint::Open(directory_);
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     auto shared = std::make_shared<const llm::Checkpoint>(std::move(*checkpoint));
-    Result<llm::DecoderModel> model = llm::ReadDecoder(*shared);
+    Result<llm::DecoderModel> model = llm::ReadDecoder(*shared, /*takes_quantised=*/true);
     EXPECT_TRUE(model.ok()) << model.status().message();
     CpuExecutorOptions options;
     options.num_threads = 2;
@@ -88,7 +88,8 @@ TEST_P(GoldenTest, LogitsAndGreedyTokensEqualThoseOfTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, GoldenTest,
                          ::testing::Values("gemma2", "gemma3", "gpt2", "gpt_bigcode", "gpt_neox",
-                                           "llama", "llama-linear-rope", "llama-mha",
+                                           "llama", "llama-awq", "llama-gptq",
+                                           "llama-gptq-actorder", "llama-linear-rope", "llama-mha",
                                            "llama-mqa-bias", "llama-tied", "llama-yarn",
                                            "llama3.1-rope", "mistral", "mistral-swa", "mixtral",
                                            "phi3", "phi3-swa", "qwen2", "qwen3", "qwen3_moe",

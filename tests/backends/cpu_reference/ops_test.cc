@@ -118,6 +118,112 @@ TEST_P(OpsTest, MatmulGivesTheSameBitsForAnyRowsRangesAndWeightTypes) {
   EXPECT_EQ(whole, ranges);
 }
 
+// ---- quantised weights
+
+// Random int4 weights in the layout of WeightType::kInt4, and the same as floats.
+struct Int4Product {
+  std::vector<uint8_t> packed, zeros;
+  std::vector<float> in, scales, floats;
+  int64_t rows, outputs, columns, group_size;
+
+  Int4Product(int64_t rows, int64_t outputs, int64_t columns, int64_t group_size)
+      : in(Random(rows * columns, 21)),
+        floats(outputs * columns),
+        rows(rows),
+        outputs(outputs),
+        columns(columns),
+        group_size(group_size) {
+    const WeightMatrix matrix = Matrix();
+    packed.resize(outputs * matrix.row_bytes());
+    scales = Random(outputs * matrix.num_groups(), 22, 0.1f);
+    std::mt19937 random(23);
+    for (int64_t i = 0; i < outputs * matrix.num_groups(); ++i) zeros.push_back(random() % 17);
+    for (int64_t row = 0; row < outputs; ++row) {
+      for (int64_t c = 0; c < columns; ++c) {
+        const uint32_t value = random() % 16;
+        const int64_t word = row * matrix.row_bytes() + c / 128 * 64 + c % 16 * 4;
+        const int64_t nibble = c % 128 / 16;
+        packed[word + nibble / 2] |= static_cast<uint8_t>(value << (nibble % 2 * 4));
+        const int64_t group = row * matrix.num_groups() + c / group_size;
+        floats[row * columns + c] = (static_cast<float>(value) - zeros[group]) * scales[group];
+      }
+    }
+  }
+  WeightMatrix Matrix() const {
+    WeightMatrix matrix;
+    matrix.data = packed.data();
+    matrix.type = WeightType::kInt4;
+    matrix.rows = outputs;
+    matrix.columns = columns;
+    matrix.group_scales = scales.data();
+    matrix.group_zeros = zeros.data();
+    matrix.group_size = group_size;
+    return matrix;
+  }
+};
+
+TEST_P(OpsTest, MatmulOfInt4GivesTheBitsOfTheSameWeightsAsFloats) {
+  struct Case {
+    int64_t columns, group_size;
+  };
+  for (const Case& size : {Case{256, 128}, Case{128, 16}, Case{192, 64}, Case{72, 72},
+                           Case{200, 32}, Case{384, 384}}) {
+    const Int4Product product(9, 37, size.columns, size.group_size);
+    std::vector<float> expected(9 * 37), out(9 * 37), scratch(kOutputsPerPanel * size.columns);
+    MatmulParams params;
+    params.in = product.in.data();
+    params.num_rows = 9;
+    params.weights = {product.floats.data(), WeightType::kF32, 37, size.columns};
+    params.out = expected.data();
+    params.out_stride = params.last_output = 37;
+    ops().matmul(params);
+    params.weights = product.Matrix();
+    params.scratch = scratch.data();
+    for (const int64_t rows_at_once : {1, 2, 3, 9}) {
+      for (int64_t row = 0; row < 9; row += rows_at_once) {
+        params.in = product.in.data() + row * size.columns;
+        params.num_rows = std::min<int64_t>(rows_at_once, 9 - row);
+        params.out = out.data() + row * 37;
+        params.first_output = 0;
+        params.last_output = 11;
+        ops().matmul(params);
+        params.first_output = 11;
+        params.last_output = 37;
+        ops().matmul(params);
+      }
+      EXPECT_EQ(out, expected) << size.columns << " columns in groups of " << size.group_size;
+    }
+  }
+}
+
+TEST_P(OpsTest, MatmulReadsEveryFp8Exactly) {
+  std::vector<uint8_t> bytes;
+  std::vector<float> scales;
+  for (int b = 0; b < 256; ++b) {
+    if ((b & 0x7f) == 0x7f) continue;
+    bytes.push_back(static_cast<uint8_t>(b));
+    scales.push_back(static_cast<float>(b % 3 + 1));
+  }
+  const float one = 1.0f;
+  std::vector<float> out(bytes.size());
+  MatmulParams params;
+  params.in = &one;
+  params.num_rows = 1;
+  params.weights = {bytes.data(), WeightType::kF8E4M3, static_cast<int64_t>(bytes.size()), 1};
+  params.weights.row_scales = scales.data();
+  params.out = out.data();
+  params.out_stride = params.last_output = params.weights.rows;
+  ops().matmul(params);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const int exponent = bytes[i] >> 3 & 15;
+    const double mantissa = (bytes[i] & 7) / 8.0;
+    double value =
+        exponent == 0 ? std::ldexp(mantissa, -6) : std::ldexp(1.0 + mantissa, exponent - 7);
+    if ((bytes[i] & 0x80) != 0) value = -value;
+    EXPECT_EQ(out[i], value * scales[i]) << int{bytes[i]};
+  }
+}
+
 TEST_P(OpsTest, MatmulReadsEveryFiniteHalfExactly) {
   std::vector<uint16_t> halves;
   for (uint32_t bits = 0; bits < 65536; ++bits) {

@@ -178,7 +178,9 @@ TEST(DecoderSpecTest, RefusesByName) {
   EXPECT_THAT(MessageForConfig(R"({})"), HasSubstr("model_type ''"));
   EXPECT_THAT(MessageForConfig("[1"), HasSubstr("config.json is not a JSON object"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("quantization_config":{"quant_method":"awq"})")),
-              HasSubstr("'quantization_config' (awq)"));
+              HasSubstr("quantised weights are not supported by this backend"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("quantization_config":{"quant_method":"hqq"})")),
+              HasSubstr("'quantization_config' (hqq) is not supported"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("rope_scaling":{"rope_type":"spiral"})")),
               HasSubstr("rope type 'spiral'"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("hidden_act":"mish")")), HasSubstr("'mish'"));

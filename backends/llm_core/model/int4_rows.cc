@@ -1,0 +1,157 @@
+// One way of unpacking a layout.
+#include "llm_core/model/int4_rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace nereid::llm {
+namespace {
+
+// Where AWQ's GEMM layout keeps output 8 i + j of a word: nibble kAwqNibble[j].
+constexpr int kAwqNibble[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+
+float HalfToFloat(uint16_t half) {
+  const uint32_t bits = uint32_t{half & 0x7fffu} << 13;
+  float magnitude;
+  std::memcpy(&magnitude, &bits, 4);
+  magnitude *= 0x1p112f;  // rebias the exponent: exact for every finite value
+  return (half & 0x8000u) != 0 ? -magnitude : magnitude;
+}
+
+uint8_t Nibble(uint32_t word, int64_t index) {
+  return static_cast<uint8_t>(word >> (4 * index) & 15u);
+}
+
+}  // namespace
+
+float ElementAsFloat(const TensorView& tensor, int64_t index) {
+  const uint8_t* data = tensor.bytes.data();
+  float value;
+  if (tensor.type == DataType::kF32) {
+    std::memcpy(&value, data + index * 4, 4);
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, data + index * 2, 2);
+  if (tensor.type == DataType::kF16) return HalfToFloat(bits);
+  const uint32_t wide = uint32_t{bits} << 16;
+  std::memcpy(&value, &wide, 4);
+  return value;
+}
+
+Int4Rows::Int4Rows(const ResolvedWeight& weight)
+    : weight_(&weight),
+      num_stored_rows_(weight.source.tensor_shape[0]),
+      num_columns_(weight.source.tensor_shape[1]),
+      block_values_(8 * num_columns_) {
+  const TensorView& scale = weight.quant.input_scale;
+  if (scale.bytes.empty()) return;
+  for (int64_t c = 0; c < num_columns_; ++c) input_scale_.push_back(ElementAsFloat(scale, c));
+}
+
+Result<Int4Rows> Int4Rows::Of(const ResolvedWeight& weight) {
+  Int4Rows rows(weight);
+  NEREID_RETURN_IF_ERROR(rows.OrderColumns());
+  return rows;
+}
+
+// GPTQ with act-order gives each column the group of its rank by activation. Sorted by group, equal
+// groups lie together, as kernels want them.
+Status Int4Rows::OrderColumns() {
+  const TensorView& index = weight_->quant.group_index;
+  if (index.bytes.empty()) return {};
+  std::vector<int32_t> order(num_columns_);
+  std::iota(order.begin(), order.end(), 0);
+  const auto group_of = [&](int64_t column) { return Word(index, column); };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return group_of(a) < group_of(b); });
+  for (int64_t c = 0; c < num_columns_; ++c) {
+    if (group_of(order[c]) != static_cast<uint64_t>(c / group_size())) {
+      return InvalidArgError("tensor of group indices of '", weight_->source.tensor, "': column ",
+                             order[c], " is in group ", static_cast<int32_t>(group_of(order[c])),
+                             ", expected groups 0 to ", num_groups() - 1, " of ", group_size(),
+                             " columns each");
+    }
+  }
+  if (!std::is_sorted(order.begin(), order.end())) column_order_ = std::move(order);
+  return {};
+}
+
+uint32_t Int4Rows::Word(const TensorView& tensor, int64_t index) const {
+  uint32_t word;
+  std::memcpy(&word, tensor.bytes.data() + index * 4, 4);
+  return word;
+}
+
+void Int4Rows::FillBlock(int64_t block) {
+  block_ = block;
+  const TensorView& packed = weight_->tensor;
+  const int64_t rows = std::min<int64_t>(8, num_stored_rows_ - 8 * block);
+  uint8_t* const values = block_values_.data();
+  const auto value = [&](int64_t row, int64_t column) -> uint8_t& {
+    return values[row * num_columns_ + column];
+  };
+  switch (weight_->quant.method) {
+    case QuantMethod::kAwq:
+      for (int64_t c = 0; c < num_columns_; ++c) {
+        const uint32_t word = Word(packed, c * (num_stored_rows_ / 8) + block);
+        for (int64_t r = 0; r < rows; ++r) value(r, c) = Nibble(word, kAwqNibble[r]);
+      }
+      break;
+    case QuantMethod::kGptq:
+      for (int64_t c8 = 0; c8 < num_columns_ / 8; ++c8) {
+        for (int64_t r = 0; r < rows; ++r) {
+          const uint32_t word = Word(packed, c8 * num_stored_rows_ + 8 * block + r);
+          for (int64_t i = 0; i < 8; ++i) value(r, 8 * c8 + i) = Nibble(word, i);
+        }
+      }
+      break;
+    case QuantMethod::kPacked:
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t c8 = 0; c8 < num_columns_ / 8; ++c8) {
+          const uint32_t word = Word(packed, (8 * block + r) * (num_columns_ / 8) + c8);
+          for (int64_t i = 0; i < 8; ++i) value(r, 8 * c8 + i) = Nibble(word, i);
+        }
+      }
+      break;
+    default:  // kTrtAwq: two's complement, two rows a byte
+      for (int64_t r = 0; r < rows; ++r) {
+        const uint8_t* bytes = packed.bytes.data() + (8 * block + r) / 2 * num_columns_;
+        for (int64_t c = 0; c < num_columns_; ++c) value(r, c) = Nibble(bytes[c], r % 2) ^ 8;
+      }
+      break;
+  }
+}
+
+std::span<const uint8_t> Int4Rows::Row(int64_t row) {
+  const int64_t stored = weight_->source.SourceRow(row);
+  if (stored / 8 != block_) FillBlock(stored / 8);
+  const uint8_t* values = block_values_.data() + stored % 8 * num_columns_;
+  if (column_order_.empty()) return {values, static_cast<size_t>(num_columns_)};
+  ordered_.resize(num_columns_);
+  for (int64_t c = 0; c < num_columns_; ++c) ordered_[c] = values[column_order_[c]];
+  return ordered_;
+}
+
+float Int4Rows::Scale(int64_t row, int64_t group) const {
+  const QuantParts& quant = weight_->quant;
+  const int64_t stored = weight_->source.SourceRow(row);
+  const bool by_group = quant.method == QuantMethod::kAwq || quant.method == QuantMethod::kGptq;
+  return ElementAsFloat(
+      quant.scales, by_group ? group * num_stored_rows_ + stored : stored * num_groups() + group);
+}
+
+int32_t Int4Rows::Zero(int64_t row, int64_t group) const {
+  const QuantParts& quant = weight_->quant;
+  if (quant.zeros.bytes.empty()) return 8;
+  const int64_t stored = weight_->source.SourceRow(row);
+  if (quant.method == QuantMethod::kPacked) {
+    return Nibble(Word(quant.zeros, stored / 8 * num_groups() + group), stored % 8);
+  }
+  const uint32_t word = Word(quant.zeros, group * (num_stored_rows_ / 8) + stored / 8);
+  const bool is_awq = quant.method == QuantMethod::kAwq;
+  return Nibble(word, is_awq ? kAwqNibble[stored % 8] : stored % 8) + quant.zero_offset;
+}
+
+}  // namespace nereid::llm

@@ -1,0 +1,56 @@
+// Rows of an int4 matrix, whatever layout the checkpoint keeps it in: AWQ, GPTQ, compressed-tensors
+// or TensorRT-LLM. weight[r][c] = (Row(r)[c] - Zero(r, g)) * Scale(r, g), where c is a column in
+// the order of column_order() and g = c / group_size(). Executors repack rows as their kernels want
+// them, at load. Borrows the checkpoint. [load thread]
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "llm_core/model/weight_map.h"
+#include "nereid/status.h"
+
+namespace nereid::llm {
+
+class Int4Rows {
+ public:
+  // `weight` is resolved with an int4 method. INVALID_ARG when group indices make no groups of one
+  // size.
+  static Result<Int4Rows> Of(const ResolvedWeight& weight);
+
+  int64_t num_rows() const { return weight_->source.num_rows(); }
+  int64_t num_columns() const { return num_columns_; }
+  int64_t group_size() const { return weight_->quant.group_size; }
+  int64_t num_groups() const { return (num_columns_ + group_size() - 1) / group_size(); }
+  // The input column that each column belongs to (act-order); empty: its own.
+  const std::vector<int32_t>& column_order() const { return column_order_; }
+  // What the input's columns are multiplied with first, by input column; empty: nothing.
+  const std::vector<float>& input_scale() const { return input_scale_; }
+
+  // Values 0 to 15, [num_columns]; valid until the next call.
+  std::span<const uint8_t> Row(int64_t row);
+  float Scale(int64_t row, int64_t group) const;
+  int32_t Zero(int64_t row, int64_t group) const;  // 0 to 16
+
+ private:
+  explicit Int4Rows(const ResolvedWeight& weight);
+  Status OrderColumns();
+  // Unpacks the eight stored rows from 8 * block on: most layouts hold several rows in a word.
+  void FillBlock(int64_t block);
+  uint32_t Word(const TensorView& tensor, int64_t index) const;
+
+  const ResolvedWeight* weight_;
+  int64_t num_stored_rows_ = 0;
+  int64_t num_columns_ = 0;
+  std::vector<int32_t> column_order_;
+  std::vector<float> input_scale_;
+  int64_t block_ = -1;
+  std::vector<uint8_t> block_values_;  // [8, num_columns]
+  std::vector<uint8_t> ordered_;       // [num_columns]
+};
+
+// Element `index` of a tensor of F32, F16 or BF16.
+float ElementAsFloat(const TensorView& tensor, int64_t index);
+
+}  // namespace nereid::llm

@@ -1,0 +1,115 @@
+// Runs a checkpoint over prompts for tests in Python, on every instruction set of this machine.
+//
+//   logits_driver DIRECTORY [MAX_POSITIONS [NUM_GREEDY]]
+// Standard input: a prompt a line, token ids with spaces between. Standard output: for each
+// instruction set and prompt, a line {"isa", "argmax": at every position, "logits": of the last,
+// "greedy": the next tokens}; the logits of a prompt that is run token by token must have the same
+// bits, else the exit status is 2. A checkpoint that is refused: {"error"}, exit status 1.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
+
+#include "cpu_reference/cpu_executor.h"
+
+namespace nereid::cpu {
+namespace {
+
+Result<std::unique_ptr<CpuExecutor>> Load(const std::string& directory, const OpTable& ops,
+                                          int32_t max_positions) {
+  NEREID_ASSIGN_OR_RETURN(llm::Checkpoint opened, llm::Checkpoint::Open(directory));
+  auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(opened));
+  NEREID_ASSIGN_OR_RETURN(llm::DecoderModel model,
+                          llm::ReadDecoder(*checkpoint, /*takes_quantised=*/true));
+  CpuExecutorOptions options;
+  options.num_threads = 2;
+  options.max_num_sequences = 1;
+  options.max_positions = max_positions;
+  options.ops = &ops;
+  return CpuExecutor::Create(std::move(checkpoint), std::move(model), options);
+}
+
+// Logits of the last `num_logits` of `tokens`, which follow `num_cached` others.
+std::vector<float> Run(CpuExecutor& executor, std::span<const int32_t> tokens, int32_t num_cached,
+                       int32_t num_logits) {
+  std::vector<int32_t> table(executor.limits().num_blocks);
+  std::iota(table.rbegin(), table.rend(), 0);
+  llm::Batch batch;
+  batch.token_ids.assign(tokens.begin(), tokens.end());
+  llm::BatchSequence& sequence = batch.sequences.emplace_back();
+  sequence.num_tokens = static_cast<int32_t>(tokens.size());
+  sequence.num_cached = num_cached;
+  sequence.block_table = table;
+  sequence.num_logits = num_logits;
+  if (!executor.Submit(batch).ok() || !executor.Collect().ok()) std::abort();
+  return {executor.logits().begin(), executor.logits().end()};
+}
+
+// Whether the bits of the last logits depend on how the prompt was cut.
+bool IsInvariant(CpuExecutor& executor, const std::vector<int32_t>& prompt,
+                 std::span<const float> expected) {
+  std::vector<float> last;
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    last = Run(executor, std::span(prompt).subspan(i, 1), static_cast<int32_t>(i), 1);
+  }
+  return std::memcmp(last.data(), expected.data(), expected.size_bytes()) == 0;
+}
+
+int Answer(CpuExecutor& executor, std::string_view isa, const std::vector<int32_t>& prompt,
+           int num_greedy) {
+  const auto length = static_cast<int32_t>(prompt.size());
+  const int64_t vocab = executor.limits().vocab_size;
+  const std::vector<float> all = Run(executor, prompt, 0, length);
+  const std::span<const float> last = std::span(all).last(vocab);
+  if (!IsInvariant(executor, prompt, last)) {
+    std::printf("{\"error\": \"%s: the logits depend on the chunks\"}\n", std::string(isa).c_str());
+    return 2;
+  }
+  nlohmann::json answer = {{"isa", isa}, {"logits", std::vector<float>(last.begin(), last.end())}};
+  for (int32_t position = 0; position < length; ++position) {
+    answer["argmax"].push_back(llm::ArgMax(std::span(all).subspan(position * vocab, vocab)));
+  }
+  int32_t token = llm::ArgMax(last);
+  answer["greedy"] = nlohmann::json::array();
+  for (int step = 0; step < num_greedy; ++step) {
+    answer["greedy"].push_back(token);
+    token = llm::ArgMax(Run(executor, std::span(&token, 1), length + step, 1));
+  }
+  std::printf("%s\n", answer.dump().c_str());
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  const int32_t max_positions = argc > 2 ? std::atoi(argv[2]) : 0;
+  const int num_greedy = argc > 3 ? std::atoi(argv[3]) : 0;
+  std::vector<std::vector<int32_t>> prompts;
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    prompts.emplace_back(std::istream_iterator<int32_t>(words), std::istream_iterator<int32_t>());
+  }
+  for (const OpTable* ops : AvailableOps()) {
+    const Result<std::unique_ptr<CpuExecutor>> loaded = Load(argv[1], *ops, max_positions);
+    if (!loaded.ok()) {
+      std::printf("%s\n", nlohmann::json{{"error", loaded.status().message()}}.dump().c_str());
+      return 1;
+    }
+    for (const std::vector<int32_t>& prompt : prompts) {
+      if (const int failed = Answer(**loaded, ops->isa, prompt, num_greedy)) return failed;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace nereid::cpu
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: logits_driver DIRECTORY [MAX_POSITIONS [NUM_GREEDY]]\n");
+    return 64;
+  }
+  return nereid::cpu::Main(argc, argv);
+}

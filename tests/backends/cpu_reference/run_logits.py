@@ -1,0 +1,25 @@
+"""Runs logits_driver, which the build leaves beside the test programs: NEREID_TEST_BACKENDS names that folder."""
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+
+def path():
+    root = pathlib.Path(__file__).parents[3]
+    folder = pathlib.Path(os.environ.get("NEREID_TEST_BACKENDS", root / "build/release/tests/backends"))
+    program = folder / "cpu_reference" / "logits_driver"
+    if not program.exists():
+        pytest.skip(f"{program} is not built")
+    return program
+
+
+def run(directory, prompts, max_positions=0, num_greedy=0):
+    """The driver's lines; each prompt once for every instruction set of this machine."""
+    text = "".join(" ".join(map(str, prompt)) + "\n" for prompt in prompts)
+    done = subprocess.run([str(path()), str(directory), str(max_positions), str(num_greedy)], input=text, capture_output=True, text=True, timeout=300)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode in (0, 1), done.stdout[-2000:] + done.stderr[-2000:]
+    return answers

@@ -1,0 +1,343 @@
+"""Every weight format against a plain double-precision model on weights that NumPy takes out of the same numbers."""
+import json
+
+import numpy
+import plain_llama
+import pytest
+import run_logits
+
+PROMPTS = [[5], [1, 17, 40, 9, 77, 30, 2, 61, 8, 90, 33]]
+WIDE = {**plain_llama.CONFIG, "hidden_size": 256, "intermediate_size": 384, "num_hidden_layers": 1}
+
+
+def check(folder, linear, other, config=None):
+    answers = run_logits.run(folder, PROMPTS)
+    assert answers and "error" not in answers[0], answers
+    for i, answer in enumerate(answers):
+        expected = plain_llama.logits(linear, other, PROMPTS[i % len(PROMPTS)], config)
+        assert numpy.abs(numpy.array(answer["logits"]) - expected[-1]).max() < 1e-4, answer["isa"]
+        assert answer["argmax"] == expected.argmax(-1).tolist(), answer["isa"]
+
+
+def refusal(folder):
+    answers = run_logits.run(folder, PROMPTS)
+    assert "error" in answers[0], "accepted"
+    return answers[0]["error"]
+
+
+def named(tensors):
+    return {f"{name}.weight": value for name, value in tensors.items()}
+
+
+# ---- plain
+
+
+def bf16_bits(values):
+    return (values.view(numpy.uint32) >> 16).astype(numpy.uint16)
+
+
+def bf16_values(bits):
+    return (bits.astype(numpy.uint32) << 16).view(numpy.float32)
+
+
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16"])
+def test_plain_weights(tmp_path, kind):
+    linear, other = plain_llama.random_weights(1)
+    weights = {**named(linear), **other}
+    if kind == "BF16":
+        stored = {name: ("BF16", bf16_bits(value)) for name, value in weights.items()}
+        linear = {name: bf16_values(bf16_bits(value)) for name, value in linear.items()}
+        other = {name: bf16_values(bf16_bits(value)) for name, value in other.items()}
+    else:
+        stored = {name: value.astype(kind.replace("F", "float")) for name, value in weights.items()}
+    plain_llama.save_checkpoint(tmp_path, stored, plain_llama.CONFIG)
+    check(tmp_path, linear, other)
+
+
+# ---- int4: q, zero and scale are drawn, the weight follows from them
+
+
+class Int4:
+    """One matrix [out, in]: q [out, in], zero and scale [out, groups], the group of each column."""
+
+    def __init__(self, random, shape, group, lowest_zero=0, symmetric=False, order=None):
+        rows, columns = shape
+        groups = columns // group
+        self.q = random.integers(0, 16, shape)
+        self.zero = numpy.full((rows, groups), 8) if symmetric else random.integers(lowest_zero, 16, (rows, groups))
+        self.scale = (random.uniform(0.5, 1.5, (rows, groups)) / 64).astype(numpy.float16)
+        self.group_of = numpy.arange(columns) // group
+        if order is not None:
+            self.group_of = self.group_of[order]
+
+    def weight(self):
+        return (self.q - self.zero[:, self.group_of]) * self.scale.astype(numpy.float64)[:, self.group_of]
+
+
+def pack(values, order=range(8)):
+    """[..., 8 n] of 4 bits -> int32 [..., n]: element order[k] of eight at bits 4 k."""
+    eights = values.reshape(*values.shape[:-1], -1, 8).astype(numpy.uint32)
+    words = numpy.zeros(eights.shape[:-1], numpy.uint32)
+    for k, element in enumerate(order):
+        words |= eights[..., element] << numpy.uint32(4 * k)
+    return words.view(numpy.int32)
+
+
+def awq(m):
+    order = [0, 2, 4, 6, 1, 3, 5, 7]
+    return {"qweight": pack(m.q.T, order), "qzeros": pack(m.zero.T, order), "scales": m.scale.T}
+
+
+def gptq(m, offset=1):
+    return {
+        "qweight": numpy.ascontiguousarray(pack(m.q).T),
+        "qzeros": pack(m.zero.T - offset),
+        "scales": m.scale.T,
+        "g_idx": m.group_of.astype(numpy.int32),
+        "bias": numpy.zeros(len(m.q), numpy.float16),  # as AutoGPTQ gives to layers that have none
+    }
+
+
+def packed(m, zeros, index=False):
+    parts = {"weight_packed": pack(m.q), "weight_scale": m.scale, "weight_shape": numpy.array(m.q.shape, numpy.int64)}
+    if zeros:
+        parts["weight_zero_point"] = numpy.ascontiguousarray(pack(m.zero.T).T)
+    if index:
+        parts["weight_g_idx"] = m.group_of.astype(numpy.int32)
+    return parts
+
+
+def save_int4(folder, config, quantization, make, write, seed=2):
+    random = numpy.random.default_rng(seed)
+    _, other = plain_llama.random_weights(seed, config)
+    matrices = {name: make(random, shape) for name, shape in plain_llama.shapes(config).items()}
+    tensors = {f"{name}.{part}": value for name, m in matrices.items() for part, value in write(m).items()}
+    tensors |= {name: value.astype(numpy.float16) for name, value in other.items()}
+    plain_llama.save_checkpoint(folder, tensors, {**config, "quantization_config": quantization})
+    return {name: m.weight() for name, m in matrices.items()}, other
+
+
+def check_int4(folder, config, quantization, make, write):
+    check(folder, *save_int4(folder, config, quantization, make, write), config)
+
+
+@pytest.mark.parametrize("config, group", [(plain_llama.CONFIG, 16), (plain_llama.CONFIG, 64), (WIDE, 128), (WIDE, 32)])
+def test_awq(tmp_path, config, group):
+    quantization = {"quant_method": "awq", "bits": 4, "group_size": group, "zero_point": True, "version": "gemm"}
+    check_int4(tmp_path, config, quantization, lambda r, s: Int4(r, s, group), awq)
+
+
+@pytest.mark.parametrize("group", [32, 64])
+def test_gptq(tmp_path, group):
+    quantization = {"quant_method": "gptq", "bits": 4, "group_size": group, "desc_act": False, "sym": False}
+    check_int4(tmp_path, plain_llama.CONFIG, quantization, lambda r, s: Int4(r, s, group, lowest_zero=1), gptq)
+
+
+def test_gptq_of_a_whole_row(tmp_path):
+    quantization = {"quant_method": "gptq", "bits": 4, "group_size": -1, "desc_act": False, "checkpoint_format": "gptq_v2"}
+    check_int4(tmp_path, WIDE, quantization, lambda r, s: Int4(r, s, s[1]), lambda m: gptq(m, 0))
+
+
+def test_gptq_with_act_order(tmp_path):
+    quantization = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True, "checkpoint_format": "gptq"}
+    make = lambda r, s: Int4(r, s, 32, lowest_zero=1, order=r.permutation(s[1]))
+    check_int4(tmp_path, plain_llama.CONFIG, quantization, make, gptq)
+
+
+def test_gptq_groups_of_uneven_size_are_refused(tmp_path):
+    quantization = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True}
+    make = lambda r, s: Int4(r, s, 32, lowest_zero=1, order=numpy.zeros(s[1], int))
+    save_int4(tmp_path, plain_llama.CONFIG, quantization, make, gptq)
+    assert "is in group 0, expected groups 0 to 1 of 32 columns each" in refusal(tmp_path)
+
+
+def compressed(**weights):
+    group = {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 32, **weights}}
+    return {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"group_0": group}, "ignore": ["lm_head"]}
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_compressed_tensors(tmp_path, symmetric):
+    make = lambda r, s: Int4(r, s, 32, symmetric=symmetric)
+    check_int4(tmp_path, plain_llama.CONFIG, compressed(symmetric=symmetric), make, lambda m: packed(m, not symmetric))
+
+
+def test_compressed_tensors_by_channel_and_by_activation_order(tmp_path):
+    quantization = compressed(strategy="channel", group_size=None)
+    check_int4(tmp_path / "channel", WIDE, quantization, lambda r, s: Int4(r, s, s[1], symmetric=True), lambda m: packed(m, False))
+    make = lambda r, s: Int4(r, s, 32, symmetric=True, order=r.permutation(s[1]))
+    check_int4(tmp_path / "order", plain_llama.CONFIG, compressed(actorder="group"), make, lambda m: packed(m, False, True))
+
+
+# ---- fp8
+
+
+def fp8_values(bits):
+    """E4M3: sign, four bits of exponent with bias 7, three of mantissa."""
+    sign, exponent, mantissa = bits >> 7, (bits >> 3) & 15, (bits & 7) / 8
+    return numpy.where(sign == 1, -1, 1) * numpy.where(exponent == 0, mantissa * 2.0**-6, (1 + mantissa) * 2.0 ** (exponent.astype(int) - 7))
+
+
+@pytest.mark.parametrize("scale_shape", ["tensor", "channel"])
+@pytest.mark.parametrize("method", ["fp8", "compressed-tensors", "modelopt"])
+def test_fp8(tmp_path, method, scale_shape):
+    random = numpy.random.default_rng(3)
+    _, other = plain_llama.random_weights(3)
+    tensors = {name: value.astype(numpy.float16) for name, value in other.items()}
+    linear = {}
+    for name, shape in plain_llama.shapes(plain_llama.CONFIG).items():
+        bits = random.integers(0, 0x7F, shape).astype(numpy.uint8) | (random.integers(0, 2, shape).astype(numpy.uint8) << 7)
+        scale = (random.uniform(0.5, 1.5, (shape[0], 1) if scale_shape == "channel" else ()) / 1024).astype(numpy.float32)
+        linear[name] = fp8_values(bits) * scale
+        tensors |= {f"{name}.weight": ("F8_E4M3", bits), f"{name}.weight_scale": scale, f"{name}.input_scale": numpy.array([1.0], numpy.float32)}
+    quantization = {"quant_method": method}
+    if method == "modelopt":
+        quantization["quant_algo"] = "FP8"
+    if method == "compressed-tensors":
+        group = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": scale_shape}}
+        quantization |= {"format": "float-quantized", "config_groups": {"group_0": group}}
+    plain_llama.save_checkpoint(tmp_path, tensors, {**plain_llama.CONFIG, "quantization_config": quantization})
+    check(tmp_path, linear, other)
+
+
+# ---- what is refused, and how
+
+
+@pytest.mark.parametrize(
+    "quantization, expected",
+    [
+        ({"quant_method": "bitsandbytes"}, "'quantization_config' (bitsandbytes) is not supported"),
+        ({"quant_method": "awq", "bits": 8}, "'bits' is 8, which is not supported (expected 4)"),
+        ({"quant_method": "awq", "version": "gemv"}, "'version' is 'gemv'"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 48}, "'group_size' is 48"),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "'weight_block_size' is [128,128]"),
+        (compressed(num_bits=8), "'num_bits' is 8"),
+        ({"quant_method": "compressed-tensors", "config_groups": {}}, "'config_groups' is of 0 groups"),
+    ],
+)
+def test_refusals_name_key_and_value(tmp_path, quantization, expected):
+    linear, other = plain_llama.random_weights(4)
+    plain_llama.save_checkpoint(tmp_path, {**named(linear), **other}, {**plain_llama.CONFIG, "quantization_config": quantization})
+    assert expected in refusal(tmp_path)
+
+
+def test_all_faults_of_quantised_tensors_come_in_one_message(tmp_path):
+    def write(m):
+        parts = awq(m)
+        if m.q.shape == (32, 64):  # k_proj and v_proj
+            del parts["scales"]
+            parts["qzeros"] = parts["qzeros"].astype(numpy.int64)
+        if m.q.shape == (64, 128):  # down_proj
+            parts["qweight"] = parts["qweight"].T
+        return parts
+
+    quantization = {"quant_method": "awq", "bits": 4, "group_size": 32}
+    save_int4(tmp_path, plain_llama.CONFIG, quantization, lambda r, s: Int4(r, s, 32), write)
+    message = refusal(tmp_path)
+    assert "missing (4): 'model.layers.0.self_attn.k_proj.scales' [2, 32]" in message
+    assert "'model.layers.1.mlp.down_proj.qweight' expected [128, 8], got [8, 128]" in message
+    assert "'model.layers.1.self_attn.v_proj.qzeros' I64" in message
+
+
+# ---- TensorRT-LLM checkpoints: each rank's part, by the rules of tensor and pipeline parallelism
+
+
+def trtllm_config(tp, pp, quantization):
+    c = plain_llama.CONFIG
+    config = {"architecture": "LlamaForCausalLM", "dtype": "float16", "hidden_act": "silu", "norm_epsilon": c["rms_norm_eps"], "rotary_base": 10000.0}
+    config |= {key: c[key] for key in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")}
+    config |= {"num_key_value_heads": c["num_key_value_heads"], "max_position_embeddings": 64, "position_embedding_type": "rope_gpt_neox"}
+    config["mapping"] = {"world_size": tp * pp, "tp_size": tp, "pp_size": pp}
+    config["quantization"] = quantization
+    return config
+
+
+def rank_part(array, rank, tp, axis):
+    return numpy.split(array, tp, axis)[rank]
+
+
+def rank_tensors(parts, other, rank, tp, pp):
+    """parts: layer name -> {part name: (array, how its axes are to be cut)}."""
+    c = plain_llama.CONFIG
+    stage, rank = divmod(rank, tp)
+    layers = c["num_hidden_layers"] // pp
+    kv_step = max(1, tp // c["num_key_value_heads"])
+    tensors = {}
+    if stage == 0:
+        tensors["transformer.vocab_embedding.weight"] = other["model.embed_tokens.weight"]
+    if stage == pp - 1:
+        tensors["transformer.ln_f.weight"] = other["model.norm.weight"]
+        tensors["lm_head.weight"] = rank_part(other["lm_head.weight"], rank, tp, 0)
+    for local in range(layers):
+        layer, to = f"model.layers.{stage * layers + local}.", f"transformer.layers.{local}."
+        tensors[to + "input_layernorm.weight"] = other[layer + "input_layernorm.weight"]
+        tensors[to + "post_layernorm.weight"] = other[layer + "post_attention_layernorm.weight"]
+        for part in parts[layer + "self_attn.q_proj"]:
+            get = lambda name: parts[layer + name][part]
+            if part == "prequant_scaling_factor":
+                tensors |= {to + "attention.qkv." + part: get("self_attn.q_proj"), to + "mlp.fc." + part: get("mlp.gate_proj")}
+                tensors |= {to + "mlp.gate." + part: get("mlp.up_proj")}
+                tensors[to + "attention.dense." + part] = rank_part(get("self_attn.o_proj"), rank, tp, 0)
+                tensors[to + "mlp.proj." + part] = rank_part(get("mlp.down_proj"), rank, tp, 0)
+                continue
+            q = rank_part(get("self_attn.q_proj"), rank, tp, 0)
+            k, v = (rank_part(get(f"self_attn.{n}_proj"), rank // kv_step, tp // kv_step, 0) for n in "kv")
+            tensors[to + "attention.qkv." + part] = numpy.concatenate([q, k, v])
+            tensors[to + "attention.dense." + part] = rank_part(get("self_attn.o_proj"), rank, tp, 1)
+            tensors[to + "mlp.fc." + part] = rank_part(get("mlp.gate_proj"), rank, tp, 0)
+            tensors[to + "mlp.gate." + part] = rank_part(get("mlp.up_proj"), rank, tp, 0)
+            tensors[to + "mlp.proj." + part] = rank_part(get("mlp.down_proj"), rank, tp, 1)
+    return {name: value if value.dtype == numpy.int8 else value.astype(numpy.float16) for name, value in tensors.items()}
+
+
+def save_trtllm(folder, parts, other, tp, pp, quantization):
+    (folder / "config.json").write_text(json.dumps(trtllm_config(tp, pp, quantization)))
+    for rank in range(tp * pp):
+        plain_llama.save(folder / f"rank{rank}.safetensors", rank_tensors(parts, other, rank, tp, pp))
+
+
+RANKS = [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("tp, pp", RANKS)
+def test_trtllm_checkpoint(tmp_path, tp, pp):
+    linear, other = plain_llama.random_weights(5)
+    save_trtllm(tmp_path, {name: {"weight": value} for name, value in linear.items()}, other, tp, pp, {"quant_algo": None})
+    check(tmp_path, linear, other)
+
+
+@pytest.mark.parametrize("tp, pp", RANKS)
+def test_trtllm_checkpoint_of_awq(tmp_path, tp, pp):
+    random = numpy.random.default_rng(6)
+    _, other = plain_llama.random_weights(6)
+    parts, linear = {}, {}
+    shared = {}  # one layer's q, k and v have one pre_quant_scale, as they have one input
+    for name, shape in plain_llama.shapes(plain_llama.CONFIG).items():
+        m = Int4(random, shape, 16, symmetric=True)
+        signed = (m.q - 8).astype(numpy.int8)
+        # Two outputs a byte, the even one in its low half.
+        weight = ((signed[0::2] & 15) | (signed[1::2] << 4)).astype(numpy.int8)
+        scale = random.uniform(0.5, 1.5, shape[1]).astype(numpy.float16)
+        if name.split(".")[-1] in ("q_proj", "k_proj", "v_proj"):
+            scale = shared.setdefault(name.split(".self_attn")[0], scale)
+        parts[name] = {"weight": weight, "weights_scaling_factor": m.scale, "prequant_scaling_factor": scale}
+        linear[name] = m.weight() * scale.astype(numpy.float64)
+    quantization = {"quant_algo": "W4A16_AWQ", "group_size": 16, "has_zero_point": False, "pre_quant_scale": True, "exclude_modules": ["lm_head"]}
+    save_trtllm(tmp_path, parts, other, tp, pp, quantization)
+    check(tmp_path, linear, other)
+
+
+def test_trtllm_faults(tmp_path):
+    linear, other = plain_llama.random_weights(7)
+    parts = {name: {"weight": value} for name, value in linear.items()}
+    save_trtllm(tmp_path, parts, other, 2, 1, {"quant_algo": "W8A8_SQ_PER_CHANNEL"})
+    assert "quant_algo 'W8A8_SQ_PER_CHANNEL' is not supported (known: W4A16_AWQ)" in refusal(tmp_path)
+    save_trtllm(tmp_path, parts, other, 2, 1, {"quant_algo": None})
+    plain_llama.save(tmp_path / "rank1.safetensors", {"transformer.ln_f.weight": numpy.ones(3, numpy.float16)})
+    message = refusal(tmp_path)
+    assert "missing" in message and "'model.norm.weight' [64]" in message and "transformer.ln_f.weight [64]" in message
+    (tmp_path / "rank1.safetensors").unlink()
+    assert "rank1.safetensors" in refusal(tmp_path)
+    config = trtllm_config(1, 1, None) | {"architecture": "BloomForCausalLM"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert "architecture 'BloomForCausalLM' is not supported" in refusal(tmp_path)
