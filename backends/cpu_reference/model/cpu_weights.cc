@@ -43,10 +43,11 @@ class Loader {
     matrix.type = TypeOf(weight->tensor.type);
     matrix.rows = source.num_rows();
     matrix.columns = weight->tensor.shape[source.transposed ? 0 : 1];
-    const bool lies_together = !source.transposed && source.num_groups == 1;
-    matrix.data = lies_together
-                      ? weight->tensor.bytes.data() + source.first_row * matrix.row_bytes()
-                      : Copy(*weight, matrix);
+    const uint8_t* first = weight->tensor.bytes.data() + source.first_row * matrix.row_bytes();
+    const auto element = static_cast<uintptr_t>(matrix.row_bytes() / matrix.columns);
+    const bool is_usable = !source.transposed && source.num_groups == 1 &&
+                           reinterpret_cast<uintptr_t>(first) % element == 0;
+    matrix.data = is_usable ? first : Copy(*weight, matrix);
     if (weight->quant.method == llm::QuantMethod::kFp8) {
       matrix.row_scales = RowScales(*weight);
     }

@@ -4,7 +4,7 @@
 // Standard input: a prompt a line, token ids with spaces between. Standard output: for each
 // instruction set and prompt, a line {"isa", "argmax": at every position, "logits": of the last,
 // "greedy": the next tokens}; the logits of a prompt that is run token by token must have the same
-// bits, else the exit status is 2. A checkpoint that is refused: {"error"}, exit status 1.
+// bits, else the exit status is 2. A checkpoint that is refused: {"error"}, exit status 3.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -94,7 +94,7 @@ int Main(int argc, char** argv) {
     const Result<std::unique_ptr<CpuExecutor>> loaded = Load(argv[1], *ops, max_positions);
     if (!loaded.ok()) {
       std::printf("%s\n", nlohmann::json{{"error", loaded.status().message()}}.dump().c_str());
-      return 1;
+      return 3;
     }
     for (const std::vector<int32_t>& prompt : prompts) {
       if (const int failed = Answer(**loaded, ops->isa, prompt, num_greedy)) return failed;
