@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backend/backend_search.h"
+#include "backend/current_call.h"
 #include "base/clock.h"
 #include "model/core_services.h"
 #include "model/model.h"
@@ -74,6 +75,7 @@ Result<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
 }
 
 Status Server::Start() {
+  CurrentCall::WatchForExit();
   services_ = std::make_unique<CoreServices>(ToHandle(this), ToCoreOptions(options_));
   NEREID_RETURN_IF_ERROR(StartCache());
   loader_ = std::make_unique<CoreModelLoader>(services_.get());
@@ -141,11 +143,12 @@ Status Server::Stop() {
         std::chrono::steady_clock::time_point(std::chrono::nanoseconds(gone_ns)));
     state_ = State::kStopped;
   }
-  if (const size_t left = lifecycle_->num_alive(); left > 0) {
-    return InternalError("exit timeout of ", exit_timeout_secs_, " s expired: ", left,
-                         " models have not ended");
-  }
-  return Status::Ok();
+  const std::vector<std::string> left = lifecycle_->Alive();
+  if (left.empty()) return Status::Ok();
+  std::string names;
+  for (const std::string& name : left) names += StrCat(names.empty() ? "'" : ", '", name, "'");
+  return InternalError("exit timeout of ", exit_timeout_secs_, " s expired: ", left.size(),
+                       " models have not ended: ", names);
 }
 
 void Server::WaitForRequests(uint64_t deadline_ns) const {

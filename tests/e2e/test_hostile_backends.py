@@ -1,4 +1,5 @@
 """Backends that misbehave (tests/support/backends/hostile): each gets its own models into trouble, and nobody else's."""
+import http.client
 import json
 import os
 import socket
@@ -128,3 +129,23 @@ def test_a_backend_that_fails_itself_fails_its_models(start_server, tmp_path):
                                      "--strict-readiness=false", "--backend-config=hostile,fault=initialize"])
     assert "hostile: initialize fails as told" in reason(server, "model")
     assert server.alive()
+
+
+def test_a_model_that_does_not_end_is_named_when_the_server_ends(start_server, tmp_path):
+    for fault in ("instance_finalize_hangs", "none"):
+        (tmp_path / fault / "1").mkdir(parents=True)
+        (tmp_path / fault / "config.pbtxt").write_text(CONFIG.format(backend="hostile", fault=fault))
+    server = start_server(tmp_path, [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}", "--exit-timeout-secs=1"])
+    assert infer(server, "instance_finalize_hangs")[0] == 200
+    assert server.stop() is not None, "the server had to be killed"
+    assert "1 models have not ended: 'instance_finalize_hangs'" in open(server.log).read()
+
+
+def test_a_backend_that_ends_the_process_is_named(start_server, tmp_path):
+    (tmp_path / "exits/1").mkdir(parents=True)
+    (tmp_path / "exits/config.pbtxt").write_text(CONFIG.format(backend="hostile", fault="execute_exits"))
+    server = start_server(tmp_path, [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}"])
+    with pytest.raises((OSError, http.client.HTTPException)):
+        infer(server, "exits")
+    assert server.process.wait(timeout=60) == 1
+    assert "exits_0: ModelInstanceExecute called exit()" in open(server.log).read()

@@ -1,10 +1,12 @@
 // Calls into a backend: an error it returns is taken over, a C++ exception it lets out becomes an
-// INTERNAL error instead of the end of the process. [any thread]
+// INTERNAL error instead of the end of the process, and one that calls exit() is named. [any
+// thread]
 #pragma once
 
 #include <exception>
 #include <string_view>
 
+#include "backend/current_call.h"
 #include "base/error.h"
 #include "nereid/status.h"
 
@@ -13,6 +15,7 @@ namespace nereid {
 // `owner` and `entry` name the call in messages.
 template <typename Call>
 Status GuardedCall(std::string_view owner, const char* entry, Call&& call) {
+  const CurrentCall current(owner, entry);
   try {
     return TakeError(call());
   } catch (const std::exception& e) {

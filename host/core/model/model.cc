@@ -28,6 +28,19 @@ bool LoadsInParallel(const Backend& backend) {
   return std::strcmp(setting, "1") == 0;
 }
 
+// Logs when the model has not ended soon after the result was made; the result lives as long as the
+// end takes.
+std::shared_ptr<void> WatchTheEnd(const Model& model, QueueAttendant& attendant) {
+  constexpr uint64_t kPatienceNs = 10'000'000'000;
+  auto ending =
+      std::make_shared<std::string>(StrCat("model '", model.name(), "' version ", model.version()));
+  attendant.PostAt(SteadyNowNs() + kPatienceNs, [weak = std::weak_ptr(ending)] {
+    const auto still = weak.lock();
+    if (still != nullptr) NEREID_LOG_WARN(*still, ": its backend takes more than 10 s to end it");
+  });
+  return ending;
+}
+
 }  // namespace
 
 Model::Model(ModelLoadSpec spec, CoreServices& services)
@@ -38,8 +51,8 @@ Model::Model(ModelLoadSpec spec, CoreServices& services)
       config_(std::move(spec.config)) {}
 
 Result<std::shared_ptr<Model>> Model::Load(ModelLoadSpec spec, CoreServices& services) {
-  const auto end = [&reaper = services.reaper](Model* model) {
-    reaper.Post([model] {
+  const auto end = [&services](Model* model) {
+    services.reaper.Post([model, watch = WatchTheEnd(*model, services.attendant)] {
       const std::function<void()> on_destroyed = std::move(model->on_destroyed_);
       delete model;
       if (on_destroyed) on_destroyed();

@@ -292,6 +292,15 @@ size_t ModelLifecycle::num_alive() const {
   return state_->num_alive;
 }
 
+std::vector<std::string> ModelLifecycle::Alive() const {
+  std::lock_guard lock(state_->mutex);
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : state_->entries) {
+    if (entry.num_alive > 0) names.push_back(name);
+  }
+  return names;
+}
+
 bool ModelLifecycle::WaitUntilGone(std::chrono::steady_clock::time_point deadline) {
   std::unique_lock lock(state_->mutex);
   return state_->changed.wait_until(lock, deadline, [this] { return state_->num_alive == 0; });

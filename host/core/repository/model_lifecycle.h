@@ -75,6 +75,8 @@ class ModelLifecycle {
   ModelStatuses Statuses() const;
   // Models, old and new, of which something is left.
   size_t num_alive() const;
+  // Their names.
+  std::vector<std::string> Alive() const;
   // False when something was left at the deadline.
   bool WaitUntilGone(std::chrono::steady_clock::time_point deadline);
 

@@ -5,6 +5,8 @@
 //   model_initialize_throws   an exception through it
 //   instance_initialize       an error from TRITONBACKEND_ModelInstanceInitialize
 //   model_finalize, instance_finalize   errors from those
+//   instance_finalize_hangs   never returns from it
+//   execute_exits             calls exit(0) in TRITONBACKEND_ModelInstanceExecute
 //   execute                   an error from TRITONBACKEND_ModelInstanceExecute: the host answers
 //   execute_throws            an exception through it, before any request was touched
 //   no_response               releases the requests unanswered
@@ -15,7 +17,10 @@
 //   huge_output               asks for 2^62 bytes
 //   wrong_size                an output buffer of half the bytes that its shape takes
 // and `--backend-config=hostile,fault=initialize` fails the backend itself.
+#include <unistd.h>
+
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -151,6 +156,11 @@ TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceInitialize(
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceFinalize(
     TRITONBACKEND_ModelInstance* instance) {
   Result<TRITONBACKEND_Model*> model = ModelOf(instance);
+  const Result<std::string> fault =
+      model.ok() ? Parameter(*model, "fault") : Result<std::string>(model.status());
+  if (fault.ok() && *fault == "instance_finalize_hangs") {
+    while (true) pause();
+  }
   return ToError(model.ok() ? FailIf(*model, "instance_finalize") : model.status());
 }
 
@@ -163,6 +173,7 @@ TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(
   if (fault.ok() && *fault == "execute_throws") {
     throw std::runtime_error("hostile: execute_throws throws as told");
   }
+  if (fault.ok() && *fault == "execute_exits") std::exit(0);
   return ToError(Execute(*model, {requests, requests + request_count}));
 }
 
