@@ -92,6 +92,12 @@ def server(start, dist, their_server_on_our_core, python_environment, tmp_path_f
         if name == "stream":
             config += "model_transaction_policy { decoupled: true }\n"
         (repository / name / "config.pbtxt").write_text(config)
+    # A backend that is itself a model.py: its models have no file of their own.
+    scripted = their_server_on_our_core / "backends/scripted"
+    scripted.mkdir(exist_ok=True)
+    (scripted / "model.py").write_text(MODELS["double"])
+    (repository / "of_a_script/1").mkdir(parents=True)
+    (repository / "of_a_script/config.pbtxt").write_text('backend: "scripted"\n' + TENSORS)
     running = start(dist / "bin/nereid", repository, their_server_on_our_core / "backends", python_environment,
                     flags=["--backend-config=python,shm-default-byte-size=1048576", "--backend-config=python,shm-growth-byte-size=1048576"])
     yield running
@@ -117,6 +123,10 @@ def test_a_model_calls_another_through_the_core(server):
 def test_a_model_completes_its_configuration(server):
     assert infer(server, "complete", [7]) == [7]
     assert json.loads(server.get("/v2/models/complete/config"))["input"][0]["name"] == "INPUT0"
+
+
+def test_a_backend_may_be_a_script(server):
+    assert infer(server, "of_a_script", [4]) == [8]
 
 
 def test_an_exception_is_the_clients_error(server):
