@@ -17,10 +17,11 @@ LogValues ToLogValues(const Options& options) {
 
 Frontends::Frontends(const Server& server, const Options& options)
     : server_(server),
-      state_{LogSettings(ToLogValues(options)), SharedMemory(options.allow_client_shm)} {}
+      state_{LogSettings(ToLogValues(options)), SharedMemory(options.allow_client_shm), nullptr} {}
 
 Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const Options& options) {
   std::unique_ptr<Frontends> frontends(new Frontends(server, options));
+  NEREID_ASSIGN_OR_RETURN(frontends->state_.tracer, Tracer::Create(options.trace));
   if (options.allow_grpc) NEREID_RETURN_IF_ERROR(frontends->StartGrpc(options));
   if (options.allow_http) NEREID_RETURN_IF_ERROR(frontends->StartHttp(options));
   if (options.allow_metrics) NEREID_RETURN_IF_ERROR(frontends->StartMetrics(options));
@@ -36,8 +37,8 @@ Status Frontends::StartGrpc(const Options& options) {
 }
 
 Status Frontends::StartHttp(const Options& options) {
-  NEREID_ASSIGN_OR_RETURN(http_service_, http::KServeService::Create(
-                                             server_, state_, options.http_header_forward_pattern));
+  NEREID_ASSIGN_OR_RETURN(http_service_,
+                          http::KServeService::Create(server_, state_, options.kserve));
   NEREID_ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options.http, *http_service_));
   LogInfo("Started HTTPService at ", options.http.address, ":", http_->port());
   return Status::Ok();

@@ -24,8 +24,12 @@ class Frontends {
   // Refuses new clients, lets requests in flight finish until `deadline`, then cancels the rest.
   void Drain(std::chrono::steady_clock::time_point deadline);
 
-  // True when no model holds a request any more: only then may the object be destroyed.
-  bool IsIdle() const { return http_service_ == nullptr || http_service_->num_calls() == 0; }
+  // True when no model holds a request and no load runs any more: only then may the object be
+  // destroyed.
+  bool IsIdle() const {
+    return (http_service_ == nullptr || http_service_->num_calls() == 0) &&
+           (grpc_ == nullptr || grpc_->num_calls() == 0);
+  }
 
  private:
   Frontends(const Server& server, const Options& options);

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -49,34 +51,51 @@ void WaitForSignal(const Server& server, const Options& options) {
   }
 }
 
-// In the reverse order of the start.
-void StopServing(const Server& server, Frontends& frontends, const Options& options) {
+// False when the core is still busy at `deadline`: a load or an unload hangs within its backend.
+bool StopCore(const Server& server, Clock::time_point deadline) {
+  const auto left = std::chrono::duration_cast<std::chrono::seconds>(deadline - Clock::now());
+  Status status = server.SetExitTimeout(static_cast<unsigned>(std::max<int64_t>(left.count(), 1)));
+  auto stopped = std::make_shared<std::promise<Status>>();
+  std::future<Status> outcome = stopped->get_future();
+  std::thread([&server, stopped] { stopped->set_value(server.Stop()); }).detach();
+  // The core keeps to its own limit, unless it cannot.
+  constexpr std::chrono::seconds kGrace(5);
+  if (outcome.wait_until(std::max(deadline, Clock::now()) + kGrace) ==
+      std::future_status::timeout) {
+    LogError("exit timeout: a model is still being loaded or unloaded");
+    return false;
+  }
+  if (status.ok()) status = outcome.get();
+  if (!status.ok()) LogError("failed to stop the server: ", status.message());
+  return true;
+}
+
+// In the reverse order of the start. False when something still runs that nothing can end.
+bool StopServing(const Server& server, Frontends& frontends, const Options& options) {
   LogInfo("Waiting for in-flight requests to complete.");
   const auto deadline = Clock::now() + std::chrono::seconds(options.exit_timeout_s);
   frontends.Drain(deadline);
-  const auto left = std::chrono::duration_cast<std::chrono::seconds>(deadline - Clock::now());
-  Status status = server.SetExitTimeout(static_cast<unsigned>(std::max<int64_t>(left.count(), 1)));
-  if (status.ok()) status = server.Stop();
-  if (!status.ok()) LogError("failed to stop the server: ", status.message());
+  const bool is_stopped = StopCore(server, deadline);
   // Cancelled requests end when their model notices.
   for (int i = 0; i < 200 && !frontends.IsIdle(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+  return is_stopped && frontends.IsIdle();
 }
 
 Status Serve(const Options& options) {
   NEREID_ASSIGN_OR_RETURN(const ServerOptions core, MakeCoreOptions(options, InstallRoot()));
   NEREID_ASSIGN_OR_RETURN(const Server server, Server::Start(core));
   for (const std::string& flag : options.ineffective_flags) LogInfo(flag, " has no effect");
+  // Whoever sees a port answer may stop the server as it should be stopped.
+  ShutdownSignal::BeginServing();
   Result<std::unique_ptr<Frontends>> frontends = Frontends::Start(server, options);
   if (!frontends.ok()) {
     (void)server.Stop();
     return std::move(frontends).status();
   }
-  ShutdownSignal::BeginServing();
   WaitForSignal(server, options);
-  StopServing(server, **frontends, options);
-  if (!(*frontends)->IsIdle()) {
+  if (!StopServing(server, **frontends, options)) {
     // A model that ignores its cancellation still points into what would be destroyed now.
     LogError("requests are still running: ending without them");
     std::_Exit(0);

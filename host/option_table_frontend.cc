@@ -1,6 +1,7 @@
 // Flags of the frontends, the log and the metrics; and those of Triton that this server refuses.
 #include "host/option_table.h"
 #include "host/option_values.h"
+#include "host/trace_flags.h"
 
 namespace nereid {
 namespace {
@@ -125,11 +126,23 @@ Status ApplyMetricsAddress(Options& options, Text text) {
   return SetText(options.metrics.address, text);
 }
 
+// The older flags are settings of --trace-config.
+template <const char* setting>
+Status ApplyTraceAs(Options& options, Text text) {
+  return ApplyTraceConfig(options, StrCat(setting, "=", text));
+}
+constexpr char kTraceFile[] = "triton,file";
+constexpr char kTraceLogFrequency[] = "triton,log-frequency";
+constexpr char kTraceLevel[] = "level";
+constexpr char kTraceRate[] = "rate";
+constexpr char kTraceCount[] = "count";
+
 constexpr std::string_view kShared = "HTTP and gRPC";
 constexpr std::string_view kHttp = "HTTP";
 constexpr std::string_view kGrpc = "gRPC";
 constexpr std::string_view kMetrics = "Metrics";
 constexpr std::string_view kLog = "Log";
+constexpr std::string_view kTrace = "Trace";
 constexpr std::string_view kRefused = "Known, but not supported yet";
 
 const Flag kFlags[] = {
@@ -147,7 +160,10 @@ const Flag kFlags[] = {
      NEREID_INT(http.limits.max_body_bytes, 1, INT64_MAX)},
     {kHttp, "--http-header-forward-pattern", "pattern",
      "Headers whose names match become parameters of requests.",
-     NEREID_TEXT(http_header_forward_pattern)},
+     NEREID_TEXT(kserve.header_forward_pattern)},
+    {kHttp, "--http-restricted-api", "groups:key=value",
+     "Groups of endpoints that need the header <key> with this value. Repeatable.",
+     [](Options& o, Text text) { return o.kserve.restricted.Add(text); }},
     {kHttp, "--http-max-connections", "integer", "Open at a time. Default: 16384.",
      NEREID_INT(http.limits.max_connections, 1, INT32_MAX)},
     {kHttp, "--http-max-header-size", "integer", "Bytes of a request's head. Default: 65536.",
@@ -195,6 +211,9 @@ const Flag kFlags[] = {
     {kGrpc, "--grpc-header-forward-pattern", "pattern",
      "Headers whose names match become parameters of requests.",
      NEREID_TEXT(grpc.header_forward_pattern)},
+    {kGrpc, "--grpc-restricted-protocol", "groups:key=value",
+     "Groups of calls that need the header triton-grpc-protocol-<key> with this value. Repeatable.",
+     [](Options& o, Text text) { return o.grpc.restricted.Add(text); }},
     {kGrpc, "--grpc-use-ssl", "boolean", "Default: false.", NEREID_BOOL(use_grpc_tls)},
     {kGrpc, "--grpc-use-ssl-mutual", "boolean", "Clients show a certificate too. Default: false.",
      [](Options& options, Text text) {
@@ -246,14 +265,17 @@ const Flag kFlags[] = {
     {kLog, "--log-format", "default|ISO8601", "Default: default.", &ApplyLogFormat},
     {kLog, "--log-file", "path", "Default: standard error.", &ApplyLogFile},
 
-    {kRefused, "--http-restricted-api", "apis:key=value", "", &Refuse},
-    {kRefused, "--grpc-restricted-protocol", "protocols:key=value", "", &Refuse},
-    {kRefused, "--trace-config", "mode,key=value", "", &Refuse},
-    {kRefused, "--trace-file", "path", "", &Refuse},
-    {kRefused, "--trace-level", "level", "", &Refuse},
-    {kRefused, "--trace-rate", "integer", "", &Refuse},
-    {kRefused, "--trace-count", "integer", "", &Refuse},
-    {kRefused, "--trace-log-frequency", "integer", "", &Refuse},
+    {kTrace, "--trace-config", "[mode,]key=value",
+     "mode=triton|opentelemetry, level, rate, count; triton,file and log-frequency; "
+     "opentelemetry,url, resource and bsp_*.",
+     &ApplyTraceConfig},
+    {kTrace, "--trace-file", "path", "Older form of triton,file.", &ApplyTraceAs<kTraceFile>},
+    {kTrace, "--trace-level", "level", "Older form of level.", &ApplyTraceAs<kTraceLevel>},
+    {kTrace, "--trace-rate", "integer", "Older form of rate.", &ApplyTraceAs<kTraceRate>},
+    {kTrace, "--trace-count", "integer", "Older form of count.", &ApplyTraceAs<kTraceCount>},
+    {kTrace, "--trace-log-frequency", "integer", "Older form of triton,log-frequency.",
+     &ApplyTraceAs<kTraceLogFrequency>},
+
     {kRefused, "--allow-sagemaker", "boolean", "", &RefuseTrue},
     {kRefused, "--sagemaker-port", "integer", "", &Refuse},
     {kRefused, "--sagemaker-safe-port-range", "range", "", &Refuse},

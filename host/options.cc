@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "host/option_table.h"
+#include "host/trace_flags.h"
 
 namespace nereid {
 namespace {
@@ -35,7 +36,7 @@ Status CheckOptions(const Options& options) {
   if (!options.allow_http && !options.allow_grpc) {
     return InvalidArgError("--allow-http and --allow-grpc: at least one must be true");
   }
-  return Status::Ok();
+  return CheckTraceOptions(options.trace);
 }
 
 void AppendFlag(std::ostringstream& text, const Flag& flag) {

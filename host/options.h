@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "host/frontend/grpc/grpc_options.h"
+#include "host/frontend/http/kserve_options.h"
 #include "host/frontend/http/transport/http_server.h"
+#include "host/frontend/tracing/tracer.h"
 #include "nereid/server_options.h"
 #include "nereid/status.h"
 
@@ -35,9 +37,10 @@ struct Options {
 
   // ---- frontends
   bool allow_client_shm = true;
+  TraceOptions trace;
   bool allow_http = true;
   http::ServerConfig http;
-  std::string http_header_forward_pattern;
+  http::KServeOptions kserve;
   bool allow_grpc = true;
   GrpcOptions grpc;
   GrpcTlsOptions grpc_tls;

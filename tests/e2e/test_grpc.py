@@ -203,11 +203,6 @@ def test_a_bad_request_is_refused_and_the_next_one_served(stub, request_, status
     assert stub.ModelInfer(identity(), timeout=10).raw_output_contents
 
 
-def test_what_is_not_supported_says_so_by_name(stub):
-    code, details = refusal(stub.TraceSetting, pb.TraceSettingRequest())
-    assert code == grpc.StatusCode.UNIMPLEMENTED and "TraceSetting" in details
-
-
 @pytest.mark.parametrize("body", [b"\xff\xff\xff", b"\x3a\xff\xff\xff\xff\x0f", b"\x2a\x05ab", b"\x0a\x02\xff\xfe", bytes(1000)])
 def test_garbage_is_no_request(server, body):
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:

@@ -45,10 +45,11 @@ class Server:
 
     def __init__(self, root, flags, wait_for):
         self.http, self.grpc, self.metrics = free_port(), free_port(), free_port()
-        self.paths = normal_form.Paths({"repo_bad": root / "repo_bad", "repo": root / "repo"})
+        self.paths = normal_form.Paths({"repo_bad": root / "repo_bad", "repo": root / "repo", "trace.json": root / "trace.json"})
         self.process = subprocess.Popen(
             [*server_command(), f"--model-repository={root}/repo", f"--http-port={self.http}", f"--grpc-port={self.grpc}",
-             f"--metrics-port={self.metrics}", *FORWARDED, *flags], env={**os.environ, "NEREID_PYTHON": sys.executable})
+             f"--metrics-port={self.metrics}", f"--trace-config=triton,file={root}/trace.json", *FORWARDED, *flags],
+            env={**os.environ, "NEREID_PYTHON": sys.executable})
         self.wait(wait_for)
 
     def wait(self, path):

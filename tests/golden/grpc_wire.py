@@ -74,6 +74,8 @@ def value_of(message, paths):
     if isinstance(message, service_pb2.ModelStatisticsResponse):
         return {model.name + "/" + model.version: sorted(json_format.MessageToDict(model.inference_stats))
                 for model in message.model_stats if model.name not in differences.LATER_MODELS}
+    if isinstance(message, service_pb2.TraceSettingResponse):
+        return {key: [paths.clean(text) for text in setting.value] for key, setting in message.settings.items()}
     if isinstance(message, service_pb2.RepositoryIndexResponse):
         models = [json_format.MessageToDict(model) for model in message.models if model.name not in differences.LATER_MODELS]
         return sorted(({key: paths.clean(text) for key, text in normal_form.settled(model).items()} for model in models),

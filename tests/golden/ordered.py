@@ -12,7 +12,13 @@ SHARED_MEMORY = [
     "g_shm_unregister_all", "g_cshm_status",
 ]
 
-STEPS = SHARED_MEMORY
+TRACE = [
+    "h_trace_post", "h_trace_model_get", "h_trace_model_post", "h_trace_model_clear", "h_err_trace_file", "h_err_trace_level_bad",
+    "h_err_trace_rate_bad", "h_err_trace_unknown_model", "h_trace_post_int", "h_trace_reset",
+    "g_trace_clear", "g_err_trace_rate", "g_err_trace_unknown_model",
+]
+
+STEPS = SHARED_MEMORY + TRACE
 
 
 def alone(names):

@@ -1,5 +1,5 @@
 // See control_service.h. Splits by what the calls ask: health and descriptions, repository, log,
-// and what is not supported.
+// trace.
 #include "control_service.h"
 
 #include <string>
@@ -10,7 +10,9 @@
 #include "json_to_proto.h"
 #include "log_settings_rpc.h"
 #include "model_version.h"
+#include "restriction.h"
 #include "stream_infer.h"
+#include "trace_rpc.h"
 #include "unary_infer.h"
 
 namespace nereid {
@@ -18,10 +20,6 @@ namespace {
 
 using Reactor = ControlService::Reactor;
 using Context = ControlService::Context;
-
-Reactor* Refuse(Context* call, const char* rpc, const char* feature) {
-  return AnswerNow(call, UnsupportedError(rpc, ": ", feature, " is not supported"));
-}
 
 Status Describe(const Result<Message>& message, google::protobuf::Message& answer) {
   NEREID_RETURN_IF_ERROR(message.status());
@@ -73,24 +71,44 @@ Result<bool> WantsDependentsUnloaded(const inference::RepositoryModelUnloadReque
   return unload_dependents;
 }
 
+// Ends at once.
+class RefusedStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  explicit RefusedStream(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
+
 }  // namespace
+
+Reactor* ControlService::Refuse(Context* call, ApiGroup group) const {
+  const RestrictedApis& restricted = context_.options().restricted;
+  if (IsAllowed(restricted, group, *call)) return nullptr;
+  Reactor* const reactor = call->DefaultReactor();
+  reactor->Finish(Restricted(restricted, group));
+  return reactor;
+}
 
 // ---- inference
 
 Reactor* ControlService::ModelInfer(Context* call, const grpc::ByteBuffer* request,
                                     grpc::ByteBuffer* response) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kInference)) return refused;
   return StartUnaryInfer(context_, *call, *request, *response);
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ControlService::ModelStreamInfer(
     Context* call) {
-  return StartStreamInfer(context_, *call);
+  if (IsAllowed(context_.options().restricted, ApiGroup::kInference, *call)) {
+    return StartStreamInfer(context_, *call);
+  }
+  return new RefusedStream(Restricted(context_.options().restricted, ApiGroup::kInference));
 }
 
 // ---- health and descriptions
 
 Reactor* ControlService::ServerLive(Context* call, const inference::ServerLiveRequest*,
                                     inference::ServerLiveResponse* response) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kHealth)) return refused;
   return Answer(call, [&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(const bool is_live, server_.IsLive());
     response->set_live(is_live);
@@ -100,6 +118,7 @@ Reactor* ControlService::ServerLive(Context* call, const inference::ServerLiveRe
 
 Reactor* ControlService::ServerReady(Context* call, const inference::ServerReadyRequest*,
                                      inference::ServerReadyResponse* response) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kHealth)) return refused;
   return Answer(call, [&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(const bool is_ready, server_.IsReady());
     response->set_ready(is_ready);
@@ -109,6 +128,7 @@ Reactor* ControlService::ServerReady(Context* call, const inference::ServerReady
 
 Reactor* ControlService::ModelReady(Context* call, const inference::ModelReadyRequest* request,
                                     inference::ModelReadyResponse* response) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kHealth)) return refused;
   return Answer(call, [&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request->version()));
     NEREID_ASSIGN_OR_RETURN(const bool is_ready,
@@ -120,12 +140,14 @@ Reactor* ControlService::ModelReady(Context* call, const inference::ModelReadyRe
 
 Reactor* ControlService::ServerMetadata(Context* call, const inference::ServerMetadataRequest*,
                                         inference::ServerMetadataResponse* response) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kMetadata)) return refused;
   return Answer(call, [&] { return Describe(server_.Metadata(), *response); });
 }
 
 Reactor* ControlService::ModelMetadata(Context* call,
                                        const inference::ModelMetadataRequest* request,
                                        inference::ModelMetadataResponse* response) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kMetadata)) return refused;
   return Answer(call, [&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request->version()));
     return Describe(server_.ModelMetadata(request->name().c_str(), version), *response);
@@ -134,6 +156,7 @@ Reactor* ControlService::ModelMetadata(Context* call,
 
 Reactor* ControlService::ModelConfig(Context* call, const inference::ModelConfigRequest* request,
                                      inference::ModelConfigResponse* response) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kModelConfig)) return refused;
   return Answer(call, [&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request->version()));
     return Describe(server_.ModelConfig(request->name().c_str(), version),
@@ -144,6 +167,7 @@ Reactor* ControlService::ModelConfig(Context* call, const inference::ModelConfig
 Reactor* ControlService::ModelStatistics(Context* call,
                                          const inference::ModelStatisticsRequest* request,
                                          inference::ModelStatisticsResponse* response) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kStatistics)) return refused;
   return Answer(call, [&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request->version()));
     return Describe(server_.ModelStatistics(request->name().c_str(), version), *response);
@@ -155,6 +179,7 @@ Reactor* ControlService::ModelStatistics(Context* call,
 Reactor* ControlService::RepositoryIndex(Context* call,
                                          const inference::RepositoryIndexRequest* request,
                                          inference::RepositoryIndexResponse* response) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kModelRepository)) return refused;
   return Answer(call, [&]() -> Status {
     NEREID_RETURN_IF_ERROR(RefuseRepositoryName(request->repository_name()));
     NEREID_ASSIGN_OR_RETURN(const Message message, server_.ModelIndex(request->ready()));
@@ -166,20 +191,22 @@ Reactor* ControlService::RepositoryIndex(Context* call,
 Reactor* ControlService::RepositoryModelLoad(Context* call,
                                              const inference::RepositoryModelLoadRequest* request,
                                              inference::RepositoryModelLoadResponse*) {
-  return AnswerLater(control_queue_, call, [this, request]() -> Status {
-    NEREID_RETURN_IF_ERROR(RefuseRepositoryName(request->repository_name()));
-    NEREID_ASSIGN_OR_RETURN(const std::vector<Parameter> parameters, LoadParameters(*request));
-    return server_.LoadModel(request->model_name().c_str(), parameters);
+  if (Reactor* const refused = Refuse(call, ApiGroup::kModelRepository)) return refused;
+  return AnswerLater(control_queue_, [this, taken = TakeMessage(request)]() -> Status {
+    NEREID_RETURN_IF_ERROR(RefuseRepositoryName(taken.repository_name()));
+    NEREID_ASSIGN_OR_RETURN(const std::vector<Parameter> parameters, LoadParameters(taken));
+    return server_.LoadModel(taken.model_name().c_str(), parameters);
   });
 }
 
 Reactor* ControlService::RepositoryModelUnload(
     Context* call, const inference::RepositoryModelUnloadRequest* request,
     inference::RepositoryModelUnloadResponse*) {
-  return AnswerLater(control_queue_, call, [this, request]() -> Status {
-    NEREID_RETURN_IF_ERROR(RefuseRepositoryName(request->repository_name()));
-    NEREID_ASSIGN_OR_RETURN(const bool unload_dependents, WantsDependentsUnloaded(*request));
-    return server_.UnloadModel(request->model_name().c_str(), unload_dependents);
+  if (Reactor* const refused = Refuse(call, ApiGroup::kModelRepository)) return refused;
+  return AnswerLater(control_queue_, [this, taken = TakeMessage(request)]() -> Status {
+    NEREID_RETURN_IF_ERROR(RefuseRepositoryName(taken.repository_name()));
+    NEREID_ASSIGN_OR_RETURN(const bool unload_dependents, WantsDependentsUnloaded(taken));
+    return server_.UnloadModel(taken.model_name().c_str(), unload_dependents);
   });
 }
 
@@ -187,18 +214,19 @@ Reactor* ControlService::RepositoryModelUnload(
 
 Reactor* ControlService::LogSettings(Context* call, const inference::LogSettingsRequest* request,
                                      inference::LogSettingsResponse* response) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kLogging)) return refused;
   nereid::LogSettings& settings = context_.options().state->log_settings;
   return Answer(call, [&] { return AnswerLogSettings(settings, *request, *response); });
 }
 
-// ---- not supported
+// ---- trace
 
-#define NEREID_REFUSE_RPC(rpc, feature)                                       \
-  Reactor* ControlService::rpc(Context* call, const inference::rpc##Request*, \
-                               inference::rpc##Response*) {                   \
-    return Refuse(call, #rpc, feature);                                       \
-  }
-NEREID_REFUSE_RPC(TraceSetting, "the trace extension")
-#undef NEREID_REFUSE_RPC
+Reactor* ControlService::TraceSetting(Context* call, const inference::TraceSettingRequest* request,
+                                      inference::TraceSettingResponse* response) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kTrace)) return refused;
+  return Answer(call, [&] {
+    return AnswerTraceSetting(server_, *context_.options().state->tracer, *request, *response);
+  });
+}
 
 }  // namespace nereid

@@ -70,7 +70,6 @@ class ControlService final : public internal::Methods {
   Reactor* LogSettings(Context*, const inference::LogSettingsRequest*,
                        inference::LogSettingsResponse*) override;
 
-  // Not supported: answers UNIMPLEMENTED.
   Reactor* TraceSetting(Context*, const inference::TraceSettingRequest*,
                         inference::TraceSettingResponse*) override;
 
@@ -90,6 +89,9 @@ class ControlService final : public internal::Methods {
                                       inference::CudaSharedMemoryUnregisterResponse*) override;
 
  private:
+  // Null when the caller may; otherwise the call is ended.
+  Reactor* Refuse(Context* call, ApiGroup group) const;
+
   const InferContext& context_;
   const Server& server_;
   WorkQueue& control_queue_;

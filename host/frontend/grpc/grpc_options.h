@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "restricted_apis.h"
+
 namespace nereid {
 
 struct FrontendState;
@@ -53,6 +55,8 @@ struct GrpcOptions {
   // A header whose name matches this RE2 pattern in full, letter case aside, becomes a string
   // parameter of the inference request. Empty: none.
   std::string header_forward_pattern;
+
+  RestrictedApis restricted;
 
   // What the ports share; outlives the server. Not null.
   FrontendState* state = nullptr;

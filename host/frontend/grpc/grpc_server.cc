@@ -119,7 +119,7 @@ struct GrpcServer::Impl {
     server->Shutdown(std::chrono::system_clock::now() + deadline);
     server->Wait();
     server.reset();
-    control_queue.reset();
+    control_queue->Close();
   }
 };
 
@@ -131,7 +131,7 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Server& server, Grpc
   NEREID_ASSIGN_OR_RETURN(auto credentials, MakeCredentials(options));
   impl->control_queue.emplace(options.control_thread_count, kMaxPendingControlCalls);
   impl->service.emplace(*impl->context, *impl->control_queue);
-  impl->health.emplace(server, impl->context->long_calls());
+  impl->health.emplace(server, impl->context->long_calls(), impl->context->options().restricted);
 
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
@@ -157,6 +157,10 @@ GrpcServer::~GrpcServer() {
 
 uint16_t GrpcServer::port() const {
   return static_cast<uint16_t>(impl_->port);
+}
+
+size_t GrpcServer::num_calls() const {
+  return impl_->control_queue->num_tasks();
 }
 
 void GrpcServer::Stop(std::chrono::milliseconds deadline) {

@@ -22,8 +22,11 @@ class GrpcServer {
 
   // The port it listens on; 0 for a unix socket.
   uint16_t port() const;
+  // Loads, unloads and the like that still run, their callers gone or not. While there are any the
+  // object must not be destroyed: it would wait for them.
+  size_t num_calls() const;
   // Takes no new call, lets the running ones finish for `deadline`, then cancels them; returns when
-  // none is left. Call it before the core is stopped.
+  // no caller is left. Call it before the core is stopped.
   void Stop(std::chrono::milliseconds deadline);
 
  private:

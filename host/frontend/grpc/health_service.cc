@@ -7,6 +7,7 @@
 
 #include "grpc_service.pb.h"
 #include "json_to_proto.h"
+#include "restriction.h"
 #include "status_code.h"
 
 namespace nereid {
@@ -18,6 +19,13 @@ namespace {
 
 constexpr char kInferenceService[] = "inference.GRPCInferenceService";
 constexpr std::chrono::milliseconds kPollInterval(250);
+
+// Ends at once.
+class RefusedWatch final : public grpc::ServerWriteReactor<HealthCheckResponse> {
+ public:
+  explicit RefusedWatch(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
 
 }  // namespace
 
@@ -89,8 +97,12 @@ class HealthWatch final : public grpc::ServerWriteReactor<HealthCheckResponse>,
   bool is_finished_ = false;
 };
 
-HealthService::HealthService(const Server& server, LongCalls& long_calls)
-    : server_(server), long_calls_(long_calls), poller_([this] { PollForWatches(); }) {}
+HealthService::HealthService(const Server& server, LongCalls& long_calls,
+                             const RestrictedApis& restricted)
+    : server_(server),
+      long_calls_(long_calls),
+      restricted_(restricted),
+      poller_([this] { PollForWatches(); }) {}
 
 HealthService::~HealthService() {
   {
@@ -126,6 +138,10 @@ grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* call
                                                const HealthCheckRequest* request,
                                                HealthCheckResponse* response) {
   grpc::ServerUnaryReactor* const reactor = call->DefaultReactor();
+  if (!IsAllowed(restricted_, ApiGroup::kHealth, *call)) {
+    reactor->Finish(Restricted(restricted_, ApiGroup::kHealth));
+    return reactor;
+  }
   const ServingStatus status = StatusOf(request->service());
   if (status == HealthCheckResponse::SERVICE_UNKNOWN) {
     reactor->Finish(
@@ -139,7 +155,10 @@ grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* call
 }
 
 grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(
-    grpc::CallbackServerContext*, const HealthCheckRequest* request) {
+    grpc::CallbackServerContext* call, const HealthCheckRequest* request) {
+  if (!IsAllowed(restricted_, ApiGroup::kHealth, *call)) {
+    return new RefusedWatch(Restricted(restricted_, ApiGroup::kHealth));
+  }
   const auto watch = std::make_shared<HealthWatch>(request->service(), long_calls_);
   watch->Start(StatusOf(watch->service()));
   {

@@ -14,6 +14,7 @@
 #include "health.grpc.pb.h"
 #include "long_calls.h"
 #include "nereid/server.h"
+#include "restricted_apis.h"
 
 namespace nereid {
 
@@ -22,8 +23,8 @@ class HealthWatch;
 // [gRPC threads; one thread of its own looks for changes while anybody watches]
 class HealthService final : public grpc::health::v1::Health::CallbackService {
  public:
-  // Both outlive the service.
-  HealthService(const Server& server, LongCalls& long_calls);
+  // All outlive the service.
+  HealthService(const Server& server, LongCalls& long_calls, const RestrictedApis& restricted);
   ~HealthService() override;
 
   grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* call,
@@ -42,6 +43,7 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
 
   const Server& server_;
   LongCalls& long_calls_;
+  const RestrictedApis& restricted_;
   std::mutex mutex_;  // guards the two below
   std::vector<std::weak_ptr<HealthWatch>> watches_;
   bool is_stopping_ = false;

@@ -44,6 +44,21 @@ ForwardedHeaders InferContext::HeadersToForward(const grpc::CallbackServerContex
   return headers;
 }
 
+TracedRequest InferContext::SampleTrace(const grpc::CallbackServerContext& call,
+                                        const InferMessage& message) const {
+  Tracer& tracer = *options_.state->tracer;
+  if (!tracer.is_on()) return nullptr;
+  const auto& metadata = call.client_metadata();
+  const auto parent = metadata.find("traceparent");
+  TracedRequest trace = tracer.Sample(
+      message.message().model_name(),
+      parent == metadata.end() ? std::string_view()
+                               : std::string_view(parent->second.data(), parent->second.size()));
+  NoteTrace(trace, "GRPC_WAITREAD_START");
+  NoteTrace(trace, "GRPC_WAITREAD_END");
+  return trace;
+}
+
 Status InferContext::FindModel(InferParts& parts) const {
   const auto& message = parts.message.message();
   NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(message.model_version()));

@@ -11,6 +11,7 @@
 #include "infer_request_builder.h"
 #include "long_calls.h"
 #include "nereid/server.h"
+#include "tracing/tracer.h"
 
 namespace re2 {
 class RE2;
@@ -30,6 +31,10 @@ class InferContext {
   LongCalls& long_calls() const { return long_calls_; }
 
   ForwardedHeaders HeadersToForward(const grpc::CallbackServerContext& call) const;
+
+  // The trace of a request to the model of the parsed `message`, if it is to have one.
+  TracedRequest SampleTrace(const grpc::CallbackServerContext& call,
+                            const InferMessage& message) const;
 
   // Looks up the model of the parsed `parts.message`; NOT_FOUND names it.
   Status FindModel(InferParts& parts) const;

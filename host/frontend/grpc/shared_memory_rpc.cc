@@ -13,6 +13,7 @@ using Context = ControlService::Context;
 Reactor* ControlService::SystemSharedMemoryStatus(
     Context* call, const inference::SystemSharedMemoryStatusRequest* request,
     inference::SystemSharedMemoryStatusResponse* response) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kSharedMemory)) return refused;
   return Answer(call, [&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(const auto regions, context_.options().state->shared_memory.Describe(
                                                     SharedMemoryKind::kSystem, request->name()));
@@ -30,6 +31,7 @@ Reactor* ControlService::SystemSharedMemoryStatus(
 Reactor* ControlService::SystemSharedMemoryRegister(
     Context* call, const inference::SystemSharedMemoryRegisterRequest* request,
     inference::SystemSharedMemoryRegisterResponse*) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kSharedMemory)) return refused;
   return Answer(call, [&] {
     return context_.options().state->shared_memory.RegisterSystem(
         request->name(), request->key(), request->offset(), request->byte_size());
@@ -39,6 +41,7 @@ Reactor* ControlService::SystemSharedMemoryRegister(
 Reactor* ControlService::SystemSharedMemoryUnregister(
     Context* call, const inference::SystemSharedMemoryUnregisterRequest* request,
     inference::SystemSharedMemoryUnregisterResponse*) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kSharedMemory)) return refused;
   return Answer(call, [&] {
     return context_.options().state->shared_memory.Unregister(SharedMemoryKind::kSystem,
                                                               request->name());
@@ -48,6 +51,7 @@ Reactor* ControlService::SystemSharedMemoryUnregister(
 Reactor* ControlService::CudaSharedMemoryStatus(
     Context* call, const inference::CudaSharedMemoryStatusRequest* request,
     inference::CudaSharedMemoryStatusResponse* response) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kSharedMemory)) return refused;
   return Answer(call, [&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(const auto regions, context_.options().state->shared_memory.Describe(
                                                     SharedMemoryKind::kCuda, request->name()));
@@ -64,15 +68,17 @@ Reactor* ControlService::CudaSharedMemoryStatus(
 Reactor* ControlService::CudaSharedMemoryRegister(
     Context* call, const inference::CudaSharedMemoryRegisterRequest* request,
     inference::CudaSharedMemoryRegisterResponse*) {
-  return AnswerLater(control_queue_, call, [this, request] {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kSharedMemory)) return refused;
+  return AnswerLater(control_queue_, [this, taken = TakeMessage(request)] {
     return context_.options().state->shared_memory.RegisterCuda(
-        request->name(), request->raw_handle(), request->device_id(), request->byte_size());
+        taken.name(), taken.raw_handle(), taken.device_id(), taken.byte_size());
   });
 }
 
 Reactor* ControlService::CudaSharedMemoryUnregister(
     Context* call, const inference::CudaSharedMemoryUnregisterRequest* request,
     inference::CudaSharedMemoryUnregisterResponse*) {
+  if (Reactor* const refused = Refuse(call, ApiGroup::kSharedMemory)) return refused;
   return Answer(call, [&] {
     return context_.options().state->shared_memory.Unregister(SharedMemoryKind::kCuda,
                                                               request->name());

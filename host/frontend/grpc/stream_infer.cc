@@ -129,7 +129,9 @@ void StreamInfer::Accept(const grpc::ByteBuffer& bytes) {
     }
     Admit(request, lock);
   }
-  if (status.ok()) status = request->Submit(context_, headers_);
+  if (status.ok())
+    status =
+        request->Submit(context_, headers_, context_.SampleTrace(call_, request->parts().message));
   if (!status.ok()) return ReplyWithError(request, std::move(status));
   bool is_too_late;
   {

@@ -33,15 +33,19 @@ Status StreamRequest::Prepare(const InferContext& context, const grpc::ByteBuffe
   return context.FindModel(parts_);
 }
 
-Status StreamRequest::Submit(const InferContext& context, const ForwardedHeaders& headers) {
+Status StreamRequest::Submit(const InferContext& context, const ForwardedHeaders& headers,
+                             TracedRequest trace) {
   NEREID_ASSIGN_OR_RETURN(InferRequest request, context.MakeRequest(parts_, headers));
   NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, context.allocator(), &parts_.outputs));
   in_flight_ = request.get();
   was_submitted_ = true;
   num_pins_ = 2;
   self_ = shared_from_this();
-  const Status status = context.server().InferAsync(std::move(request));
+  trace_ = std::move(trace);
+  TRITONSERVER_InferenceTrace* const core_trace = MakeCoreTrace(trace_);
+  const Status status = context.server().InferAsync(std::move(request), core_trace);
   if (!status.ok()) {
+    DropCoreTrace(core_trace, trace_);
     was_submitted_ = false;
     self_.reset();
   }

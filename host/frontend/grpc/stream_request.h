@@ -54,7 +54,7 @@ class StreamRequest final : public InferObserver,
   // Whether its replies wait for those of earlier requests.
   bool is_ordered() const { return !parts_.is_decoupled; }
   // After a successful Prepare. When it fails nothing will be heard of the request.
-  Status Submit(const InferContext& context, const ForwardedHeaders& headers);
+  Status Submit(const InferContext& context, const ForwardedHeaders& headers, TracedRequest trace);
   // [any thread] After a successful Submit.
   void Cancel() const { (void)InferRequest::Cancel(in_flight_); }
 
@@ -78,6 +78,7 @@ class StreamRequest final : public InferObserver,
   void Unpin();
 
   InferParts parts_;
+  TracedRequest trace_;  // empty when the request is not traced
   bool is_parsed_ = false;
   bool was_submitted_ = false;
   std::shared_ptr<StreamReplySink> sink_;

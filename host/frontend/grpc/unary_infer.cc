@@ -36,7 +36,10 @@ class UnaryInfer final : public grpc::ServerUnaryReactor, public InferObserver {
 
   // [gRPC thread]
   void OnCancel() override;
-  void OnDone() override { Unref(); }
+  void OnDone() override {
+    NoteTrace(trace_, "GRPC_SEND_END");
+    Unref();
+  }
   // Deleting the call is all that OnDone may do, so it needs no thread hop.
   bool InternalInlineable() override { return true; }
 
@@ -47,6 +50,7 @@ class UnaryInfer final : public grpc::ServerUnaryReactor, public InferObserver {
   const InferContext& context_;
   grpc::ByteBuffer& response_;  // gRPC's; dead once the call is finished
   InferParts parts_;
+  TracedRequest trace_;  // empty when the request is not traced
   std::atomic<int> num_refs_{
       1};  // gRPC's own; in flight, one for the response and one for the release
   std::atomic<bool> is_finished_{false};
@@ -68,8 +72,11 @@ Status UnaryInfer::Submit(const grpc::CallbackServerContext& call,
   NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, context_.allocator(), &parts_.outputs));
   in_flight_ = request.get();
   num_refs_.store(3, std::memory_order_relaxed);
-  const Status status = context_.server().InferAsync(std::move(request));
+  trace_ = context_.SampleTrace(call, parts_.message);
+  TRITONSERVER_InferenceTrace* const core_trace = MakeCoreTrace(trace_);
+  const Status status = context_.server().InferAsync(std::move(request), core_trace);
   if (!status.ok()) {
+    DropCoreTrace(core_trace, trace_);
     in_flight_ = nullptr;
     num_refs_.store(1, std::memory_order_relaxed);
   }
@@ -98,6 +105,7 @@ void UnaryInfer::FinishOnce(const Status& status) {
 
 void UnaryInfer::FinishOnce(grpc::ByteBuffer response) {
   if (!ClaimFinish()) return;
+  NoteTrace(trace_, "GRPC_SEND_START");
   response_.Swap(&response);
   Finish(grpc::Status::OK);
 }

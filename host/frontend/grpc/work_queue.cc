@@ -7,19 +7,30 @@ WorkQueue::WorkQueue(int num_threads, size_t max_pending) : max_pending_(max_pen
   for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { Run(); });
 }
 
-WorkQueue::~WorkQueue() {
+void WorkQueue::Close() {
+  std::deque<std::function<void()>> dropped;  // destroyed without the lock
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
+    dropped.swap(pending_);
   }
   changed_.notify_all();
+}
+
+size_t WorkQueue::num_tasks() const {
+  const std::lock_guard lock(mutex_);
+  return pending_.size() + num_running_;
+}
+
+WorkQueue::~WorkQueue() {
+  Close();
   for (std::thread& thread : threads_) thread.join();
 }
 
 bool WorkQueue::Post(std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
-    if (pending_.size() >= max_pending_) return false;
+    if (is_stopping_ || pending_.size() >= max_pending_) return false;
     pending_.push_back(std::move(task));
   }
   changed_.notify_one();
@@ -31,11 +42,14 @@ void WorkQueue::Run() {
   for (;;) {
     changed_.wait(lock, [this] { return is_stopping_ || !pending_.empty(); });
     if (pending_.empty()) return;
-    const std::function<void()> task = std::move(pending_.front());
+    std::function<void()> task = std::move(pending_.front());
     pending_.pop_front();
+    ++num_running_;
     lock.unlock();
     task();
+    task = nullptr;
     lock.lock();
+    --num_running_;
   }
 }
 

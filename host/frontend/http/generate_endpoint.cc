@@ -11,6 +11,7 @@
 #include "host/frontend/http/model_call.h"
 #include "host/frontend/http/model_signature.h"
 #include "host/frontend/http/reply.h"
+#include "host/frontend/http/trace_request.h"
 
 namespace nereid::http {
 namespace {
@@ -129,7 +130,8 @@ Status StartGenerate(KServeContext& context, Connection& connection, const Reque
   } else {
     call = std::make_unique<GenerateCall>(context, connection, Body(), std::move(parsed.inputs));
   }
-  return ModelCall::Launch(std::move(call), std::move(request));
+  return ModelCall::Launch(std::move(call), std::move(request),
+                           SampleTrace(context, connection, head, model));
 }
 
 }  // namespace nereid::http

@@ -14,6 +14,7 @@
 #include "host/frontend/http/infer_reply.h"
 #include "host/frontend/http/model_call.h"
 #include "host/frontend/http/reply.h"
+#include "host/frontend/http/trace_request.h"
 
 namespace nereid::http {
 namespace {
@@ -163,7 +164,7 @@ Status StartInfer(KServeContext& context, Connection& connection, const RequestH
   return ModelCall::Launch(
       std::make_unique<InferCall>(context, connection, std::move(body), std::move(parsed.inputs),
                                   std::move(forms), ChooseEncoding(head.Header("Accept-Encoding"))),
-      std::move(request));
+      std::move(request), SampleTrace(context, connection, head, model));
 }
 
 }  // namespace nereid::http

@@ -15,16 +15,18 @@
 #include "host/frontend/http/reply.h"
 #include "host/frontend/http/repository_endpoints.h"
 #include "host/frontend/http/shared_memory_endpoints.h"
+#include "host/frontend/http/trace_endpoint.h"
 
 namespace nereid::http {
 
-Result<std::unique_ptr<KServeService>> KServeService::Create(
-    const Server& server, FrontendState& state, const std::string& header_forward_pattern) {
+Result<std::unique_ptr<KServeService>> KServeService::Create(const Server& server,
+                                                             FrontendState& state,
+                                                             const KServeOptions& options) {
   NEREID_ASSIGN_OR_RETURN(HeaderForwarding forwarding,
-                          HeaderForwarding::Create(header_forward_pattern));
+                          HeaderForwarding::Create(options.header_forward_pattern));
   NEREID_ASSIGN_OR_RETURN(ResponseAllocator allocator, ResponseAllocator::Create<OutputPolicy>());
-  return std::unique_ptr<KServeService>(
-      new KServeService(server, state, std::move(forwarding), std::move(allocator)));
+  return std::unique_ptr<KServeService>(new KServeService(
+      server, state, std::move(forwarding), std::move(allocator), options.restricted));
 }
 
 void KServeService::Handle(Connection& connection, const RequestHead& head, Body body) {
@@ -33,13 +35,14 @@ void KServeService::Handle(Connection& connection, const RequestHead& head, Body
     connection.Reply({.status = 404}, ErrorBody("Not Found"));
     return;
   }
-  if (route.endpoint == Endpoint::kNotBuilt) {
-    connection.Reply({.status = 501},
-                     ErrorBody(StrCat("'", head.path, "' is not supported by this server")));
-    return;
-  }
   if (!Takes(route.endpoint, head.method)) {
     connection.Reply({.status = 405}, ErrorBody("Method Not Allowed"));
+    return;
+  }
+  const RestrictedApis::Secret* const secret = restricted_.Find(GroupOf(route.endpoint));
+  if (secret != nullptr && !secret->Matches(head.Header(secret->key))) {
+    connection.Reply({.status = 403}, ErrorBody(StrCat("This API is restricted, expecting header '",
+                                                       secret->key, "'")));
     return;
   }
   const std::optional<Encoding> encoding = ParseContentEncoding(head.Header("Content-Encoding"));
@@ -75,6 +78,8 @@ void KServeService::HandleRoute(Connection& connection, const RequestHead& head,
       return ReplyServerReady(connection, context_.server, is_draining_.load());
     case Endpoint::kLogSettings:
       return ReplyLogSettings(connection, context_.state.log_settings, head.method, body);
+    case Endpoint::kTraceSettings:
+      return AnswerTraceSettings(context_, connection, head.method, body, route.model);
     case Endpoint::kModelReady:
       return ReplyModelReady(connection, context_.server, route.model);
     case Endpoint::kRepositoryIndex:

@@ -8,6 +8,7 @@
 
 #include "host/frontend/http/blocking_pool.h"
 #include "host/frontend/http/kserve_context.h"
+#include "host/frontend/http/kserve_options.h"
 #include "host/frontend/http/router.h"
 #include "host/frontend/http/transport/service.h"
 #include "nereid/server.h"
@@ -18,7 +19,7 @@ class KServeService final : public Service {
  public:
   // `server` and `state` outlive the service.
   static Result<std::unique_ptr<KServeService>> Create(const Server& server, FrontendState& state,
-                                                       const std::string& header_forward_pattern);
+                                                       const KServeOptions& options);
 
   void Handle(Connection& connection, const RequestHead& head, Body body) override;
 
@@ -29,12 +30,14 @@ class KServeService final : public Service {
 
  private:
   KServeService(const Server& server, FrontendState& state, HeaderForwarding forwarding,
-                ResponseAllocator allocator)
+                ResponseAllocator allocator, RestrictedApis restricted)
       : context_{server, state, std::move(forwarding), std::move(allocator)},
+        restricted_(std::move(restricted)),
         pool_(/*max_threads=*/4) {}
   void HandleRoute(Connection& connection, const RequestHead& head, Body body, const Route& route);
 
   KServeContext context_;
+  const RestrictedApis restricted_;
   BlockingPool pool_;
   std::atomic<bool> is_draining_{false};
 };

@@ -21,11 +21,18 @@ ModelCall::~ModelCall() {
   context_.num_calls.fetch_sub(1, std::memory_order_release);
 }
 
-Status ModelCall::Launch(std::unique_ptr<ModelCall> call, InferRequest request) {
+Status ModelCall::Launch(std::unique_ptr<ModelCall> call, InferRequest request,
+                         TracedRequest trace) {
   auto* const shared = const_cast<std::vector<SharedOutput>*>(call->shared_outputs());
   NEREID_RETURN_IF_ERROR(request.SetCallbacks(call.get(), call->context_.allocator, shared));
   call->handle_ = request.get();
-  NEREID_RETURN_IF_ERROR(call->context_.server.InferAsync(std::move(request)));
+  call->trace_ = std::move(trace);
+  TRITONSERVER_InferenceTrace* const core_trace = MakeCoreTrace(call->trace_);
+  Status status = call->context_.server.InferAsync(std::move(request), core_trace);
+  if (!status.ok()) {
+    DropCoreTrace(core_trace, call->trace_);
+    return status;
+  }
   // The model may have answered already, but nothing was dealt with: that happens on this thread.
   // Not so the release: from here on the call may belong to itself alone.
   ModelCall* const launched = call.release();
@@ -72,7 +79,9 @@ void ModelCall::RunOnLoop() {
     is_final = is_final || event.is_final;
   }
   if (!is_final) return;
+  NoteTrace(trace_, "HTTP_SEND_START");
   if (connection_ != nullptr) OnModelEnd();
+  NoteTrace(trace_, "HTTP_SEND_END");
   connection_ = nullptr;
   events.clear();
   SetStage(kLoopIsDone);

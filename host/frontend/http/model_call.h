@@ -13,6 +13,7 @@
 #include "host/frontend/http/kserve_context.h"
 #include "host/frontend/http/transport/connection.h"
 #include "host/frontend/http/transport/event_loop.h"
+#include "host/frontend/tracing/tracer.h"
 #include "nereid/server.h"
 
 namespace nereid::http {
@@ -25,7 +26,7 @@ class ModelCall : public InferObserver, public LoopTask, public ActiveCall {
 
   // [loop thread] Gives `request` to the model. On an error there was no call, and the connection
   // is still to be answered.
-  static Status Launch(std::unique_ptr<ModelCall> call, InferRequest request);
+  static Status Launch(std::unique_ptr<ModelCall> call, InferRequest request, TracedRequest trace);
 
   virtual ~ModelCall();
 
@@ -63,6 +64,7 @@ class ModelCall : public InferObserver, public LoopTask, public ActiveCall {
   TRITONSERVER_InferenceRequest* handle_ = nullptr;  // valid as long as this object
   const Body body_;
   const std::vector<InputTensor> inputs_;
+  TracedRequest trace_;   // empty when the request is not traced
   InferRequest request_;  // after the release
   std::atomic<unsigned> stage_{0};
 

@@ -35,7 +35,7 @@ Endpoint ModelAction(std::string_view action) {
   if (action == "ready") return Endpoint::kModelReady;
   if (action == "config") return Endpoint::kModelConfig;
   if (action == "stats") return Endpoint::kModelStatistics;
-  if (action == "trace/setting") return Endpoint::kNotBuilt;
+  if (action == "trace/setting") return Endpoint::kTraceSettings;
   return Endpoint::kUnknown;
 }
 
@@ -91,7 +91,7 @@ Route FindRoute(std::string_view path) {
   if (path == "/v2/health/ready") return {Endpoint::kServerReady};
   if (path == "/v2") return {Endpoint::kServerMetadata};
   if (path == "/v2/logging") return {Endpoint::kLogSettings};
-  if (path == "/v2/trace/setting") return {Endpoint::kNotBuilt};
+  if (path == "/v2/trace/setting") return {Endpoint::kTraceSettings};
   if (StartsWith(path, kSystemMemory)) {
     return FindMemoryRoute(path.substr(kSystemMemory.size()), Endpoint::kSystemMemoryStatus,
                            Endpoint::kSystemMemoryRegister, Endpoint::kSystemMemoryUnregister);
@@ -101,6 +101,41 @@ Route FindRoute(std::string_view path) {
                            Endpoint::kCudaMemoryRegister, Endpoint::kCudaMemoryUnregister);
   }
   return {};
+}
+
+ApiGroup GroupOf(Endpoint endpoint) {
+  switch (endpoint) {
+    case Endpoint::kServerLive:
+    case Endpoint::kServerReady:
+    case Endpoint::kModelReady:
+      return ApiGroup::kHealth;
+    case Endpoint::kModelConfig:
+      return ApiGroup::kModelConfig;
+    case Endpoint::kModelStatistics:
+    case Endpoint::kAllStatistics:
+      return ApiGroup::kStatistics;
+    case Endpoint::kRepositoryIndex:
+    case Endpoint::kModelLoad:
+    case Endpoint::kModelUnload:
+      return ApiGroup::kModelRepository;
+    case Endpoint::kInfer:
+    case Endpoint::kGenerate:
+    case Endpoint::kGenerateStream:
+      return ApiGroup::kInference;
+    case Endpoint::kLogSettings:
+      return ApiGroup::kLogging;
+    case Endpoint::kTraceSettings:
+      return ApiGroup::kTrace;
+    case Endpoint::kSystemMemoryStatus:
+    case Endpoint::kSystemMemoryRegister:
+    case Endpoint::kSystemMemoryUnregister:
+    case Endpoint::kCudaMemoryStatus:
+    case Endpoint::kCudaMemoryRegister:
+    case Endpoint::kCudaMemoryUnregister:
+      return ApiGroup::kSharedMemory;
+    default:
+      return ApiGroup::kMetadata;
+  }
 }
 
 bool Takes(Endpoint endpoint, Method method) {
@@ -117,6 +152,7 @@ bool Takes(Endpoint endpoint, Method method) {
     case Endpoint::kCudaMemoryUnregister:
       return method == Method::kPost;
     case Endpoint::kLogSettings:
+    case Endpoint::kTraceSettings:
       return method == Method::kGet || method == Method::kPost;
     default:
       return method == Method::kGet;

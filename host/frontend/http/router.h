@@ -6,6 +6,7 @@
 
 #include "host/frontend/http/request_builder.h"
 #include "host/frontend/http/transport/request.h"
+#include "host/frontend/restricted_apis.h"
 
 namespace nereid::http {
 
@@ -26,13 +27,13 @@ enum class Endpoint {
   kGenerate,
   kGenerateStream,
   kLogSettings,
+  kTraceSettings,
   kSystemMemoryStatus,
   kSystemMemoryRegister,
   kSystemMemoryUnregister,
   kCudaMemoryStatus,
   kCudaMemoryRegister,
   kCudaMemoryUnregister,
-  kNotBuilt,  // part of Triton's protocol that this server does not have
 };
 
 struct Route {
@@ -42,6 +43,9 @@ struct Route {
 };
 
 Route FindRoute(std::string_view path);
+
+// The group of endpoints that can be restricted together; not for kUnknown.
+ApiGroup GroupOf(Endpoint endpoint);
 
 bool Takes(Endpoint endpoint, Method method);
 

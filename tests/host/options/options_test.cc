@@ -59,10 +59,34 @@ TEST(OptionsTest, NamesTheFlagAndTheValueOfAnError) {
 }
 
 TEST(OptionsTest, RefusesByNameWhatIsNotBuilt) {
-  EXPECT_EQ(ErrorOf({"--trace-config=mode=triton"}),
-            "--trace-config: is not supported by this server yet; leave it out");
+  EXPECT_EQ(ErrorOf({"--sagemaker-port=8080"}),
+            "--sagemaker-port: is not supported by this server yet; leave it out");
   EXPECT_NE(ErrorOf({"--allow-sagemaker=true"}), "no error");
   EXPECT_EQ(ErrorOf({"--allow-sagemaker=false"}), "no error");
+}
+
+TEST(OptionsTest, TraceSettingsComeInOldAndNewForms) {
+  const Result<Options> options =
+      Parse({"--trace-config=triton,file=/tmp/t", "--trace-config=level=TIMESTAMPS",
+             "--trace-config=level=TENSORS", "--trace-rate=7", "--trace-count=3", "--trace-config",
+             "triton,log-frequency=2"});
+  ASSERT_TRUE(options.ok()) << options.status().message();
+  EXPECT_EQ(options->trace.file, "/tmp/t");
+  EXPECT_EQ(options->trace.values.level,
+            TRITONSERVER_TRACE_LEVEL_TIMESTAMPS | TRITONSERVER_TRACE_LEVEL_TENSORS);
+  EXPECT_EQ(options->trace.values.rate, 7u);
+  EXPECT_EQ(options->trace.values.count, 3);
+  EXPECT_EQ(options->trace.values.log_frequency, 2u);
+  EXPECT_EQ(Parse({"--trace-config=mode=opentelemetry",
+                   "--trace-config=opentelemetry,resource=service.name=mine"})
+                ->trace.otlp.resource.at("service.name"),
+            "mine");
+  for (const char* wrong :
+       {"--trace-config=mode=zipkin", "--trace-config=zipkin,url=x", "--trace-config=rate=0",
+        "--trace-config=level=ALL", "--trace-config=colour=red", "--trace-config=triton,colour=red",
+        "--trace-config=opentelemetry,url=https://host/", "--trace-config=level=TIMESTAMPS"}) {
+    EXPECT_NE(ErrorOf({wrong}), "no error") << wrong;
+  }
 }
 
 TEST(OptionsTest, StartupModelsNeedExplicitControl) {

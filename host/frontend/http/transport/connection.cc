@@ -179,6 +179,7 @@ void Connection::Linger() {
 
 void Connection::Close() {
   if (state_ == State::kClosed) return;
+  if (state_ == State::kRunning) owner_.OnAnswer();
   state_ = State::kClosed;
   for (event* event : {read_event_, hangup_event_, write_event_}) event_del(event);
   close(fd_);

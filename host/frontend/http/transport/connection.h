@@ -60,6 +60,8 @@ class Connection {
 
   EventLoop& loop() { return loop_; }
   const Limits& limits() const { return limits_; }
+  // When the first bytes of the request at hand were read, by the steady clock.
+  uint64_t request_start_ns() const { return request_start_ns_; }
   size_t unsent_bytes() const { return output_.unsent_bytes(); }
 
   // ---- for the owner
@@ -118,7 +120,8 @@ class Connection {
   bool watches_reads_ = false;
   bool watches_writes_ = false;
   bool is_chunked_stream_ = false;
-  int64_t progress_s_ = 0;       // when bytes last moved
+  int64_t progress_s_ = 0;  // when bytes last moved
+  uint64_t request_start_ns_ = 0;
   int64_t request_start_s_ = 0;  // when the first byte of the request at hand came
 
   ByteBuffer input_;         // the head of the request at hand, then what follows it

@@ -1,5 +1,6 @@
 // From bytes to a request: one at a time, the next only when the answer before it is on its way.
 #include <algorithm>
+#include <chrono>
 
 #include "host/frontend/http/transport/connection.h"
 #include "host/frontend/http/transport/head_parser.h"
@@ -7,6 +8,15 @@
 #include "host/frontend/http/transport/status_text.h"
 
 namespace nereid::http {
+namespace {
+
+uint64_t SteadyNowNs() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
+}
+
+}  // namespace
 
 // Not re-entrant: an answer that is given inside Dispatch returns to this loop.
 void Connection::ProcessInput() {
@@ -32,6 +42,7 @@ bool Connection::TakeHead() {
     input_.Erase(0, blank);
   }
   if (input_.empty()) return false;
+  if (head_scanned_ == 0) request_start_ns_ = SteadyNowNs();
   const std::optional<size_t> end = FindHeadEnd(input_.view(), head_scanned_);
   if (!end && input_.size() < limits_.max_head_bytes) {
     head_scanned_ = input_.size();
@@ -125,6 +136,7 @@ void Connection::Dispatch() {
     head_bytes_ = 0;
   }
   state_ = State::kRunning;
+  owner_.OnRequest();
   service_.Handle(*this, head_, std::move(body));
 }
 
@@ -135,6 +147,7 @@ void Connection::Refuse(int status, std::string_view reason) {
   chunks_.reset();
   body_ = ByteBuffer();
   state_ = State::kRunning;
+  owner_.OnRequest();
   Reply({.status = status}, ErrorBody(reason));
 }
 

@@ -127,6 +127,7 @@ void Connection::WriteOut(std::span<const OutPiece> pieces, std::shared_ptr<cons
 // The answer is whole, if not yet sent.
 void Connection::FinishRequest() {
   if (state_ == State::kClosed) return;
+  owner_.OnAnswer();
   input_.Erase(0, head_bytes_);
   head_bytes_ = 0;
   request_start_s_ = progress_s_ = owner_.now_s();

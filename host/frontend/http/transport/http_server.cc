@@ -2,6 +2,7 @@
 #include "host/frontend/http/transport/http_server.h"
 
 #include <event2/event.h>
+#include <malloc.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -87,7 +88,10 @@ Status HttpServer::StartWorkers() {
     NEREID_ASSIGN_OR_RETURN(worker.loop, EventLoop::Create());
     worker.connections =
         std::make_unique<LoopConnections>(*worker.loop, service_, config_.limits, num_open_);
-    worker.loop->SetTick([connections = worker.connections.get()] { connections->OnTick(); });
+    worker.loop->SetTick([this, connections = worker.connections.get(), is_first = i == 0] {
+      connections->OnTick();
+      if (is_first) TrimWhenQuiet();
+    });
     workers_.push_back(std::move(worker));
   }
   accept_event_ = event_new(workers_.front().loop->base(), listen_fd_, EV_READ | EV_PERSIST,
@@ -132,6 +136,23 @@ void HttpServer::Deal(int fd) {
     connections->Adopt(fd);
   } else {
     workers_[index].loop->PostFunction([connections, fd] { connections->Adopt(fd); });
+  }
+}
+
+// [first loop, once a second] After a burst the allocator keeps what thousands of connections held.
+void HttpServer::TrimWhenQuiet() {
+  uint64_t num_requests = 0;
+  size_t num_running = 0;
+  for (const Worker& worker : workers_) {
+    num_requests += worker.connections->num_requests();
+    num_running += worker.connections->num_running();
+  }
+  const bool is_quiet = num_requests == num_requests_seen_ && num_running == 0;
+  num_requests_seen_ = num_requests;
+  if (!is_quiet) {
+    is_trimmed_ = false;
+  } else if (!std::exchange(is_trimmed_, true)) {
+    malloc_trim(0);
   }
 }
 

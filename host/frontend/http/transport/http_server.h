@@ -54,6 +54,7 @@ class HttpServer {
   Status StartWorkers();
   void OnAcceptable();
   void Deal(int fd);
+  void TrimWhenQuiet();
   static void OnAcceptEvent(int fd, short what, void* self);
 
   const ServerConfig config_;
@@ -62,7 +63,9 @@ class HttpServer {
   int listen_fd_ = -1;
   event* accept_event_ = nullptr;
   std::vector<Worker> workers_;
-  size_t next_worker_ = 0;  // first loop only
+  size_t next_worker_ = 0;  // first loop only, as the two below
+  uint64_t num_requests_seen_ = 0;
+  bool is_trimmed_ = true;
   std::atomic<size_t> num_open_{0};
   bool is_draining_ = false;
 };

@@ -30,17 +30,32 @@ class LoopConnections {
   int64_t now_s() const { return now_s_; }
   void OnTick();
 
+  // [any thread] Requests so far, and those of them that have no answer yet.
+  uint64_t num_requests() const { return num_requests_.load(std::memory_order_relaxed); }
+  uint64_t num_running() const {
+    return num_requests() - num_answers_.load(std::memory_order_relaxed);
+  }
+  void OnRequest() { Increase(num_requests_); }
+  void OnAnswer() { Increase(num_answers_); }
+
   // Closes idle connections; the others end with their request.
   void BeginDrain();
   void CloseAll();
 
  private:
+  // One writer: the loop.
+  static void Increase(std::atomic<uint64_t>& count) {
+    count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
   EventLoop& loop_;
   Service& service_;
   const Limits& limits_;
   std::atomic<size_t>& num_open_;
   std::unordered_map<Connection*, std::unique_ptr<Connection>> connections_;
   int64_t now_s_ = 0;
+  std::atomic<uint64_t> num_requests_{0};
+  std::atomic<uint64_t> num_answers_{0};
   bool is_draining_ = false;
 };
 

@@ -3,6 +3,7 @@
 //   none                      answers OUTPUT0 = INPUT0
 //   model_initialize          an error from TRITONBACKEND_ModelInitialize
 //   model_initialize_throws   an exception through it
+//   model_initialize_hangs    never returns from it
 //   instance_initialize       an error from TRITONBACKEND_ModelInstanceInitialize
 //   model_finalize, instance_finalize   errors from those
 //   instance_finalize_hangs   never returns from it
@@ -139,6 +140,9 @@ TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInitialize(TRITONBACK
   const Result<std::string> fault = Parameter(model, "fault");
   if (fault.ok() && *fault == "model_initialize_throws") {
     throw std::runtime_error("hostile: model_initialize_throws throws as told");
+  }
+  while (fault.ok() && *fault == "model_initialize_hangs") {
+    std::this_thread::sleep_for(std::chrono::hours(1));
   }
   return ToError(FailIf(model, "model_initialize"));
 }

@@ -1,0 +1,15 @@
+// The TraceSetting call. [gRPC threads]
+#pragma once
+
+#include "grpc_service.pb.h"
+#include "nereid/server.h"
+#include "tracing/tracer.h"
+
+namespace nereid {
+
+// Changes what the request asks for, then tells the settings. All of it or, with an error, nothing.
+Status AnswerTraceSetting(const Server& server, Tracer& tracer,
+                          const inference::TraceSettingRequest& request,
+                          inference::TraceSettingResponse& response);
+
+}  // namespace nereid

@@ -1,0 +1,53 @@
+#include "restricted_apis.h"
+
+namespace nereid {
+namespace {
+
+constexpr std::string_view kNames[] = {"health",        "metadata",     "inference",
+                                       "shared-memory", "model-config", "model-repository",
+                                       "statistics",    "trace",        "logging"};
+
+std::optional<size_t> FindGroup(std::string_view name) {
+  for (size_t i = 0; i < std::size(kNames); ++i) {
+    if (kNames[i] == name) return i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool RestrictedApis::Secret::Matches(std::string_view given) const {
+  unsigned difference = given.size() != value.size();
+  for (size_t i = 0; i < value.size(); ++i) {
+    const char at = given.empty() ? '\0' : given[i % given.size()];
+    difference |= static_cast<unsigned char>(at ^ value[i]);
+  }
+  return difference == 0;
+}
+
+Status RestrictedApis::Add(const std::string& text) {
+  const size_t colon = text.find(':');
+  const size_t equals = text.find('=', colon == std::string::npos ? text.size() : colon);
+  if (equals == std::string::npos || equals == colon + 1 || equals + 1 == text.size()) {
+    return InvalidArgError("expected <group>[,<group>...]:<key>=<value>, got '", text, "'");
+  }
+  const Secret secret{text.substr(colon + 1, equals - colon - 1), text.substr(equals + 1)};
+  std::string_view names = std::string_view(text).substr(0, colon);
+  while (!names.empty()) {
+    const size_t comma = names.find(',');
+    const std::string_view name = names.substr(0, comma);
+    names.remove_prefix(comma == std::string_view::npos ? names.size() : comma + 1);
+    const std::optional<size_t> group = FindGroup(name);
+    if (!group) {
+      return InvalidArgError(
+          "unknown group '", name,
+          "': expected health, metadata, inference, shared-memory, model-config, "
+          "model-repository, statistics, trace or logging");
+    }
+    if (secrets_[*group]) return InvalidArgError("group '", name, "' is restricted twice");
+    secrets_[*group] = secret;
+  }
+  return colon == 0 ? InvalidArgError("no group is named in '", text, "'") : Status::Ok();
+}
+
+}  // namespace nereid

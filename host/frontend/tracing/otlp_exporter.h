@@ -1,0 +1,52 @@
+// Traces as OpenTelemetry spans, sent in batches to a collector: OTLP over HTTP, in its JSON form.
+// [any thread; a thread of its own sends]
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "nereid/status.h"
+#include "tracing/http_post.h"
+#include "tracing/trace_sink.h"
+
+namespace nereid {
+
+struct OtlpOptions {
+  std::string url = "http://localhost:4318/v1/traces";
+  std::map<std::string, std::string> resource{{"service.name", "triton-inference-server"}};
+  size_t max_queue_size = 2048;  // spans; beyond it they are dropped, and counted in the log
+  int64_t schedule_delay_ms = 5000;
+  size_t max_export_batch_size = 512;
+};
+
+class OtlpExporter final : public TraceSink {
+ public:
+  static Result<std::unique_ptr<OtlpExporter>> Create(const OtlpOptions& options);
+  // Sends what is queued, then ends.
+  ~OtlpExporter() override;
+
+  void Write(TraceRecord& record, uint64_t log_frequency) override;
+
+ private:
+  OtlpExporter(const OtlpOptions& options, HttpUrl url);
+  void Run();
+  bool Send(const std::deque<std::string>& spans);
+
+  const OtlpOptions options_;
+  const HttpUrl url_;
+  const std::string resource_json_;
+  std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  std::deque<std::string> spans_;  // JSON
+  size_t num_dropped_ = 0;
+  bool is_stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace nereid

@@ -1,0 +1,161 @@
+#include "tracing/tracer.h"
+
+#include <chrono>
+#include <optional>
+
+#include "nereid/error.h"
+#include "nereid/log.h"
+#include "tracing/span_ids.h"
+#include "tracing/tensor_text.h"
+#include "tracing/trace_file.h"
+
+namespace nereid {
+namespace {
+
+constexpr size_t kMaxTensorChars = 1 << 20;
+
+uint64_t SteadyNowNs() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
+}
+
+// What the core's callbacks are given: owned by the trace, freed with its root.
+struct CoreUser {
+  TracedRequest request;
+};
+
+// A custom activity's name is the newest in the trace's context: {"<timestamp>": "<name>", ...}.
+std::string CustomName(TRITONSERVER_InferenceTrace* trace, uint64_t timestamp_ns) {
+  const char* text = nullptr;
+  TRITONSERVER_InferenceTraceContext(trace, &text);
+  const std::string_view context = text == nullptr ? "" : text;
+  const std::string key = StrCat("\"", timestamp_ns, "\":\"");
+  const size_t at = context.find(key);
+  if (at == std::string_view::npos) return "CUSTOM_ACTIVITY";
+  const size_t begin = at + key.size();
+  return std::string(context.substr(begin, context.find('"', begin) - begin));
+}
+
+void OnActivity(TRITONSERVER_InferenceTrace* trace, TRITONSERVER_InferenceTraceActivity activity,
+                uint64_t timestamp_ns, void* userp) {
+  TraceRecord& record = *static_cast<CoreUser*>(userp)->request;
+  if (activity == TRITONSERVER_TRACE_CUSTOM_ACTIVITY) {
+    return record.Add(trace, CustomName(trace, timestamp_ns), timestamp_ns);
+  }
+  record.Add(trace, TRITONSERVER_InferenceTraceActivityString(activity), timestamp_ns);
+}
+
+std::string ShapeText(const int64_t* shape, uint64_t num_dims) {
+  std::string text;
+  for (uint64_t i = 0; i < num_dims; ++i) {
+    if (i != 0) text += ',';
+    text += std::to_string(shape[i]);
+  }
+  return text;
+}
+
+void OnTensor(TRITONSERVER_InferenceTrace* trace, TRITONSERVER_InferenceTraceActivity activity,
+              const char* name, TRITONSERVER_DataType datatype, const void* base, size_t size_bytes,
+              const int64_t* shape, uint64_t num_dims, TRITONSERVER_MemoryType memory_type, int64_t,
+              void* userp) {
+  std::string data = "(in GPU memory)";
+  if (memory_type != TRITONSERVER_MEMORY_GPU) {
+    data = TensorText(datatype, {static_cast<const char*>(base), size_bytes}, kMaxTensorChars);
+  }
+  static_cast<CoreUser*>(userp)->request->Add(
+      trace, TraceTensor{TRITONSERVER_InferenceTraceActivityString(activity), name, std::move(data),
+                         ShapeText(shape, num_dims), TRITONSERVER_DataTypeString(datatype)});
+}
+
+void OnRelease(TRITONSERVER_InferenceTrace* trace, void* userp) {
+  uint64_t parent_id = 0;
+  TRITONSERVER_InferenceTraceParentId(trace, &parent_id);
+  (void)ToStatus(TRITONSERVER_InferenceTraceDelete(trace));
+  if (parent_id == 0) delete static_cast<CoreUser*>(userp);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tracer>> Tracer::Create(const TraceOptions& options) {
+  std::shared_ptr<TraceSink> sink;
+  if (options.mode == TraceMode::kOpenTelemetry) {
+    NEREID_ASSIGN_OR_RETURN(sink, OtlpExporter::Create(options.otlp));
+  } else {
+    sink = std::make_shared<TraceFile>(options.file);
+  }
+  return std::unique_ptr<Tracer>(new Tracer(options, std::move(sink)));
+}
+
+Status Tracer::Apply(const std::string& model, const TraceChange& change) {
+  NEREID_RETURN_IF_ERROR(settings_.Apply(model, change));
+  if (!change.empty()) sink_->EndFile();
+  return Status::Ok();
+}
+
+std::map<std::string, std::vector<std::string>> Tracer::Describe(const std::string& model) const {
+  const TraceValues values = settings_.values(model);
+  std::map<std::string, std::vector<std::string>> settings{
+      {"trace_level", TraceLevelNames(values.level)},
+      {"trace_rate", {std::to_string(values.rate)}},
+      {"trace_count", {std::to_string(values.count)}}};
+  if (options_.mode == TraceMode::kOpenTelemetry) {
+    settings["trace_mode"] = {"opentelemetry"};
+    settings["url"] = {options_.otlp.url};
+  } else {
+    settings["trace_mode"] = {"triton"};
+    settings["trace_file"] = {options_.file};
+    settings["log_frequency"] = {std::to_string(values.log_frequency)};
+  }
+  return settings;
+}
+
+TracedRequest Tracer::SampleSlowly(const std::string& model, std::string_view trace_parent) {
+  std::optional<TraceParent> parent;
+  if (options_.mode == TraceMode::kOpenTelemetry) parent = ParseTraceParent(trace_parent);
+  const std::optional<TraceSample> sample = settings_.Sample(model, parent.has_value());
+  if (!sample) return nullptr;
+  TracedRequest request(new TraceRecord,
+                        [sink = sink_, frequency = sample->log_frequency](TraceRecord* record) {
+                          sink->Write(*record, frequency);
+                          delete record;
+                        });
+  request->level = sample->level;
+  if (options_.mode != TraceMode::kOpenTelemetry) return request;
+  request->trace_id = parent ? parent->trace_id : NewTraceId();
+  request->parent_span_id = parent ? parent->span_id : "";
+  request->span_id = NewSpanId();
+  return request;
+}
+
+TRITONSERVER_InferenceTrace* MakeCoreTrace(const TracedRequest& request) {
+  if (request == nullptr) return nullptr;
+  auto user = std::make_unique<CoreUser>(CoreUser{request});
+  TRITONSERVER_InferenceTrace* trace = nullptr;
+  const Status status = ToStatus(TRITONSERVER_InferenceTraceTensorNew(
+      &trace, static_cast<TRITONSERVER_InferenceTraceLevel>(request->level), /*parent_id=*/0,
+      &OnActivity, &OnTensor, &OnRelease, user.get()));
+  if (!status.ok()) {
+    LogError(StrCat("a request is not traced: ", status.message()));
+    return nullptr;
+  }
+  request->core_user = user.release();
+  if (!request->trace_id.empty()) {
+    const std::string context = StrCat(
+        "{\"traceparent\":\"", FormatTraceParent({request->trace_id, request->span_id}), "\"}");
+    (void)ToStatus(TRITONSERVER_InferenceTraceSetContext(trace, context.c_str()));
+  }
+  return trace;
+}
+
+void DropCoreTrace(TRITONSERVER_InferenceTrace* trace, const TracedRequest& request) {
+  if (trace == nullptr) return;
+  (void)ToStatus(TRITONSERVER_InferenceTraceDelete(trace));
+  delete static_cast<CoreUser*>(request->core_user);
+}
+
+void NoteTrace(const TracedRequest& request, std::string_view event) {
+  if (request != nullptr) request->Add(event, SteadyNowNs());
+}
+
+}  // namespace nereid

@@ -1,0 +1,77 @@
+"""What the surroundings of a server can do to it: ports that are taken, loads that never end."""
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+
+import grpc
+import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+CONFIG = """backend: "hostile"
+input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
+parameters { key: "fault" value { string_value: "model_initialize_hangs" } }
+"""
+
+
+@pytest.fixture(scope="module")
+def backends():
+    if not os.environ.get("NEREID_TEST_BACKENDS"):
+        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
+    return os.environ["NEREID_TEST_BACKENDS"]
+
+
+@pytest.mark.parametrize("taken", ["http", "grpc", "metrics"])
+def test_a_taken_port_ends_the_start_and_is_named(dist, tmp_path, taken):
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        ports = {"http": 0, "grpc": 0, "metrics": 0, taken: port}
+        done = subprocess.run([str(dist / "bin/nereid"), f"--model-repository={tmp_path}", *[f"--{name}-address=127.0.0.1" for name in ports],
+                               *[f"--{name}-port={number}" for name, number in ports.items()]], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "cannot listen" in done.stderr and f"127.0.0.1:{port}" in done.stderr
+
+
+def is_loading(server):
+    request = urllib.request.Request(server.url + "/v2/repository/index", b"", method="POST")
+    models = json.loads(urllib.request.urlopen(request, timeout=60).read())
+    return any(model.get("state") == "LOADING" for model in models)
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_load_that_never_ends_does_not_keep_the_server_from_stopping(start_server, backends, tmp_path, protocol):
+    (tmp_path / "stuck/1").mkdir(parents=True)
+    (tmp_path / "stuck/config.pbtxt").write_text(CONFIG)
+    server = start_server(tmp_path, [f"--backend-directory={backends}", "--model-control-mode=explicit", "--exit-timeout-secs=1"])
+
+    def load():
+        if protocol == "http":
+            urllib.request.urlopen(urllib.request.Request(server.url + "/v2/repository/models/stuck/load", b""), timeout=300)
+        else:
+            with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
+                service_pb2_grpc.GRPCInferenceServiceStub(channel).RepositoryModelLoad(
+                    service_pb2.RepositoryModelLoadRequest(model_name="stuck"), timeout=300)
+
+    outcome = []
+
+    def attempt():
+        try:
+            load()
+            outcome.append("loaded")
+        except (OSError, grpc.RpcError) as error:
+            outcome.append(error)
+
+    client = threading.Thread(target=attempt)
+    client.start()
+    deadline = time.monotonic() + 60
+    while not is_loading(server):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert server.stop() is not None, pathlib.Path(server.log).read_text()[-2000:]
+    client.join(timeout=60)
+    assert outcome and outcome != ["loaded"]

@@ -1,0 +1,158 @@
+"""Traces of a running server: in a file, which others' tools read, and as OpenTelemetry spans sent to a collector of the test's own."""
+import http.server
+import json
+import os
+import pathlib
+import threading
+import time
+import urllib.request
+
+import pytest
+
+GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden/repo"
+INFER = "/v2/models/identity_fp32/infer"
+TENSOR = {"name": "INPUT0", "shape": [2], "datatype": "FP32", "data": [1.5, -2]}
+ACTIVITIES = ["HTTP_RECV_START", "HTTP_RECV_END", "REQUEST_START", "QUEUE_START", "COMPUTE_START", "COMPUTE_INPUT_END",
+              "COMPUTE_OUTPUT_START", "COMPUTE_END"]
+
+
+@pytest.fixture(scope="module")
+def backends():
+    if not os.environ.get("NEREID_TEST_BACKENDS"):
+        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
+    return [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}", "--model-control-mode=explicit", "--load-model=identity_fp32"]
+
+
+def post(url, body, headers=None):
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers or {})
+    return json.loads(urllib.request.urlopen(request, timeout=30).read())
+
+
+def infer(server, request_id, headers=None):
+    assert post(server.url + INFER, {"id": request_id, "inputs": [TENSOR]}, headers)["id"] == request_id
+
+
+def eventually(condition, seconds=60):
+    """What `condition` returns once it is true."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.02)
+    return value
+
+
+def traces(path):
+    """The traces of a file by request id: names of timestamps, and tensors."""
+    found = {}
+    ids = {}
+    for entry in json.loads(path.read_text()) if path.exists() and path.stat().st_size else []:
+        if "model_name" in entry:
+            ids[entry["id"]] = entry["request_id"]
+            found[entry["request_id"]] = {"model": entry["model_name"], "timestamps": [], "tensors": []}
+        trace = found[ids[entry["id"]]]
+        trace["timestamps"] += entry.get("timestamps", [])
+        trace["tensors"] += [(entry["activity"], entry["tensor"])] if "tensor" in entry else []
+    return found
+
+
+def test_a_file_holds_what_happened_to_each_traced_request(start_server, backends, tmp_path):
+    path = tmp_path / "trace.json"
+    server = start_server(GOLDEN, [*backends, f"--trace-config=triton,file={path}", "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS",
+                                   "--trace-config=level=TENSORS"], "/v2/models/identity_fp32/ready")
+    for request_id in ("a", "b"):
+        infer(server, request_id)
+    found = eventually(lambda: (now := traces(path)) and len(now) == 2 and now)
+    for trace in found.values():
+        assert trace["model"] == "identity_fp32"
+        names = [each["name"] for each in trace["timestamps"]]
+        assert [name for name in names if name in ACTIVITIES] == ACTIVITIES
+        assert {"HTTP_SEND_START", "HTTP_SEND_END", "REQUEST_END"} <= set(names)
+        times = [each["ns"] for each in trace["timestamps"]]
+        assert times == sorted(times)
+        tensors = dict(trace["tensors"])
+        assert tensors["TENSOR_QUEUE_INPUT"] == {"name": "INPUT0", "data": "1.5,-2", "shape": "2", "dtype": "FP32"}
+        assert tensors["TENSOR_BACKEND_OUTPUT"]["name"] == "OUTPUT0"
+
+
+def test_settings_of_a_model_say_what_is_traced(start_server, backends, tmp_path):
+    path = tmp_path / "trace.json"
+    server = start_server(GOLDEN, [*backends, f"--trace-config=triton,file={path}", "--trace-config=rate=1"], "/v2/models/identity_fp32/ready")
+    infer(server, "before")
+    changed = post(f"{server.url}/v2/models/identity_fp32/trace/setting",
+                   {"trace_level": ["TIMESTAMPS"], "trace_rate": "2", "trace_count": "1", "log_frequency": "1"})
+    assert changed["trace_level"] == ["TIMESTAMPS"] and changed["trace_count"] == "1"
+    for request_id in ("first", "second", "third", "fourth"):
+        infer(server, request_id)
+    found = eventually(lambda: traces(path.with_name("trace.json.0")))
+    assert list(found) == ["second"]  # of two one, and one in all
+    assert not path.with_name("trace.json.1").exists()
+
+
+def test_a_full_disk_costs_traces_alone(start_server, backends):
+    server = start_server(GOLDEN, [*backends, "--trace-config=triton,file=/dev/full", "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS"],
+                          "/v2/models/identity_fp32/ready")
+    for request_id in range(5):
+        infer(server, str(request_id))
+    log = pathlib.Path(server.log)
+    eventually(lambda: "/dev/full" in log.read_text() and "No space left on device" in log.read_text())
+    assert server.stop() == 0
+    assert log.read_text().count("No space left on device") == 1
+
+
+class Collector(http.server.BaseHTTPRequestHandler):
+    """Keeps the spans that it is sent."""
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert self.path == "/v1/traces" and self.headers["Content-Type"] == "application/json"
+        for resource in body["resourceSpans"]:
+            self.server.resources += resource["resource"]["attributes"]
+            for scope in resource["scopeSpans"]:
+                self.server.spans += scope["spans"]
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def collector():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    server.spans, server.resources = [], []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_collector_receives_spans_that_hang_together(start_server, backends, collector):
+    server = start_server(GOLDEN, [*backends, "--trace-config=mode=opentelemetry", "--trace-config=rate=1000", "--trace-config=level=TIMESTAMPS",
+                                   f"--trace-config=opentelemetry,url=http://127.0.0.1:{collector.server_port}/v1/traces",
+                                   "--trace-config=opentelemetry,resource=service.name=tested",
+                                   "--trace-config=opentelemetry,bsp_schedule_delay=50"], "/v2/models/identity_fp32/ready")
+    caller = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
+    infer(server, "not traced")
+    infer(server, "traced", {"traceparent": f"00-{caller[0]}-{caller[1]}-01"})  # whoever is traced already is, whatever the rate
+    spans = eventually(lambda: len(collector.spans) >= 3 and {span["name"]: span for span in collector.spans})
+    assert set(spans) == {"InferRequest", "identity_fp32", "compute"}
+    assert {span["traceId"] for span in spans.values()} == {caller[0]}
+    assert spans["InferRequest"]["parentSpanId"] == caller[1]
+    assert spans["identity_fp32"]["parentSpanId"] == spans["InferRequest"]["spanId"]
+    assert spans["compute"]["parentSpanId"] == spans["identity_fp32"]["spanId"]
+    for span in spans.values():
+        assert int(span["startTimeUnixNano"]) <= int(span["endTimeUnixNano"])
+    attributes = {each["key"]: each["value"] for each in spans["identity_fp32"]["attributes"]}
+    assert attributes["triton.request_id"] == {"stringValue": "traced"}
+    assert {"key": "service.name", "value": {"stringValue": "tested"}} in collector.resources
+
+
+def test_an_absent_collector_does_not_hold_up_anything(start_server, backends):
+    server = start_server(GOLDEN, [*backends, "--trace-config=mode=opentelemetry", "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS",
+                                   "--trace-config=opentelemetry,url=http://127.0.0.1:9/v1/traces"], "/v2/models/identity_fp32/ready")
+    infer(server, "a")
+    assert server.stop() == 0
+    assert "OpenTelemetry: lost" in pathlib.Path(server.log).read_text()
