@@ -5,6 +5,7 @@ import pathlib
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -31,7 +32,9 @@ class Server:
         command = [os.environ["NEREID_DIST"] + "/bin/nereid", f"--model-repository={repository}", "--http-address=127.0.0.1",
                    "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1", f"--http-port={self.http}", f"--grpc-port={self.grpc}",
                    f"--metrics-port={self.metrics}", *flags]
-        self.process = subprocess.Popen(command, stdout=open(log, "w"), stderr=subprocess.STDOUT)
+        # Python models run in the interpreter that runs the tests: it has NumPy.
+        environment = {"NEREID_PYTHON": sys.executable, **os.environ}
+        self.process = subprocess.Popen(command, stdout=open(log, "w"), stderr=subprocess.STDOUT, env=environment)
         self.wait(wait_for)
 
     @property
