@@ -39,7 +39,9 @@ class TokenizerModel : public Model {
                             Tokenizer::Load(TokenizerPath().string()));
     if (mode == Mode::kPreprocessing) {
       NEREID_ASSIGN_OR_RETURN(const bool add, parameters().Bool("add_special_tokens", true));
-      preprocessing_.emplace(tokenizer, add);
+      NEREID_ASSIGN_OR_RETURN(const InvalidUtf8 invalid, ReadInvalidUtf8());
+      preprocessing_.emplace(tokenizer,
+                             EncodeOptions{.add_special_tokens = add, .invalid_utf8 = invalid});
     } else {
       NEREID_ASSIGN_OR_RETURN(const bool skip, parameters().Bool("skip_special_tokens", true));
       postprocessing_.emplace(tokenizer, skip);
@@ -57,6 +59,15 @@ class TokenizerModel : public Model {
   }
 
  private:
+  // Parameter `invalid_utf8`: what becomes of texts that are not UTF-8.
+  Result<InvalidUtf8> ReadInvalidUtf8() const {
+    const std::string* value = parameters().Find("invalid_utf8");
+    if (value == nullptr || *value == "replace") return InvalidUtf8::kReplace;
+    if (*value == "refuse") return InvalidUtf8::kRefuse;
+    return InvalidArgError("parameter 'invalid_utf8': expected replace or refuse, got '", *value,
+                           "'");
+  }
+
   // `tokenizer_dir`, relative to the model's folder; the version's folder when unset.
   std::filesystem::path TokenizerPath() const {
     const std::string* path = parameters().Find("tokenizer_dir");

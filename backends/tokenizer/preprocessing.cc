@@ -31,9 +31,9 @@ Result<std::vector<std::vector<std::string_view>>> WordsOf(const RequestIo& io, 
 
 }  // namespace
 
-Preprocessing::Preprocessing(std::shared_ptr<const Tokenizer> tokenizer, bool add_special_tokens)
+Preprocessing::Preprocessing(std::shared_ptr<const Tokenizer> tokenizer, EncodeOptions options)
     : tokenizer_(std::move(tokenizer)),
-      add_special_tokens_(add_special_tokens),
+      options_(options),
       end_id_(tokenizer_->special_ids().eos.value_or(-1)),
       pad_id_(tokenizer_->special_ids().pad.value_or(std::max(end_id_, 0))) {}
 
@@ -75,9 +75,11 @@ Result<Preprocessing::Rows> Preprocessing::EncodeTexts(const RequestIo& io,
   }
   Rows rows;
   for (const std::string_view text : texts) {
-    NEREID_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
-                            tokenizer_->Encode(text, {.add_special_tokens = add_special_tokens_}));
-    rows.push_back(std::move(ids));
+    auto ids = tokenizer_->Encode(text, options_);
+    if (!ids.ok()) {
+      return std::move(ids).status().WithContext(StrCat("input '", view.name(), "'"));
+    }
+    rows.push_back(std::move(ids).value());
   }
   return rows;
 }

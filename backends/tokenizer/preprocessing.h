@@ -15,7 +15,7 @@ namespace nereid::tokenizer {
 
 class Preprocessing {
  public:
-  Preprocessing(std::shared_ptr<const Tokenizer> tokenizer, bool add_special_tokens);
+  Preprocessing(std::shared_ptr<const Tokenizer> tokenizer, EncodeOptions options);
 
   // Fills the outputs of one request; an error is its answer.
   Status Answer(Request& request, const ModelConfig& config) const;
@@ -34,7 +34,7 @@ class Preprocessing {
                                      int32_t fallback) const;
 
   const std::shared_ptr<const Tokenizer> tokenizer_;
-  const bool add_special_tokens_;
+  const EncodeOptions options_;
   const int32_t end_id_;  // -1: the tokenizer has none
   const int32_t pad_id_;
 };

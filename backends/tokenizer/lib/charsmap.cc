@@ -1,8 +1,10 @@
 // See charsmap.h.
 #include "charsmap.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "base64.h"
 #include "char_traits.h"
 #include "utf8.h"
 
@@ -18,13 +20,6 @@ constexpr uint32_t kEnds = 0x100, kLabel = 0x800000FF, kValue = 0x7FFFFFFF;
 
 uint32_t ChildrenOf(uint32_t unit) {
   return (unit >> 10) << ((unit & 0x200) >> 6);
-}
-
-int Base64Value(char c) {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
-  return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
 class PrecompiledStep : public NormalizerStep {
@@ -124,19 +119,64 @@ Charsmap::Match Charsmap::Find(std::string_view text, bool longest) const {
   return match;
 }
 
+namespace {
+
+// Characters replaced, then spaces: a dummy one before, none at the ends and none doubled, as
+// asked.
+class SentencePieceStep : public NormalizerStep {
+ public:
+  SentencePieceStep(Charsmap map, SentencePieceSpaces spaces)
+      : map_(std::move(map)), spaces_(spaces) {}
+
+  bool Apply(std::string_view text, std::string& out) const override {
+    std::string mapped;
+    mapped.reserve(text.size() + 1);
+    for (size_t at = 0; at < text.size();) {
+      const Charsmap::Match match = map_.Longest(text.substr(at));
+      const size_t size = match.size > 0 ? match.size : Utf8Length(text[at]);
+      mapped.append(match.size > 0 ? match.replacement : text.substr(at, size));
+      at += size;
+    }
+    std::string_view left = mapped;
+    if (spaces_.remove_extra) {
+      left.remove_prefix(std::min(left.find_first_not_of(' '), left.size()));
+      left = left.substr(0, left.find_last_not_of(' ') + 1);
+    }
+    if (left.empty()) return true;
+    const size_t begin = out.size();
+    if (spaces_.dummy_prefix) out.append(kSpaceMark);
+    for (size_t i = 0; i < left.size(); ++i) {
+      if (left[i] != ' ') {
+        out.push_back(left[i]);
+      } else if (!spaces_.remove_extra || left[i - 1] != ' ') {
+        out.append(kSpaceMark);
+      }
+    }
+    if (spaces_.remove_extra) {  // marks written as such end a text no more than spaces do
+      while (std::string_view(out).substr(begin).ends_with(kSpaceMark)) {
+        out.resize(out.size() - kSpaceMark.size());
+      }
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::string_view kSpaceMark = "\u2581";
+  Charsmap map_;
+  SentencePieceSpaces spaces_;
+};
+
+}  // namespace
+
+std::unique_ptr<const NormalizerStep> MakeSentencePieceStep(Charsmap map,
+                                                            SentencePieceSpaces spaces) {
+  return std::make_unique<SentencePieceStep>(std::move(map), spaces);
+}
+
 Result<std::unique_ptr<const NormalizerStep>> MakePrecompiledStep(std::string_view base64) {
   std::string bytes;
   bytes.reserve(base64.size() / 4 * 3);
-  uint32_t bits = 0;
-  int num_bits = 0;
-  while (!base64.empty() && base64.back() == '=') base64.remove_suffix(1);
-  for (const char c : base64) {
-    const int value = Base64Value(c);
-    if (value < 0) return InvalidArgError("precompiled_charsmap: not base64");
-    bits = bits << 6 | static_cast<uint32_t>(value);
-    num_bits += 6;
-    if (num_bits >= 8) bytes.push_back(static_cast<char>(bits >> (num_bits -= 8)));
-  }
+  if (!AppendBase64(base64, bytes)) return InvalidArgError("precompiled_charsmap: not base64");
   NEREID_ASSIGN_OR_RETURN(Charsmap map, Charsmap::Make(bytes));
   return std::unique_ptr<const NormalizerStep>(std::make_unique<PrecompiledStep>(std::move(map)));
 }

@@ -38,6 +38,15 @@ class Charsmap {
   bool keeps_ascii_[128] = {};
 };
 
+// What sentencepiece does before it segments: replaces characters by the longest entries of the map
+// and writes spaces as U+2581.
+struct SentencePieceSpaces {
+  bool dummy_prefix = true;
+  bool remove_extra = true;
+};
+std::unique_ptr<const NormalizerStep> MakeSentencePieceStep(Charsmap map,
+                                                            SentencePieceSpaces spaces);
+
 // The Precompiled normalizer. `base64` is its precompiled_charsmap.
 Result<std::unique_ptr<const NormalizerStep>> MakePrecompiledStep(std::string_view base64);
 

@@ -154,6 +154,12 @@ Normalizer Normalizer::ForSentencePiece(bool add_dummy_prefix) {
   return normalizer;
 }
 
+Normalizer Normalizer::Of(std::unique_ptr<const NormalizerStep> step) {
+  Normalizer normalizer;
+  normalizer.steps_.push_back(std::move(step));
+  return normalizer;
+}
+
 bool Normalizer::Normalize(std::string_view text, std::string& out) const {
   out.clear();
   if (steps_.empty()) {

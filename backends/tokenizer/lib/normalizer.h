@@ -24,8 +24,10 @@ class Normalizer {
   // From the "normalizer" member; null is the identity. UNSUPPORTED names the component.
   static Result<Normalizer> Make(const nlohmann::json& spec);
 
-  // What sentencepiece does before it segments: optional dummy prefix, spaces to U+2581.
+  // What sentencepiece does before it segments, without and with a character map: optional dummy
+  // prefix, spaces to U+2581.
   static Normalizer ForSentencePiece(bool add_dummy_prefix);
+  static Normalizer Of(std::unique_ptr<const NormalizerStep> step);
 
   bool is_identity() const { return steps_.empty(); }
 

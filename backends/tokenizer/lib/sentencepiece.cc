@@ -1,12 +1,15 @@
-// Loads a sentencepiece model of type BPE from its protobuf wire form. The merge rules are not in
-// the file: every way to put a piece together from two pieces is one, ranked by the piece's score.
+// Loads a sentencepiece model of type BPE or Unigram from its protobuf wire form. The merge rules
+// of BPE are not in the file: every way to put a piece together from two pieces is one, ranked by
+// the piece's score.
 #include <algorithm>
-#include <cstring>
+#include <cfloat>
 #include <nlohmann/json.hpp>
 
 #include "bpe_model.h"
+#include "charsmap.h"
 #include "proto_reader.h"
 #include "tokenizer_parts.h"
+#include "unigram_model.h"
 #include "utf8.h"
 
 namespace nereid::tokenizer {
@@ -20,6 +23,8 @@ enum PieceType {
   kUnused = 5,
   kByte = 6
 };
+
+constexpr uint64_t kUnigram = 1, kBpe = 2;
 
 struct Piece {
   std::string_view text;
@@ -35,8 +40,7 @@ struct Model {
   int64_t bos_id = 1, eos_id = 2, pad_id = -1;
   // normalizer_spec
   bool add_dummy_prefix = true, remove_extra_whitespaces = true, escape_whitespaces = true;
-  size_t charsmap_bytes = 0;
-  std::string_view normalizer_name;
+  std::string_view charsmap;
 };
 
 // Field numbers of sentencepiece_model.proto.
@@ -66,8 +70,7 @@ bool ReadTrainerSpec(std::string_view bytes, Model& model) {
 bool ReadNormalizerSpec(std::string_view bytes, Model& model) {
   ProtoReader reader(bytes);
   while (reader.Next()) {
-    if (reader.field() == 1) model.normalizer_name = reader.bytes();
-    if (reader.field() == 2) model.charsmap_bytes = reader.bytes().size();
+    if (reader.field() == 2) model.charsmap = reader.bytes();
     if (reader.field() == 3) model.add_dummy_prefix = reader.number() != 0;
     if (reader.field() == 4) model.remove_extra_whitespaces = reader.number() != 0;
     if (reader.field() == 5) model.escape_whitespaces = reader.number() != 0;
@@ -99,27 +102,22 @@ Result<Model> ReadModel(std::string_view bytes) {
 
 Status CheckSupported(const Model& model) {
   constexpr const char* kTypes[] = {"", "Unigram", "BPE", "Word", "Char"};
-  if (model.model_type != 2) {
+  if (model.model_type != kUnigram && model.model_type != kBpe) {
     return UnsupportedError("sentencepiece model of type ",
                             model.model_type < 5 ? kTypes[model.model_type] : "unknown",
-                            " is not supported, only BPE is");
+                            " is not supported, only Unigram and BPE are");
   }
-  if (model.charsmap_bytes != 0) {
-    return UnsupportedError("sentencepiece normalizer '", model.normalizer_name,
-                            "' is not supported, only identity is");
-  }
-  if (model.remove_extra_whitespaces || !model.escape_whitespaces || model.whitespace_as_suffix) {
+  if (!model.escape_whitespaces || model.whitespace_as_suffix) {
     return UnsupportedError("sentencepiece ",
-                            model.remove_extra_whitespaces ? "remove_extra_whitespaces = true"
-                            : model.whitespace_as_suffix   ? "treat_whitespace_as_suffix = true"
-                                                           : "escape_whitespaces = false",
+                            model.whitespace_as_suffix ? "treat_whitespace_as_suffix = true"
+                                                       : "escape_whitespaces = false",
                             " is not supported");
   }
   if (model.pieces.size() >= kMaxTokenId)
     return InvalidArgError("more than ", kMaxTokenId, " pieces");
   for (const Piece& piece : model.pieces) {
-    if (piece.type == kUnused)
-      return UnsupportedError("unused sentencepiece pieces are not supported");
+    if (piece.type == kUnused && model.model_type == kBpe)
+      return UnsupportedError("unused pieces of a sentencepiece BPE model are not supported");
   }
   return {};
 }
@@ -177,10 +175,58 @@ nlohmann::json DecoderSpec(const Model& model) {
   steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}});
   if (model.byte_fallback) steps.push_back({{"type", "ByteFallback"}});
   steps.push_back({{"type", "Fuse"}});
-  if (model.add_dummy_prefix) {
-    steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1u}, {"stop", 0u}});
+  if (model.add_dummy_prefix || model.remove_extra_whitespaces) {
+    const unsigned leading = model.remove_extra_whitespaces ? 1'000'000 : 1;
+    steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", leading}, {"stop", 0u}});
   }
   return {{"type", "Sequence"}, {"decoders", steps}};
+}
+
+// Scores as sentencepiece has them: single precision, user-defined pieces before all others.
+std::unique_ptr<const TextModel> MakeUnigram(const Model& model, const TokenTable& vocabulary,
+                                             std::optional<int32_t> unk_id) {
+  constexpr float kUnkPenalty = 10.0F;
+  float min_score = FLT_MAX, max_score = FLT_MIN;
+  for (const Piece& piece : model.pieces) {
+    if (piece.type != kNormal) continue;
+    min_score = std::min(min_score, piece.score);
+    max_score = std::max(max_score, piece.score);
+  }
+  std::vector<UnigramModel::Token> tokens;
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const Piece& piece = model.pieces[id];
+    if (piece.type != kNormal && piece.type != kUserDefined) continue;
+    const double user_score = static_cast<float>(piece.text.size()) * max_score - 0.1;
+    const double score = piece.type == kNormal ? piece.score : user_score;
+    tokens.push_back({piece.text, static_cast<int32_t>(id), score});
+  }
+  UnigramOptions options;
+  options.unk_id = unk_id;
+  options.byte_fallback = model.byte_fallback;
+  options.single_precision = true;
+  return std::make_unique<UnigramModel>(vocabulary, tokens, min_score - kUnkPenalty, options);
+}
+
+// Where spaces become U+2581, and what is put before the text. `first`: only before the whole text,
+// not behind every special token.
+Status SetSpaces(const Model& model, const SentencePieceOptions& options, TokenizerParts& parts) {
+  const bool prefix = options.add_prefix_space.value_or(model.add_dummy_prefix);
+  const bool first = prefix && !options.legacy;
+  if (!model.charsmap.empty() || model.remove_extra_whitespaces) {
+    NEREID_ASSIGN_OR_RETURN(
+        Charsmap map,
+        Charsmap::Make(model.charsmap.empty() ? std::string_view("\0\0\0\0", 4) : model.charsmap));
+    const SentencePieceSpaces spaces{prefix && !first, model.remove_extra_whitespaces};
+    parts.normalizer = Normalizer::Of(MakeSentencePieceStep(std::move(map), spaces));
+  } else {
+    parts.normalizer = Normalizer::ForSentencePiece(prefix && !first);
+  }
+  if (!first) return {};
+  NEREID_ASSIGN_OR_RETURN(parts.pre_tokenizer, PreTokenizer::Make({{"type", "Metaspace"},
+                                                                   {"replacement", "\u2581"},
+                                                                   {"prepend_scheme", "first"},
+                                                                   {"split", false}}));
+  return {};
 }
 
 }  // namespace
@@ -190,23 +236,32 @@ PartsResult LoadSentencePiece(std::string_view bytes, SentencePieceOptions optio
   NEREID_RETURN_IF_ERROR(CheckSupported(model));
   auto parts = std::make_unique<TokenizerParts>();
   parts->vocabulary.Reserve(model.pieces.size(), bytes.size());
-  BpeOptions bpe;
+  std::optional<int32_t> unk_id;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     parts->vocabulary.Add(model.pieces[id].text, static_cast<uint32_t>(id));
-    if (model.pieces[id].type == kUnknown) bpe.unk_id = static_cast<int32_t>(id);
+    if (model.pieces[id].type == kUnknown) unk_id = static_cast<int32_t>(id);
   }
-  bpe.byte_fallback = model.byte_fallback;
-  bpe.fuse_unk = true;
-  parts->normalizer = Normalizer::ForSentencePiece(model.add_dummy_prefix);
-  parts->model =
-      std::make_unique<BpeModel>(parts->vocabulary, MakeRules(model, parts->vocabulary), bpe);
+  NEREID_RETURN_IF_ERROR(SetSpaces(model, options, *parts));
+  if (model.model_type == kUnigram) {
+    parts->model = MakeUnigram(model, parts->vocabulary, unk_id);
+  } else {
+    BpeOptions bpe;
+    bpe.unk_id = unk_id;
+    bpe.byte_fallback = model.byte_fallback;
+    bpe.fuse_unk = true;
+    parts->model =
+        std::make_unique<BpeModel>(parts->vocabulary, MakeRules(model, parts->vocabulary), bpe);
+  }
   NEREID_ASSIGN_OR_RETURN(parts->added,
                           AddedTokens::FromList(AddedPieces(model), parts->normalizer));
   const size_t count = model.pieces.size();
   parts->special_ids = {ValidId(model.bos_id, count), ValidId(model.eos_id, count),
-                        ValidId(model.pad_id, count), bpe.unk_id};
+                        ValidId(model.pad_id, count), unk_id};
+  // A Unigram model of T5's kind has an end but no beginning.
   if (options.add_bos && parts->special_ids.bos) parts->prefix_ids = {*parts->special_ids.bos};
-  if (options.add_eos && parts->special_ids.eos) parts->suffix_ids = {*parts->special_ids.eos};
+  if (options.add_eos.value_or(!parts->special_ids.bos) && parts->special_ids.eos) {
+    parts->suffix_ids = {*parts->special_ids.eos};
+  }
   NEREID_RETURN_IF_ERROR(FinishParts(DecoderSpec(model), *parts));
   return parts;
 }

@@ -1,6 +1,7 @@
 // Special ids from the files that lie beside a tokenizer. The first file that names a token wins:
 // tokenizer_config.json, special_tokens_map.json, then generation_config.json and config.json,
 // which name ids.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -72,13 +73,41 @@ Status ReadSpecialIds(const std::string& directory, TokenizerParts& parts) {
   return {};
 }
 
+namespace {
+
+constexpr std::string_view kConfig = "tokenizer_config.json";
+
+Result<std::optional<bool>> OptionalBool(const Json& file, const char* key) {
+  if (Member(file, key).is_null()) return std::optional<bool>();
+  NEREID_ASSIGN_OR_RETURN(const bool value, BoolField(file, key, false, kConfig));
+  return std::optional<bool>(value);
+}
+
+}  // namespace
+
+Status ApplyBosAndEos(const std::string& directory, TokenizerParts& parts) {
+  NEREID_ASSIGN_OR_RETURN(const Json file, ReadSideFile(directory, kConfig.data()));
+  NEREID_ASSIGN_OR_RETURN(const std::optional<bool> bos, OptionalBool(file, "add_bos_token"));
+  NEREID_ASSIGN_OR_RETURN(const std::optional<bool> eos, OptionalBool(file, "add_eos_token"));
+  const auto apply = [](std::optional<bool> wanted, std::optional<int32_t> id, bool at_front,
+                        std::vector<int32_t>& ids) {
+    if (!wanted || !id) return;
+    const bool present = std::find(ids.begin(), ids.end(), *id) != ids.end();
+    if (*wanted && !present) ids.insert(at_front ? ids.begin() : ids.end(), *id);
+    if (!*wanted) std::erase(ids, *id);
+  };
+  apply(bos, parts.special_ids.bos, /*at_front=*/true, parts.prefix_ids);
+  apply(eos, parts.special_ids.eos, /*at_front=*/false, parts.suffix_ids);
+  return {};
+}
+
 Result<SentencePieceOptions> ReadSentencePieceOptions(const std::string& directory) {
   SentencePieceOptions options;
-  NEREID_ASSIGN_OR_RETURN(const Json file, ReadSideFile(directory, "tokenizer_config.json"));
-  NEREID_ASSIGN_OR_RETURN(options.add_bos,
-                          BoolField(file, "add_bos_token", true, "tokenizer_config.json"));
-  NEREID_ASSIGN_OR_RETURN(options.add_eos,
-                          BoolField(file, "add_eos_token", false, "tokenizer_config.json"));
+  NEREID_ASSIGN_OR_RETURN(const Json file, ReadSideFile(directory, kConfig.data()));
+  NEREID_ASSIGN_OR_RETURN(options.add_bos, BoolField(file, "add_bos_token", true, kConfig));
+  NEREID_ASSIGN_OR_RETURN(options.add_eos, OptionalBool(file, "add_eos_token"));
+  NEREID_ASSIGN_OR_RETURN(options.add_prefix_space, OptionalBool(file, "add_prefix_space"));
+  NEREID_ASSIGN_OR_RETURN(options.legacy, BoolField(file, "legacy", true, kConfig));
   return options;
 }
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "rank_tokenizer.h"
 #include "tokenizer_parts.h"
 #include "utf8.h"
 
@@ -32,11 +33,15 @@ Result<fs::path> FindTokenizerFile(const std::string& path) {
   if (!fs::exists(status))
     return NotFoundError("tokenizer '", path, "': no such file or directory");
   if (!fs::is_directory(status)) return fs::path(path);
-  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model", "tekken.json"}) {
     if (fs::exists(fs::path(path) / name, error)) return fs::path(path) / name;
   }
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    if (entry.path().extension() == ".tiktoken") return entry.path();
+  }
   return NotFoundError("tokenizer directory '", path,
-                       "' holds neither tokenizer.json nor tokenizer.model");
+                       "' holds neither tokenizer.json nor tokenizer.model, spiece.model, "
+                       "tekken.json or a .tiktoken file");
 }
 
 bool LooksLikeJson(std::string_view bytes) {
@@ -44,9 +49,17 @@ bool LooksLikeJson(std::string_view bytes) {
   return first != bytes.npos && bytes[first] == '{';
 }
 
+// A tekken.json says so in its first bytes; any other JSON is a tokenizer.json.
+PartsResult LoadJson(std::string_view bytes) {
+  const std::string_view head = bytes.substr(0, 4096);
+  if (head.find("\"token_bytes\"") != head.npos) return LoadTekken(bytes);
+  return LoadTokenizerJson(bytes);
+}
+
 PartsResult LoadFile(const fs::path& file) {
   NEREID_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
-  if (file.extension() == ".json" || LooksLikeJson(bytes)) return LoadTokenizerJson(bytes);
+  if (file.extension() == ".json" || LooksLikeJson(bytes)) return LoadJson(bytes);
+  if (LooksLikeTiktoken(bytes)) return LoadTiktoken(bytes);
   NEREID_ASSIGN_OR_RETURN(const SentencePieceOptions options,
                           ReadSentencePieceOptions(file.parent_path().string()));
   return LoadSentencePiece(bytes, options);
@@ -115,11 +128,16 @@ SharedTokenizer Tokenizer::Load(const std::string& path) {
     return std::move(parts).status().WithContext(StrCat("tokenizer '", file.string(), "'"));
   }
   NEREID_RETURN_IF_ERROR(ReadSpecialIds(file.parent_path().string(), **parts));
+  NEREID_RETURN_IF_ERROR(ApplyBosAndEos(file.parent_path().string(), **parts));
   return Wrap(std::move(parts));
 }
 
 SharedTokenizer Tokenizer::FromJson(std::string_view json) {
-  return Wrap(LoadTokenizerJson(json));
+  return Wrap(LoadJson(json));
+}
+
+SharedTokenizer Tokenizer::FromTiktoken(std::string_view ranks) {
+  return Wrap(LoadTiktoken(ranks));
 }
 
 SharedTokenizer Tokenizer::FromSentencePiece(std::string_view model) {
@@ -128,7 +146,13 @@ SharedTokenizer Tokenizer::FromSentencePiece(std::string_view model) {
 
 Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, EncodeOptions options) const {
   std::string repaired;
-  text = Sanitize(text, repaired);
+  const size_t valid = ValidPrefix(text);
+  if (valid != text.size()) {
+    if (options.invalid_utf8 == InvalidUtf8::kRefuse) {
+      return InvalidArgError("text of ", text.size(), " bytes: not UTF-8 at byte ", valid);
+    }
+    text = Sanitize(text, repaired);
+  }
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 3 + 8);
   if (options.add_special_tokens) ids = parts_->prefix_ids;

@@ -26,21 +26,32 @@ struct SpecialIds {
   std::optional<int32_t> unk;
 };
 
+enum class InvalidUtf8 {
+  kReplace,  // by U+FFFD, one for each maximal subpart
+  kRefuse,   // with the offset of the first byte that is wrong
+};
+
 struct EncodeOptions {
   bool add_special_tokens = true;  // BOS, EOS and the like, as the tokenizer's template says
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::kReplace;
 };
 
 class Tokenizer {
  public:
-  // `path` is a tokenizer.json, a sentencepiece tokenizer.model, or a directory that holds one of
-  // them (looked for in this order). Side files beside it (tokenizer_config.json,
-  // special_tokens_map.json, generation_config.json) name the special ids.
+  // `path` is a tokenizer.json, a sentencepiece model, a tekken.json, a tiktoken rank file, or a
+  // directory that holds one of them (tokenizer.json, tokenizer.model, spiece.model, tekken.json,
+  // *.tiktoken, looked for in this order). Side files beside it (tokenizer_config.json,
+  // special_tokens_map.json, generation_config.json) name the special ids; tokenizer_config.json
+  // also says whether BOS and EOS are added, where it says anything.
   // Errors: NOT_FOUND names what was looked for; UNSUPPORTED names the component; INVALID_ARG the
   // fault of the file.
   static Result<std::shared_ptr<const Tokenizer>> Load(const std::string& path);
-  // The same from the bytes of a tokenizer.json, without side files.
+  // The same from the bytes of a tokenizer.json or tekken.json, without side files.
   static Result<std::shared_ptr<const Tokenizer>> FromJson(std::string_view json);
-  // The same from the bytes of a sentencepiece model of type BPE.
+  // The same from the bytes of a tiktoken rank file, whose pattern and special tokens are those of
+  // the published vocabulary of its size (GPT-2, cl100k, Llama 3, Qwen).
+  static Result<std::shared_ptr<const Tokenizer>> FromTiktoken(std::string_view ranks);
+  // The same from the bytes of a sentencepiece model of type BPE or Unigram.
   static Result<std::shared_ptr<const Tokenizer>> FromSentencePiece(std::string_view model);
 
   explicit Tokenizer(std::unique_ptr<const TokenizerParts> parts);
@@ -48,8 +59,9 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Ids of `text`. Bytes that are not UTF-8 count as U+FFFD, one for each maximal subpart.
-  // Errors: INVALID_ARG when a custom splitting pattern exceeds its work limit on this text.
+  // Ids of `text`.
+  // Errors: INVALID_ARG when a custom splitting pattern exceeds its work limit on this text, or
+  // the text is not UTF-8 and that is to be refused.
   Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options = {}) const;
 
   // Text of `ids`, valid UTF-8. Ids that no token has add nothing.

@@ -81,23 +81,23 @@ void UnigramModel::EncodeByScores(std::string_view piece, ModelScratch& scratch,
 template <typename Score>
 void UnigramModel::FindPaths(std::string_view piece,
                              std::vector<ModelScratch::PathEnd>& paths) const {
-  const auto offer = [&](size_t end, Score score, int32_t id, size_t begin) {
+  // sentencepiece compares the sum in double precision with a rounded one.
+  const auto offer = [&](size_t end, double score, int32_t id, size_t begin) {
     ModelScratch::PathEnd& path = paths[end];
-    if (path.begin < 0 || score > static_cast<Score>(path.score)) {
-      path = {score, id, static_cast<int32_t>(begin)};
+    if (path.begin < 0 || score > path.score) {
+      path = {static_cast<Score>(score), id, static_cast<int32_t>(begin)};
     }
   };
   for (size_t begin = 0; begin < piece.size();) {
-    const auto so_far = static_cast<Score>(paths[begin].score);
+    const double so_far = paths[begin].score;
     const size_t next = begin + Utf8Length(piece[begin]);
     bool has_single = false;
     trie_.ForEachPrefix(piece, begin, [&](int32_t id, size_t end) {
-      offer(end, static_cast<Score>(static_cast<Score>(scores_[id]) + so_far), id, begin);
+      offer(end, scores_[id] + so_far, id, begin);
       has_single |= end == next;
     });
     if (!has_single) {
-      offer(next, static_cast<Score>(static_cast<Score>(unk_score_) + so_far),
-            options_.unk_id.value_or(-1), begin);
+      offer(next, static_cast<Score>(unk_score_ + so_far), options_.unk_id.value_or(-1), begin);
     }
     begin = next;
   }

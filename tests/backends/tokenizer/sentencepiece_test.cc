@@ -46,17 +46,26 @@ TEST(SentencePieceTest, MergesByScoreFromTheLeft) {
   EXPECT_EQ(tokenizer.special_ids().unk, 0);
 }
 
+TEST(SentencePieceTest, UnigramTakesTheBestSum) {
+  const auto loaded = Tokenizer::FromSentencePiece(Model(Number(3, 1), Number(4, 1)));
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_EQ(Ids(**loaded, "  ab   bb "), (std::vector<int32_t>{3, 6, 3, 8}));
+  EXPECT_EQ(Ids(**loaded, "axyb", true), (std::vector<int32_t>{1, 7, 0, 5}));
+  EXPECT_EQ(Ids(**loaded, "   "), (std::vector<int32_t>{}));
+}
+
 TEST(SentencePieceTest, RefusesOtherKindsByName) {
   const auto refusal = [](const std::string& model) {
     const auto loaded = Tokenizer::FromSentencePiece(model);
     return loaded.ok() ? std::string("loaded") : loaded.status().message();
   };
-  EXPECT_NE(refusal(Model(Number(3, 1))).find("Unigram"), std::string::npos);
-  EXPECT_NE(refusal(Model(Number(3, 2), Number(4, 1))).find("remove_extra_whitespaces"),
+  EXPECT_NE(refusal(Model(Number(3, 3))).find("Word"), std::string::npos);
+  EXPECT_NE(refusal(Model(Number(3, 2), Number(5, 0))).find("escape_whitespaces"),
             std::string::npos);
-  EXPECT_NE(refusal(Model(Number(3, 2), Number(4, 0) + Bytes(2, "xyz") + Bytes(1, "nmt_nfkc")))
-                .find("nmt_nfkc"),
+  EXPECT_NE(refusal(Model(Number(3, 2), Number(4, 0) + Bytes(2, "xyz"))).find("character map"),
             std::string::npos);
+  EXPECT_NE(refusal(Model(Number(3, 1)) + Piece("z", 0, 5)).find("loaded"), std::string::npos);
+  EXPECT_NE(refusal(Model() + Piece("z", 0, 5)).find("unused"), std::string::npos);
   EXPECT_NE(refusal(Model() + Piece("\xFF", 0)).find("not UTF-8"), std::string::npos);
   EXPECT_NE(refusal("").find("not a sentencepiece model"), std::string::npos);
   EXPECT_NE(refusal("IQ== 0\nIg== 1\n").find("not a sentencepiece model"), std::string::npos);

@@ -150,7 +150,7 @@ class Driver:
     def ask(self, requests):
         lines = "".join(json.dumps(request) + "\n" for request in requests)
         out, _ = self.process.communicate(lines)
-        answers = [json.loads(line) for line in out.splitlines()]
+        answers = [json.loads(line) for line in out.split("\n") if line]
         assert len(answers) == len(requests)
         return answers
 

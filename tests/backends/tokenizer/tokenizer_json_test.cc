@@ -166,5 +166,30 @@ TEST_F(TokenizerLoadTest, SideFilesNameTheSpecialIds) {
   EXPECT_NE(LoadError(folder_.string()).find("tokenizer_config.json"), std::string::npos);
 }
 
+TEST_F(TokenizerLoadTest, TheConfigAddsAndRemovesBosAndEos) {
+  json spec = ByteLevelSpec({});
+  spec["post_processor"] = {
+      {"type", "RobertaProcessing"}, {"cls", {"B", 66u}}, {"sep", {"E", 69u}}};
+  Write("tokenizer.json", spec.dump());
+  const auto ids = [&] { return Ids(**Tokenizer::Load(folder_.string()), "a", true); };
+  Write("tokenizer_config.json", R"({"bos_token": "B", "eos_token": "E"})");
+  EXPECT_EQ(ids(), (std::vector<int32_t>{'B', 'a', 'E'}));
+  Write("tokenizer_config.json", R"({"bos_token": "B", "eos_token": "E", "add_eos_token": false})");
+  EXPECT_EQ(ids(), (std::vector<int32_t>{'B', 'a'}));
+  Write("tokenizer_config.json", R"({"bos_token": "C", "eos_token": "E", "add_bos_token": true})");
+  EXPECT_EQ(ids(), (std::vector<int32_t>{'C', 'B', 'a', 'E'}));
+}
+
+TEST(TokenizerTest, InvalidUtf8IsReplacedOrRefusedWithItsOffset) {
+  const auto tokenizer = MustLoad(ByteLevelSpec({}));
+  const auto replaced = tokenizer->Encode("ab\xFF\xFEz");
+  ASSERT_TRUE(replaced.ok());
+  EXPECT_EQ(tokenizer->Decode(*replaced), "ab\uFFFD\uFFFDz");
+  const auto refused = tokenizer->Encode("ab\xFF\xFEz", {.invalid_utf8 = InvalidUtf8::kRefuse});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(refused.status().message(), "text of 5 bytes: not UTF-8 at byte 2");
+}
+
 }  // namespace
 }  // namespace nereid::tokenizer

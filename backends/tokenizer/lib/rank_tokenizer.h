@@ -1,0 +1,42 @@
+// Tokenizers that are lists of byte strings in the order of their making: any two neighbours that
+// together are in the list merge, the lowest rank first. Such are tiktoken's files and Mistral's
+// tekken.json. [any thread]
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "added_tokens.h"
+#include "tokenizer_parts.h"
+
+namespace nereid::tokenizer {
+
+struct RankTokenizer {
+  struct Token {
+    uint32_t offset, size;  // in `arena`
+    uint32_t rank;
+  };
+  std::string arena;
+  std::vector<Token> tokens;
+  uint32_t first_id = 0;  // id of rank 0
+  std::string pattern;    // cuts the text into pieces, in the dialect of tokenizer.json
+  bool nfc = false;       // the text is brought into NFC first
+  std::vector<AddedToken> specials;
+  std::vector<int32_t> prefix_ids;
+  SpecialIds special_ids;
+};
+
+// INVALID_ARG names a rank that is missing, double or too large.
+PartsResult MakeRankTokenizer(const RankTokenizer& ranks);
+
+// From the bytes of a tiktoken rank file. The file holds no pattern and no special tokens: they are
+// those of the published vocabulary with as many tokens. UNSUPPORTED where none has.
+PartsResult LoadTiktoken(std::string_view bytes);
+bool LooksLikeTiktoken(std::string_view bytes);
+
+// From the bytes of a tekken.json.
+PartsResult LoadTekken(std::string_view json);
+
+}  // namespace nereid::tokenizer
