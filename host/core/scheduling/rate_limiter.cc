@@ -1,0 +1,122 @@
+#include "scheduling/rate_limiter.h"
+
+#include <algorithm>
+
+namespace nereid {
+
+bool RateLimiter::HasLimit(const Key& key, uint64_t* count) const {
+  bool found = false;
+  for (const ResourceLimit& limit : limits_) {
+    if (limit.name != key.first) continue;
+    if (limit.device == -1 && !found) {
+      *count = limit.count;
+      found = true;
+    } else if (limit.device == key.second) {
+      *count = limit.count;  // what is said of one device counts more
+      return true;
+    }
+  }
+  return found;
+}
+
+uint64_t RateLimiter::CountOf(const Key& key, const Resource& resource) const {
+  uint64_t count = 0;
+  if (HasLimit(key, &count)) return count;
+  return resource.wanted.empty() ? 0 : resource.wanted.rbegin()->first;
+}
+
+Result<std::unique_ptr<RateLimiter::Member>> RateLimiter::Join(const InstanceGroup& group,
+                                                               int device) {
+  const uint64_t weight = std::max<uint64_t>(group.rate_limiter_priority, 1);
+  std::unique_ptr<Member> member(new Member(this, weight));
+  std::map<Key, uint64_t> needs;
+  for (const auto& resource : group.rate_limiter_resources) {
+    const Key key(resource.name, resource.global ? kGlobal : device);
+    uint64_t limit = 0;
+    if (HasLimit(key, &limit) && limit < resource.count) {
+      return InvalidArgError("Resource count for \"", resource.name, "\" is limited to ", limit,
+                             " which will prevent scheduling of one or more model instances, the "
+                             "minimum required count is ",
+                             resource.count);
+    }
+    needs[key] = std::max<uint64_t>(needs[key], resource.count);
+  }
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, count] : needs) resources_[key].wanted.emplace(count, member.get());
+  member->needs_ = std::move(needs);
+  return member;
+}
+
+size_t RateLimiter::num_waiting() {
+  std::lock_guard lock(mutex_);
+  return waiting_.size();
+}
+
+RateLimiter::Member::~Member() {
+  std::lock_guard lock(limiter_->mutex_);
+  for (const auto& [key, count] : needs_) {
+    auto& wanted = limiter_->resources_.at(key).wanted;
+    for (auto it = wanted.find(count); it != wanted.end(); ++it) {
+      if (it->second != this) continue;
+      wanted.erase(it);
+      break;
+    }
+  }
+}
+
+bool RateLimiter::Fits(const Member& member) const {
+  return std::all_of(member.needs_.begin(), member.needs_.end(), [&](const auto& need) {
+    const Resource& resource = resources_.at(need.first);
+    return resource.used + need.second <= CountOf(need.first, resource);
+  });
+}
+
+// Whoever is due earlier keeps the resources that it waits for from those behind it.
+bool RateLimiter::IsNext(const Member& member) const {
+  if (member.held_ || !Fits(member)) return false;
+  for (const Member* other : waiting_) {
+    if (other == &member) return true;
+    for (const auto& [key, count] : other->needs_) {
+      if (member.needs_.contains(key)) return false;
+    }
+  }
+  return false;
+}
+
+void RateLimiter::Member::Acquire() {
+  std::unique_lock lock(limiter_->mutex_);
+  auto& waiting = limiter_->waiting_;
+  // What it held last comes back first: its turn is worked out from then.
+  limiter_->changed_.wait(lock, [this] { return !held_; });
+  const auto place = std::find_if(waiting.begin(), waiting.end(),
+                                  [this](const Member* other) { return other->turn() > turn(); });
+  const auto own = waiting.insert(place, this);
+  limiter_->changed_.wait(lock, [this] { return limiter_->IsNext(*this); });
+  waiting.erase(own);
+  for (const auto& [key, count] : needs_) limiter_->resources_.at(key).used += count;
+  held_ = true;
+  ++num_runs_;
+  lock.unlock();
+  limiter_->changed_.notify_all();  // those behind it may fit as well
+}
+
+void RateLimiter::Member::Release() {
+  {
+    std::lock_guard lock(limiter_->mutex_);
+    for (const auto& [key, count] : needs_) limiter_->resources_.at(key).used -= count;
+    held_ = false;
+    // Under the lock: once it is free this may end on another thread.
+    limiter_->changed_.notify_all();
+  }
+}
+
+void RateLimiter::Member::HoldFor(const std::vector<InferRequest*>& batch) {
+  num_unreleased_.store(batch.size(), std::memory_order_relaxed);
+  for (InferRequest* request : batch) request->AddReleaseHook(this);
+}
+
+void RateLimiter::Member::OnRelease(InferRequest*, uint32_t) {
+  if (num_unreleased_.fetch_sub(1, std::memory_order_acq_rel) == 1) Release();
+}
+
+}  // namespace nereid

@@ -1,0 +1,92 @@
+// --rate-limit=execution_count: instances of all models share resources, and each gets its turn by
+// how often it has run, weighted by its priority. Without the limiter no instance meets it. One a
+// server. [any thread]
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/model_config.h"
+#include "nereid/status.h"
+#include "request/infer_request.h"
+
+namespace nereid {
+
+// --rate-limit-resource=<name>:<count>[:<device>]
+struct ResourceLimit {
+  std::string name;
+  uint64_t count = 0;
+  int device = -1;  // -1: each device
+};
+
+class RateLimiter {
+ public:
+  class Member;
+
+  explicit RateLimiter(std::vector<ResourceLimit> limits) : limits_(std::move(limits)) {}
+
+  // An instance on `device`. INVALID_ARG when it asks for more of a resource than there is. The
+  // limiter outlives its members.
+  Result<std::unique_ptr<Member>> Join(const InstanceGroup& group, int device);
+  // Members inside Acquire.
+  size_t num_waiting();
+
+ private:
+  // A resource that is not global exists once on each device.
+  static constexpr int kGlobal = -1;
+  using Key = std::pair<std::string, int>;
+  struct Resource {
+    uint64_t used = 0;
+    std::multimap<uint64_t, const Member*> wanted;  // without a limit: the largest wish counts
+  };
+
+  bool HasLimit(const Key& key, uint64_t* count) const;
+  uint64_t CountOf(const Key& key, const Resource& resource) const;
+  // All of what follows requires mutex_.
+  bool IsNext(const Member& member) const;
+  bool Fits(const Member& member) const;
+
+  const std::vector<ResourceLimit> limits_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::map<Key, Resource> resources_;
+  std::list<const Member*> waiting_;  // by turn, then by arrival
+};
+
+// One instance. [its thread; releases: any thread]
+class RateLimiter::Member final : public ReleaseHook {
+ public:
+  ~Member() override;
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  // Waits for its turn and takes its resources.
+  void Acquire();
+  // Gives them back. Once for each Acquire.
+  void Release();
+  // They are given back when the last of `batch` is released. Call before the batch is executed.
+  void HoldFor(const std::vector<InferRequest*>& batch);
+  void OnRelease(InferRequest* request, uint32_t release_flags) override;
+
+ private:
+  friend class RateLimiter;
+  Member(RateLimiter* limiter, uint64_t weight) : limiter_(limiter), weight_(weight) {}
+  uint64_t turn() const { return (num_runs_ + 1) * weight_; }
+
+  RateLimiter* const limiter_;
+  const uint64_t weight_;
+  std::map<Key, uint64_t> needs_;
+  uint64_t num_runs_ = 0;  // guarded by the limiter's mutex, as is held_
+  bool held_ = false;
+  std::atomic<size_t> num_unreleased_{0};
+};
+
+}  // namespace nereid

@@ -1,0 +1,150 @@
+#include "scheduling/rate_limiter.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace nereid {
+namespace {
+
+InstanceGroup Group(std::vector<InstanceGroup::Resource> resources, uint32_t priority = 0) {
+  InstanceGroup group;
+  group.rate_limiter_resources = std::move(resources);
+  group.rate_limiter_priority = priority;
+  return group;
+}
+
+std::unique_ptr<RateLimiter::Member> Join(RateLimiter* limiter, const InstanceGroup& group,
+                                          int device = 0) {
+  auto member = limiter->Join(group, device);
+  EXPECT_TRUE(member.ok()) << member.status().message();
+  return std::move(*member);
+}
+
+void WaitUntilWaiting(RateLimiter* limiter, size_t count) {
+  while (limiter->num_waiting() < count) std::this_thread::yield();
+}
+
+TEST(RateLimiterTest, RefusesAnInstanceThatCouldNeverRun) {
+  RateLimiter limiter({{"R1", 3, -1}, {"R2", 8, -1}, {"R2", 1, 5}});
+  EXPECT_EQ(limiter.Join(Group({{"R1", false, 4}}), 0).status().message(),
+            "Resource count for \"R1\" is limited to 3 which will prevent scheduling of one or "
+            "more model instances, the minimum required count is 4");
+  EXPECT_TRUE(limiter.Join(Group({{"R2", false, 8}}), 0).ok());
+  EXPECT_FALSE(limiter.Join(Group({{"R2", false, 8}}), 5).ok()) << "the device's own limit counts";
+}
+
+TEST(RateLimiterTest, GivesWhatIsThereAtOnce) {
+  RateLimiter limiter({{"R", 3, -1}});
+  const auto two = Join(&limiter, Group({{"R", false, 2}}));
+  const auto one = Join(&limiter, Group({{"R", false, 1}}));
+  two->Acquire();
+  one->Acquire();
+  two->Release();
+  one->Release();
+}
+
+TEST(RateLimiterTest, CountsDevicesApartUnlessAResourceIsGlobal) {
+  RateLimiter limiter({});
+  const auto first = Join(&limiter, Group({{"R", false, 1}, {"G", true, 1}}), 0);
+  const auto second = Join(&limiter, Group({{"R", false, 1}}), 1);
+  const auto third = Join(&limiter, Group({{"G", true, 1}}), 2);
+  first->Acquire();
+  second->Acquire();
+  std::atomic<bool> acquired{false};
+  std::thread waiter([&] {
+    third->Acquire();
+    acquired = true;
+    third->Release();
+  });
+  WaitUntilWaiting(&limiter, 1);
+  EXPECT_FALSE(acquired);
+  second->Release();
+  EXPECT_FALSE(acquired);
+  first->Release();
+  waiter.join();
+  EXPECT_TRUE(acquired);
+}
+
+TEST(RateLimiterTest, PrefersTheLowerPriorityNumber) {
+  RateLimiter limiter({});
+  const auto holder = Join(&limiter, Group({{"R", true, 1}}));
+  const auto rare = Join(&limiter, Group({{"R", true, 1}}, 3));
+  const auto often = Join(&limiter, Group({{"R", true, 1}}, 1));
+  holder->Acquire();
+  std::string order;
+  std::thread first([&] {
+    rare->Acquire();
+    order += 'r';
+    rare->Release();
+  });
+  WaitUntilWaiting(&limiter, 1);
+  std::thread second([&] {
+    // Its third turn comes with that of the other, who has waited longer.
+    for (int i = 0; i < 3; ++i) {
+      often->Acquire();
+      order += 'o';
+      often->Release();
+    }
+  });
+  WaitUntilWaiting(&limiter, 2);
+  holder->Release();
+  first.join();
+  second.join();
+  EXPECT_EQ(order.front(), 'o') << order;
+  EXPECT_EQ(order.size(), 4U);
+}
+
+TEST(RateLimiterTest, LetsNobodyPassWhoWaitsForTheSame) {
+  RateLimiter limiter({{"R", 2, -1}});
+  const auto holder = Join(&limiter, Group({{"R", false, 1}}));
+  const auto large = Join(&limiter, Group({{"R", false, 2}}));
+  const auto small = Join(&limiter, Group({{"R", false, 1}}));
+  const auto stranger = Join(&limiter, Group({{"S", false, 1}}));
+  holder->Acquire();
+  std::string order;
+  std::thread first([&] {
+    large->Acquire();
+    order += 'l';
+    large->Release();
+  });
+  WaitUntilWaiting(&limiter, 1);
+  std::thread second([&] {
+    small->Acquire();
+    order += 's';
+    small->Release();
+  });
+  WaitUntilWaiting(&limiter, 2);
+  stranger->Acquire();  // wants none of it
+  stranger->Release();
+  holder->Release();
+  first.join();
+  second.join();
+  EXPECT_EQ(order, "ls");
+}
+
+TEST(RateLimiterTest, NeverGivesMoreThanThereIs) {
+  RateLimiter limiter({{"R", 2, -1}});
+  std::vector<std::thread> threads;
+  std::atomic<int> inside{0}, most{0};
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      const auto member = Join(&limiter, Group({{"R", false, 1}}));
+      for (int run = 0; run < 100; ++run) {
+        member->Acquire();
+        const int now = ++inside;
+        int seen = most;
+        while (seen < now && !most.compare_exchange_weak(seen, now)) {
+        }
+        --inside;
+        member->Release();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(most, 2);
+}
+
+}  // namespace
+}  // namespace nereid
