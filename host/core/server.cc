@@ -59,6 +59,10 @@ CoreOptions ToCoreOptions(const ServerOptions& options) {
     }
   }
   core.host_policies = options.host_policies;
+  core.rate_limit = options.rate_limit;
+  for (const auto& limit : options.rate_limiter_resources) {
+    core.resource_limits.push_back({limit.name, limit.count, limit.device});
+  }
   return core;
 }
 

@@ -26,10 +26,6 @@ Status CheckMetricsConfig(const ServerOptions& options) {
 
 Status CheckSupported(const ServerOptions& options) {
   if (options.model_namespacing) return Refuse("model namespacing", "serving equal names");
-  if (options.rate_limit) return Refuse("rate limiter mode", "the rate limiter");
-  if (!options.rate_limiter_resources.empty()) {
-    return Refuse("rate limiter resource", "the rate limiter");
-  }
   if (options.cache_configs.size() > 1) {
     return InvalidArgError("cache config: expected one cache, got '",
                            options.cache_configs.begin()->first, "' and '",

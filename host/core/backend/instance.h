@@ -27,6 +27,7 @@ struct InstanceSpec {
   std::vector<std::pair<std::string, int64_t>> secondary_devices;  // kind, id
   std::string host_policy_name;
   std::string host_policy_json;
+  size_t group = 0;  // index into the configuration's instance groups
 };
 
 class Instance {

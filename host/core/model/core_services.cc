@@ -6,6 +6,8 @@ CoreServices::CoreServices(TRITONSERVER_Server* server_handle, CoreOptions core_
     : server(server_handle),
       options(std::move(core_options)),
       backends(options.backends, &memory),
-      metrics(options.metrics) {}
+      metrics(options.metrics) {
+  if (options.rate_limit) rate_limiter = std::make_unique<RateLimiter>(options.resource_limits);
+}
 
 }  // namespace nereid

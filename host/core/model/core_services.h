@@ -14,6 +14,7 @@
 #include "model/model_reaper.h"
 #include "observe/metrics.h"
 #include "scheduling/queue_attendant.h"
+#include "scheduling/rate_limiter.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
@@ -23,6 +24,8 @@ struct CoreOptions {
   MetricsOptions metrics;
   // Settings by policy name: --host-policy.
   std::map<std::string, std::vector<std::pair<std::string, std::string>>> host_policies;
+  bool rate_limit = false;  // --rate-limit=execution_count
+  std::vector<ResourceLimit> resource_limits;
 };
 
 struct CoreServices {
@@ -35,6 +38,7 @@ struct CoreServices {
   BackendManager backends;
   std::unique_ptr<ResponseCache> cache;  // set before any model; null: none is configured
   Metrics metrics;
+  std::unique_ptr<RateLimiter> rate_limiter;  // null: off
   QueueAttendant attendant;
   ModelReaper reaper;
 };

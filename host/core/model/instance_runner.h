@@ -4,19 +4,22 @@
 
 #include <functional>
 #include <future>
+#include <memory>
 #include <thread>
 
 #include "backend/instance.h"
+#include "scheduling/rate_limiter.h"
 #include "scheduling/scheduler.h"
 
 namespace nereid {
 
 class InstanceRunner {
  public:
-  // `warm_up` runs first on the instance's thread. `index`: which instance the scheduler serves.
-  // `instance` and `scheduler` outlive the runner.
+  // `limited`: its membership in the rate limiter, null where there is none. `warm_up` runs first
+  // on the instance's thread. `index`: which instance the scheduler serves. `instance` and
+  // `scheduler` outlive the runner.
   InstanceRunner(Instance* instance, size_t index, Scheduler* scheduler,
-                 std::function<Status()> warm_up);
+                 std::unique_ptr<RateLimiter::Member> limited, std::function<Status()> warm_up);
   // Joins; the scheduler must have been stopped.
   ~InstanceRunner();
   InstanceRunner(const InstanceRunner&) = delete;
@@ -27,10 +30,12 @@ class InstanceRunner {
 
  private:
   void Run();
+  void RunLimited();
 
   Instance* const instance_;
   const size_t index_;
   Scheduler* const scheduler_;
+  const std::unique_ptr<RateLimiter::Member> limited_;
   std::packaged_task<Status()> warm_up_;
   std::future<Status> warm_;
   std::thread thread_;

@@ -1,5 +1,6 @@
 #include "model/instance_specs.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace nereid {
@@ -46,17 +47,15 @@ Result<std::vector<InstanceSpec>> MakeInstanceSpecs(const ModelConfig& config,
   std::vector<InstanceSpec> specs;
   std::vector<InstanceGroup> groups = config.instance_groups;
   if (groups.empty()) groups.push_back(StandInGroup(config));
-  for (const InstanceGroup& group : groups) {
-    if (group.passive) {
-      return InvalidArgError("instance group '", group.name, "' of model '", config.name,
-                             "': passive instances are not supported by this server yet");
-    }
+  for (size_t index = 0; index < groups.size(); ++index) {
+    const InstanceGroup& group = groups[index];
     const bool on_gpu = group.kind == InstanceGroup::Kind::kGpu;
     const std::vector<int32_t> devices = on_gpu ? group.gpus : std::vector<int32_t>{0};
     for (int32_t i = 0; i < group.count; ++i) {
       for (const int32_t device_id : devices) {
         InstanceSpec spec;
         spec.name = StrCat(group.name, "_", i);
+        spec.group = index;
         spec.kind = ToKind(group.kind);
         spec.device_id = device_id;
         spec.passive = group.passive;
@@ -69,6 +68,10 @@ Result<std::vector<InstanceSpec>> MakeInstanceSpecs(const ModelConfig& config,
         specs.push_back(std::move(spec));
       }
     }
+  }
+  if (std::all_of(specs.begin(), specs.end(), [](const auto& spec) { return spec.passive; })) {
+    return InvalidArgError("model '", config.name,
+                           "' has passive instances alone: none executes requests");
   }
   return specs;
 }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "config/config_loader.h"
 #include "memory/gpu_devices.h"
+#include "model/batch_library.h"
 #include "model/instance_specs.h"
 #include "model/warmup.h"
 #include "observe/log.h"
@@ -133,30 +134,47 @@ Status Model::InitializeInstances() {
   return first_error;
 }
 
-Result<std::shared_ptr<Scheduler>> Model::MakeScheduler() const {
+Result<std::shared_ptr<Scheduler>> Model::MakeScheduler(size_t num_instances) {
   QueueAttendant* attendant = &services_.attendant;
   std::shared_ptr<Scheduler> scheduler;
   if (config_.sequence_batching) {
     NEREID_ASSIGN_OR_RETURN(auto states, MakeStateSpecs(config_, model_dir_));
     scheduler =
-        std::make_shared<SequenceBatcher>(config_, std::move(states), instances_.size(), attendant);
+        std::make_shared<SequenceBatcher>(config_, std::move(states), num_instances, attendant);
   } else if (config_.dynamic_batching) {
+    NEREID_ASSIGN_OR_RETURN(auto strategy, LoadBatchLibrary(config_, version_, model_dir_,
+                                                            backend_->directory(), ToHandle(this)));
     scheduler = std::make_shared<DynamicBatcher>(*config_.dynamic_batching, config_.max_batch_size,
-                                                 attendant);
+                                                 attendant, std::move(strategy));
   } else {
     scheduler = std::make_shared<DirectScheduler>(attendant);
   }
   return scheduler;
 }
 
-Status Model::StartScheduling() {
-  NEREID_ASSIGN_OR_RETURN(scheduler_, MakeScheduler());
-  for (size_t i = 0; i < instances_.size(); ++i) {
-    Instance* instance = instances_[i].get();
-    runners_.push_back(std::make_unique<InstanceRunner>(
-        instance, i, scheduler_.get(),
-        [this, instance] { return RunWarmups(config_, model_dir_, this, instance); }));
+Status Model::StartRunner(Instance* instance) {
+  std::unique_ptr<RateLimiter::Member> limited;
+  if (RateLimiter* limiter = services_.rate_limiter.get(); limiter != nullptr) {
+    const InstanceSpec& spec = instance->spec();
+    const bool grouped = spec.group < config_.instance_groups.size();
+    NEREID_ASSIGN_OR_RETURN(
+        limited, limiter->Join(grouped ? config_.instance_groups[spec.group] : InstanceGroup{},
+                               spec.device_id));
   }
+  runners_.push_back(std::make_unique<InstanceRunner>(
+      instance, runners_.size(), scheduler_.get(), std::move(limited),
+      [this, instance] { return RunWarmups(config_, model_dir_, this, instance); }));
+  return Status::Ok();
+}
+
+// Passive instances have no thread: their backend uses them as it likes.
+Status Model::StartScheduling() {
+  std::vector<Instance*> active;
+  for (const auto& instance : instances_) {
+    if (!instance->spec().passive) active.push_back(instance.get());
+  }
+  NEREID_ASSIGN_OR_RETURN(scheduler_, MakeScheduler(active.size()));
+  for (Instance* instance : active) NEREID_RETURN_IF_ERROR(StartRunner(instance));
   Status first_error;
   for (const auto& runner : runners_) {
     Status status = runner->WaitWarm();

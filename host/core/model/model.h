@@ -90,7 +90,8 @@ class Model final : public RequestTarget, private MetricsSource {
   // Joins the response cache where configuration and server ask for it.
   Status JoinCache();
   Status InitializeInstances();
-  Result<std::shared_ptr<Scheduler>> MakeScheduler() const;
+  Result<std::shared_ptr<Scheduler>> MakeScheduler(size_t num_instances);
+  Status StartRunner(Instance* instance);
   Status StartScheduling();
 
   Reading Read() const override;

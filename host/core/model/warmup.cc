@@ -2,17 +2,20 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstring>
 #include <fstream>
 #include <iterator>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <vector>
 
 #include "base/error.h"
+#include "request/discard.h"
 #include "request/infer_request.h"
 #include "request/infer_response.h"
+#include "request/sequence_states.h"
+#include "scheduling/sequence_controls.h"
 
 namespace nereid {
 namespace {
@@ -51,26 +54,6 @@ class Rendezvous {
   Status error_;
 };
 
-TRITONSERVER_Error* Allocate(TRITONSERVER_ResponseAllocator*, const char*, size_t byte_size,
-                             TRITONSERVER_MemoryType, int64_t, void*, void** buffer,
-                             void** buffer_userp, TRITONSERVER_MemoryType* memory_type,
-                             int64_t* memory_type_id) {
-  *buffer = std::malloc(std::max<size_t>(byte_size, 1));
-  *buffer_userp = nullptr;
-  *memory_type = TRITONSERVER_MEMORY_CPU;
-  *memory_type_id = 0;
-  if (*buffer != nullptr) return nullptr;
-  return ToError(UnavailableError("failed to allocate ", byte_size, " bytes of CPU memory"));
-}
-
-TRITONSERVER_Error* Free(TRITONSERVER_ResponseAllocator*, void* buffer, void*, size_t,
-                         TRITONSERVER_MemoryType, int64_t) {
-  std::free(buffer);
-  return nullptr;
-}
-
-const ResponseAllocator kAllocator = {&Allocate, &Free, nullptr, nullptr, nullptr};
-
 Result<Bytes> MakeData(const WarmupInput& input, int64_t num_elements, const std::string& folder) {
   if (input.source == WarmupInput::Source::kFile) {
     const std::string path = StrCat(folder, "/", input.file);
@@ -90,37 +73,110 @@ Result<Bytes> MakeData(const WarmupInput& input, int64_t num_elements, const std
   return data;
 }
 
+// What the scheduler of a sequence model adds to each of its requests: a sample is a whole
+// sequence.
+class SequenceInputs {
+ public:
+  static Result<std::unique_ptr<SequenceInputs>> Make(const ModelConfig& config,
+                                                      const std::string& model_dir) {
+    std::unique_ptr<SequenceInputs> made(new SequenceInputs(config));
+    NEREID_ASSIGN_OR_RETURN(made->states_, MakeStateSpecs(config, model_dir));
+    return made;
+  }
+  // True when the model gets `name` from its scheduler: a sample may say what it then holds.
+  bool Has(const std::string& name) const {
+    const std::unique_ptr<HostInputs> inputs = New();
+    return std::any_of(inputs->tensors.begin(), inputs->tensors.end(),
+                       [&](const InputTensor& tensor) { return tensor.name == name; });
+  }
+  std::unique_ptr<HostInputs> New() const {
+    auto inputs = std::make_unique<HostInputs>();
+    controls_.AddInputs({true, true, true, uint64_t{1}}, inputs.get());
+    if (states_.empty()) return inputs;
+    inputs->states = std::make_shared<SequenceStates>(states_);
+    inputs->states->AddInputs(inputs.get());
+    return inputs;
+  }
+
+ private:
+  explicit SequenceInputs(const ModelConfig& config)
+      : controls_(*config.sequence_batching, config.max_batch_size > 0) {}
+
+  const SequenceControls controls_;
+  std::vector<StateSpec> states_;
+};
+
+// An input that a sample gives in the scheduler's place.
+struct Override {
+  std::string name;
+  DataType data_type;
+  Shape shape;
+  const Bytes* data;
+};
+
 // The requests of one sample and the data that they refer to.
 struct Sample {
   std::vector<std::unique_ptr<InferRequest>> requests;
-  std::vector<Bytes> data;
+  std::list<Bytes> data;
+  std::unique_ptr<SequenceInputs> sequence;  // null: not a sequence model
+  std::vector<Override> overrides;
 };
 
+std::unique_ptr<HostInputs> MakeHostInputs(const Sample& sample) {
+  auto inputs = sample.sequence->New();
+  for (const Override& given : sample.overrides) {
+    for (InputTensor& tensor : inputs->tensors) {
+      if (tensor.name != given.name) continue;
+      tensor.data_type = given.data_type;
+      tensor.client_shape = given.shape;
+      tensor.shape = given.shape;
+      tensor.byte_size = given.data->size();
+      BufferAttributes attributes;
+      attributes.byte_size = given.data->size();
+      tensor.buffers.clear();
+      tensor.buffers.push_back({given.data->data(), attributes});
+    }
+  }
+  return inputs;
+}
+
+// A sample's input without the batch dimension; a control has the shape that the sample gives it.
+Shape ShapeOf(const WarmupInput& input, bool batched) {
+  Shape shape;
+  if (batched) shape.push_back(1);
+  shape.Append(input.dims);
+  return shape;
+}
+
 Result<Sample> MakeSample(const Warmup& warmup, const ModelConfig& config,
-                          const std::string& folder, const std::shared_ptr<RequestTarget>& target) {
+                          const std::string& model_dir,
+                          const std::shared_ptr<RequestTarget>& target) {
   Sample sample;
-  for (const auto& [name, input] : warmup.inputs) {
-    NEREID_ASSIGN_OR_RETURN(const int64_t num_elements, ElementCount(input.dims));
-    auto data = MakeData(input, num_elements, folder);
-    if (!data.ok()) return std::move(data).status().WithContext(StrCat("input '", name, "'"));
-    sample.data.push_back(std::move(data).value());
+  if (config.sequence_batching) {
+    NEREID_ASSIGN_OR_RETURN(sample.sequence, SequenceInputs::Make(config, model_dir));
   }
   const uint32_t num_requests = std::max<uint32_t>(warmup.batch_size, 1);
   for (uint32_t i = 0; i < num_requests; ++i) {
-    auto request = std::make_unique<InferRequest>(target, -1);
-    request->set_id(StrCat("warmup ", warmup.name));
-    size_t index = 0;
-    for (const auto& [name, input] : warmup.inputs) {
-      Shape shape;
-      if (config.max_batch_size > 0) shape.push_back(1);
-      shape.Append(input.dims);
-      NEREID_RETURN_IF_ERROR(request->AddInput(name, input.data_type, shape.span()));
-      BufferAttributes attributes;
-      attributes.byte_size = sample.data[index].size();
-      NEREID_RETURN_IF_ERROR(request->AppendInputData(name, sample.data[index].data(), attributes));
-      ++index;
+    sample.requests.push_back(std::make_unique<InferRequest>(target, -1));
+    sample.requests.back()->set_id(StrCat("warmup ", warmup.name));
+  }
+  const bool batched = config.max_batch_size > 0;
+  for (const auto& [name, input] : warmup.inputs) {
+    NEREID_ASSIGN_OR_RETURN(const int64_t num_elements, ElementCount(input.dims));
+    auto data = MakeData(input, num_elements, StrCat(model_dir, "/warmup"));
+    if (!data.ok()) return std::move(data).status().WithContext(StrCat("input '", name, "'"));
+    const Bytes& bytes = sample.data.emplace_back(std::move(data).value());
+    if (sample.sequence != nullptr && sample.sequence->Has(name)) {
+      sample.overrides.push_back({name, input.data_type, ShapeOf(input, false), &bytes});
+      continue;
     }
-    sample.requests.push_back(std::move(request));
+    BufferAttributes attributes;
+    attributes.byte_size = bytes.size();
+    for (const auto& request : sample.requests) {
+      NEREID_RETURN_IF_ERROR(
+          request->AddInput(name, input.data_type, ShapeOf(input, batched).span()));
+      NEREID_RETURN_IF_ERROR(request->AppendInputData(name, bytes.data(), attributes));
+    }
   }
   return sample;
 }
@@ -128,7 +184,7 @@ Result<Sample> MakeSample(const Warmup& warmup, const ModelConfig& config,
 Status RunSample(const Sample& sample, Instance* instance) {
   Rendezvous rendezvous(sample.requests.size());
   ResponseCallbacks callbacks;
-  callbacks.allocator = &kAllocator;
+  callbacks.allocator = &kHeapAllocator;
   callbacks.response_fn = [](TRITONSERVER_InferenceResponse* response, uint32_t flags, void* self) {
     static_cast<Rendezvous*>(self)->OnResponse(response, flags);
   };
@@ -144,6 +200,7 @@ Status RunSample(const Sample& sample, Instance* instance) {
   for (InferRequest* request : batch) {
     // Alike: either the first is refused or none is.
     NEREID_RETURN_IF_ERROR(request->Prepare());
+    if (sample.sequence != nullptr) request->SetHostInputs(MakeHostInputs(sample));
     request->target()->OnTaken();
     request->queue_start_ns = request->request_start_ns;
   }
@@ -160,7 +217,7 @@ Status RunWarmups(const ModelConfig& config, const std::string& model_dir, Reque
   for (const Warmup& warmup : config.warmups) {
     const auto run = [&]() -> Status {
       NEREID_ASSIGN_OR_RETURN(const Sample sample,
-                              MakeSample(warmup, config, StrCat(model_dir, "/warmup"), uncounted));
+                              MakeSample(warmup, config, model_dir, uncounted));
       for (uint32_t i = 0; i < std::max<uint32_t>(warmup.count, 1); ++i) {
         NEREID_RETURN_IF_ERROR(RunSample(sample, instance));
       }

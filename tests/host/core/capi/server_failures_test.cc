@@ -94,11 +94,6 @@ TEST_F(ServerTest, OptionsThatAskForWhatIsNotBuiltAreRefused) {
               return o.Set(TRITONSERVER_ServerOptionsSetModelNamespacing, true);
             }).find("model namespacing"),
             std::string::npos);
-  EXPECT_NE(refusal([](ServerOptions& o) {
-              return o.Set(TRITONSERVER_ServerOptionsSetRateLimiterMode,
-                           TRITONSERVER_RATE_LIMIT_EXEC_COUNT);
-            }).find("rate limiter"),
-            std::string::npos);
 }
 
 TEST_F(ServerTest, AStarWithOtherStartupModelsIsRefused) {

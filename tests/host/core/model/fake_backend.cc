@@ -122,11 +122,13 @@ ModelFixture::~ModelFixture() {
   FakeBackend::current = nullptr;
 }
 
-Result<std::shared_ptr<Model>> ModelFixture::Load(const std::string& json) {
+Result<std::shared_ptr<Model>> ModelFixture::Load(const std::string& json,
+                                                  const std::string& model_dir) {
   if (services->backends.List().empty()) {
     NEREID_RETURN_IF_ERROR(services->backends.AddBuiltIn("fake", FakeBackend::EntryPoints()));
   }
   ModelLoadSpec spec;
+  spec.model_dir = model_dir;
   NEREID_ASSIGN_OR_RETURN(spec.config, config::ReadModelConfig({"m", "", "", json}));
   spec.on_destroyed = [this] { ++num_destroyed; };
   return Model::Load(std::move(spec), *services);

@@ -45,7 +45,7 @@ class ModelFixture {
   ModelFixture();
   ~ModelFixture();
 
-  Result<std::shared_ptr<Model>> Load(const std::string& json);
+  Result<std::shared_ptr<Model>> Load(const std::string& json, const std::string& model_dir = "");
   // Waits until everything of every dropped model has ended.
   void WaitForEnds() { services->reaper.WaitIdle(); }
 

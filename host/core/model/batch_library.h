@@ -1,0 +1,24 @@
+// A custom batching library: a shared object with the five TRITONBACKEND_ModelBatch* functions,
+// which has a say in the batches of a model with dynamic_batching. [load thread, then under the
+// batcher's mutex]
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "config/model_config.h"
+#include "nereid/status.h"
+#include "scheduling/batch_strategy.h"
+#include "triton/core/tritonbackend.h"
+
+namespace nereid {
+
+// The library that the parameter TRITON_BATCH_STRATEGY_PATH names, inside the model's directory,
+// else batchstrategy.so in the version's, the model's or the backend's directory. Null when there
+// is none.
+Result<std::unique_ptr<BatchStrategy>> LoadBatchLibrary(const ModelConfig& config, int64_t version,
+                                                        const std::string& model_dir,
+                                                        const std::string& backend_dir,
+                                                        TRITONBACKEND_Model* model);
+
+}  // namespace nereid

@@ -1,0 +1,186 @@
+// Which instance runs what: passive ones, the rate limiter, warm-up of sequence models, custom
+// batching libraries.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <thread>
+
+#include "base/error.h"
+#include "fake_backend.h"
+#include "support/test_client.h"
+
+namespace nereid {
+namespace {
+
+using test::TestClient;
+using test::TestRequest;
+using Requests = std::vector<TRITONBACKEND_Request*>;
+
+std::string Config(const std::string& more) {
+  return StrCat(R"({"backend": "fake", "max_batch_size": 8,
+  "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
+  "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}])",
+                more, "}");
+}
+
+std::string NameOf(TRITONBACKEND_ModelInstance* instance) {
+  const char* name = nullptr;
+  EXPECT_EQ(TRITONBACKEND_ModelInstanceName(instance, &name), nullptr);
+  return name;
+}
+
+float ReadFloat(TRITONBACKEND_Request* request, const char* name) {
+  TRITONBACKEND_Input* input = nullptr;
+  const void* data = nullptr;
+  uint64_t byte_size = 0;
+  TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
+  int64_t id = 0;
+  float value = -1;
+  EXPECT_TRUE(TakeError(TRITONBACKEND_RequestInput(request, name, &input)).ok()) << name;
+  if (input == nullptr) return value;
+  EXPECT_TRUE(TakeError(TRITONBACKEND_InputBuffer(input, 0, &data, &byte_size, &type, &id)).ok());
+  std::memcpy(&value, data, sizeof(value));
+  return value;
+}
+
+class ModelInstancesTest : public testing::Test, public test::ModelFixture {
+ protected:
+  void TearDown() override {
+    requests_.clear();
+    WaitForEnds();
+  }
+  void Send(const std::shared_ptr<Model>& model) {
+    InferRequest& request =
+        requests_.emplace_back(model, &client_, "r", std::vector<int64_t>{1, 1}).request;
+    ASSERT_TRUE(request.Prepare().ok());
+    ASSERT_TRUE(model->Enqueue(&request).ok());
+  }
+
+  TestClient client_;
+  std::deque<TestRequest> requests_;
+};
+
+TEST_F(ModelInstancesTest, PassiveInstancesAreMadeButNeverExecute) {
+  std::mutex mutex;
+  std::set<std::string> executing;
+  backend.execute = [&](auto* instance, Requests requests) {
+    for (auto* request : requests) test::AnswerIdentity(instance, request);
+    std::lock_guard lock(mutex);
+    executing.insert(NameOf(instance));
+    return Status::Ok();
+  };
+  const auto model = Load(Config(R"(, "instance_group": [
+    {"name": "idle", "kind": "KIND_MODEL", "passive": true},
+    {"name": "busy", "kind": "KIND_MODEL", "count": 2}])"));
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  for (int i = 0; i < 20; ++i) Send(*model);
+  EXPECT_EQ(client_.WaitFor(20).size(), 20U);
+  const auto calls = backend.Calls();
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), "instance_initialize idle_0"), 1);
+  std::lock_guard lock(mutex);
+  EXPECT_FALSE(executing.contains("idle_0"));
+}
+
+TEST_F(ModelInstancesTest, RefusesPassiveInstancesAlone) {
+  const auto model =
+      Load(Config(R"(, "instance_group": [{"kind": "KIND_MODEL", "passive": true}])"));
+  EXPECT_EQ(model.status().message(),
+            "model 'm' has passive instances alone: none executes requests");
+}
+
+TEST_F(ModelInstancesTest, InstancesThatShareAResourceTakeTurns) {
+  services = std::make_unique<CoreServices>(nullptr, [] {
+    CoreOptions options;
+    options.rate_limit = true;
+    return options;
+  }());
+  std::atomic<int> inside{0}, most{0}, num_answered{0};
+  std::vector<std::thread> answering;
+  std::mutex mutex;
+  // Execute returns at once; the resource is the batch's until its requests are released.
+  backend.execute = [&](auto* instance, Requests requests) {
+    most = std::max<int>(most, ++inside);
+    std::lock_guard lock(mutex);
+    answering.emplace_back([&, instance, requests] {
+      for (int i = 0; i < 10; ++i) std::this_thread::yield();
+      for (size_t i = 0; i < requests.size(); ++i) {
+        if (i + 1 == requests.size()) --inside;
+        test::AnswerIdentity(instance, requests[i]);
+        ++num_answered;
+      }
+    });
+    return Status::Ok();
+  };
+  const auto model = Load(Config(R"(, "instance_group": [{"kind": "KIND_CPU", "count": 3,
+    "rate_limiter": {"resources": [{"name": "R", "count": 1}]}}])"));
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  for (int i = 0; i < 30; ++i) Send(*model);
+  EXPECT_EQ(client_.WaitFor(30).size(), 30U);
+  EXPECT_EQ(most, 1);
+  for (std::thread& thread : answering) thread.join();
+}
+
+TEST_F(ModelInstancesTest, WarmsASequenceModelUpWithWholeSequences) {
+  std::vector<std::string> seen;
+  backend.execute = [&](auto* instance, Requests requests) {
+    for (auto* request : requests) {
+      seen.push_back(StrCat(ReadFloat(request, "START"), " ", ReadFloat(request, "END"), " ",
+                            ReadFloat(request, "SI")));
+      test::AnswerIdentity(instance, request);
+    }
+    return Status::Ok();
+  };
+  const auto model = Load(Config(R"(, "sequence_batching": {"direct": {}, "control_input": [
+      {"name": "START", "control": [{"kind": "CONTROL_SEQUENCE_START", "fp32_false_true": [0, 1]}]},
+      {"name": "END", "control": [{"kind": "CONTROL_SEQUENCE_END", "fp32_false_true": [0, 1]}]}],
+    "state": [{"input_name": "SI", "output_name": "SO", "data_type": "TYPE_FP32", "dims": [1]}]},
+    "model_warmup": [{"name": "w", "batch_size": 2, "count": 2, "inputs": {
+      "IN": {"data_type": "TYPE_FP32", "dims": [4], "zero_data": true},
+      "END": {"data_type": "TYPE_FP32", "dims": [1], "zero_data": true}}}])"));
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(seen, std::vector<std::string>(4, "1 0 0")) << "the sample says what END holds";
+  EXPECT_EQ((*model)->num_inflight(), 0U);
+}
+
+TEST_F(ModelInstancesTest, ABatchingLibraryClosesBatches) {
+  std::string folder = (std::filesystem::temp_directory_path() / "nereid_batch_XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  std::filesystem::create_directory(folder + "/lib");
+  std::filesystem::copy(NEREID_TEST_BATCHERS "/batch_of_three.so", folder + "/lib/three.so");
+  const auto config = [](const char* path) {
+    return Config(StrCat(R"(, "dynamic_batching": {}, "parameters": {
+      "TRITON_BATCH_STRATEGY_PATH": {"string_value": ")",
+                         path, R"("}}, "instance_group": [{"kind": "KIND_CPU", "count": 1}])"));
+  };
+  std::mutex gate;
+  gate.lock();
+  std::vector<size_t> sizes;
+  backend.execute = [&](auto* instance, Requests requests) {
+    std::lock_guard wait(gate);
+    sizes.push_back(requests.size());
+    for (auto* request : requests) test::AnswerIdentity(instance, request);
+    return Status::Ok();
+  };
+  {
+    const auto model = Load(config("lib/three.so"), folder);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    const size_t calls = backend.Calls().size();
+    Send(*model);
+    while (backend.Calls().size() == calls) std::this_thread::yield();
+    for (int i = 0; i < 7; ++i) Send(*model);
+    gate.unlock();
+    EXPECT_EQ(client_.WaitFor(8).size(), 8U);
+    EXPECT_EQ(sizes, (std::vector<size_t>{1, 3, 3, 1}));
+  }
+  EXPECT_NE(Load(config("lib/none.so"), folder).status().message().find("does not exist"),
+            std::string::npos);
+  EXPECT_NE(Load(config("../three.so"), folder).status().message().find("expected a path inside"),
+            std::string::npos);
+  requests_.clear();
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace nereid
