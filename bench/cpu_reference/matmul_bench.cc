@@ -61,6 +61,7 @@ void Run(const Shape& shape) {
   std::vector<float> in(shape.rows * shape.columns), out(shape.rows * shape.outputs);
   std::vector<uint16_t> weights(shape.outputs * shape.columns);
   std::vector<float> wide(weights.size());
+  std::vector<float> scratch(cpu::MatmulScratchFloats(shape.rows, shape.columns));
   for (float& value : in) value = static_cast<float>(random() % 1000) * 1e-3f;
   for (uint16_t& bits : weights) bits = static_cast<uint16_t>(0x3d00u | (random() & 0x80ffu));
   const auto widen = [&] {
@@ -78,6 +79,7 @@ void Run(const Shape& shape) {
     params.weights = {weights.data(), cpu::WeightType::kBf16, shape.outputs, shape.columns};
     params.out = out.data();
     params.out_stride = params.last_output = shape.outputs;
+    params.scratch = scratch.data();
     Print(ops->isa.data(), shape, Measure([&] { ops->matmul(params); }));
   }
   [[maybe_unused]] const auto m = static_cast<int>(shape.rows), n = static_cast<int>(shape.outputs),

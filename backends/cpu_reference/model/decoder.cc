@@ -55,7 +55,7 @@ Decoder::Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const 
       sin_(spec.ropes.size()),
       scores_(pool.num_threads()),
       rows_(pool.num_threads()),
-      panels_(pool.num_threads()) {}
+      scratch_(pool.num_threads()) {}
 
 std::span<float> Decoder::Forward(const llm::Batch& batch) {
   PrepareBuffers(batch);
@@ -115,7 +115,8 @@ void Decoder::PrepareBuffers(const llm::Batch& batch) {
   const int64_t context = (longest + kBlockSize - 1) / kBlockSize * kBlockSize;
   for (std::vector<float>& scores : scores_) Grow(scores, kMaxRowsAtOnce * context);
   const int64_t columns = std::max({int64_t{spec_.hidden_size}, spec_.q_size(), inner});
-  for (std::vector<float>& panel : panels_) Grow(panel, kOutputsPerPanel * columns);
+  const int64_t scratch_size = MatmulScratchFloats(num_tokens_, columns);
+  for (std::vector<float>& scratch : scratch_) Grow(scratch, scratch_size);
 }
 
 void Decoder::PrepareRope() {
@@ -163,7 +164,7 @@ void Decoder::RunAttention(const llm::Batch& batch, int32_t layer) {
   pool_.ParallelRanges(outputs, kOutputGrain, [&](int64_t first, int64_t last, int thread) {
     int64_t offset = 0;
     for (MatmulParams params : products) {
-      params.scratch = panels_[thread].data();
+      params.scratch = scratch_[thread].data();
       const int64_t rows = params.weights.rows;
       params.first_output = std::clamp<int64_t>(first - offset, 0, rows);
       params.last_output = std::clamp<int64_t>(last - offset, 0, rows);
@@ -254,13 +255,13 @@ void Decoder::RunMlp(const Mlp& mlp, const float* in, int64_t num_rows, float* o
   const float* gate_in = Arrange(mlp.gate, in, num_rows, arranged_[1]);
   pool_.ParallelRanges(inner, kOutputGrain, [&](int64_t first, int64_t last, int thread) {
     MatmulParams up = Product(mlp.up, up_in, num_rows, up_.data(), inner);
-    up.scratch = panels_[thread].data();
+    up.scratch = scratch_[thread].data();
     up.first_output = first;
     up.last_output = last;
     ops_.matmul(up);
     if (gated) {
       MatmulParams gate = Product(mlp.gate, gate_in, num_rows, gate_.data(), inner);
-      gate.scratch = panels_[thread].data();
+      gate.scratch = scratch_[thread].data();
       gate.first_output = first;
       gate.last_output = last;
       ops_.matmul(gate);
@@ -375,7 +376,7 @@ void Decoder::Multiply(const Linear& linear, const float* in, int64_t num_rows, 
   const float* arranged = Arrange(linear, in, num_rows, arranged_[0]);
   const auto run = [&](int64_t first, int64_t last, int thread) {
     MatmulParams params = Product(linear, arranged, num_rows, out, out_stride);
-    params.scratch = panels_[thread].data();
+    params.scratch = scratch_[thread].data();
     params.accumulate = accumulate;
     params.first_output = first;
     params.last_output = last;

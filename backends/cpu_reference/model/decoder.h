@@ -76,7 +76,7 @@ class Decoder {
   std::vector<float> gate_, up_;                 // [num_tokens, intermediate_size]
   std::vector<std::vector<float>> scores_;       // per thread
   std::vector<std::vector<AttentionRow>> rows_;  // per thread
-  std::vector<std::vector<float>> panels_;       // per thread, for MatmulParams::scratch
+  std::vector<std::vector<float>> scratch_;      // per thread, for MatmulParams::scratch
   std::vector<float> arranged_[3];               // [num_tokens, columns] for Arrange
   std::vector<float> logits_;
 };

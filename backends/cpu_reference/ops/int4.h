@@ -38,23 +38,29 @@ NEREID_INLINE VecF Dequantize(VecU words, const Int4Group& group) {
 #endif
 }
 
+inline constexpr int64_t kInt4Ahead = 16384;
+
 // What all blocks of a matrix share, worked out once a tile.
 struct Int4Matrix {
   const uint8_t* data;
   const float* scales;
   const uint8_t* zeros;
   int64_t row_bytes, num_groups, group_size;
+  int64_t bytes_ahead;    // how far ahead weights are asked for: whole rows
   int vectors_per_group;  // groups within a block: the power of two of their 16 columns; else 3
 };
 
 NEREID_INLINE Int4Matrix Int4MatrixOf(const WeightMatrix& w) {
   const int64_t group = w.group_size;
+  const int64_t row_bytes =
+      (w.columns + kInt4BlockColumns - 1) / kInt4BlockColumns * kInt4BlockBytes;
   return {static_cast<const uint8_t*>(w.data),
           w.group_scales,
           w.group_zeros,
-          (w.columns + kInt4BlockColumns - 1) / kInt4BlockColumns * kInt4BlockBytes,
+          row_bytes,
           (w.columns + group - 1) / group,
           group,
+          row_bytes * (row_bytes > kInt4Ahead / 4 ? 4 : kInt4Ahead / row_bytes),
           group == 16   ? 0
           : group == 32 ? 1
           : group == 64 ? 2
@@ -71,7 +77,7 @@ class Int4Block {
         zeros_(matrix.zeros + row * matrix.num_groups + group),
         shift_(matrix.vectors_per_group) {
     const uint8_t* bytes = matrix.data + row * matrix.row_bytes + first / 2;
-    __builtin_prefetch(bytes + kInt4Ahead);
+    __builtin_prefetch(bytes + matrix.bytes_ahead);
     // Spelt out: `auto` would drop the alignment of 1.
     const VecUUnaligned* words = reinterpret_cast<const VecUUnaligned*>(bytes);
 #pragma GCC unroll 4
@@ -106,7 +112,6 @@ class Int4Block {
 
  private:
   static constexpr int kParts = 16 / kLanes;
-  static constexpr int64_t kInt4Ahead = 1024;  // bytes
 
   VecU words_[kParts];
   const float* scales_;

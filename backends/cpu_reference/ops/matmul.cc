@@ -257,6 +257,10 @@ void RunInt4(const MatmulParams& p) {
       return RunInt4Rows<1>(p);
     case 2:
       return RunInt4Rows<2>(p);
+    case 3:
+      return RunInt4Rows<3>(p);
+    case 4:
+      return RunInt4Rows<4>(p);
     default:
       return RunInt4Panels(p);
   }

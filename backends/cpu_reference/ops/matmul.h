@@ -27,7 +27,10 @@ struct MatmulParams {
   bool accumulate = false;
   int64_t first_output = 0;
   int64_t last_output = 0;
-  float* scratch = nullptr;  // [kOutputsPerPanel, columns], for int4 weights: a thread's own
+  float* scratch = nullptr;  // MatmulScratchFloats(num_rows, columns) of a thread's own
 };
+
+// Grows with both sizes: that of the largest product serves all.
+int64_t MatmulScratchFloats(int64_t num_rows, int64_t columns);
 
 }  // namespace nereid::cpu
