@@ -219,5 +219,6 @@ int Run(Options options) {
 }  // namespace nereid::bench
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a long run shows what it has
   return nereid::bench::Run(nereid::bench::ParseOptions(argc, argv));
 }
