@@ -6,8 +6,8 @@ import subprocess
 import pytest
 import wheels
 
-WINDOWS = ["--concurrency-range=2", "--measurement-mode=count_windows", "--measurement-request-count=20", "--stability-percentage=999",
-           "--max-trials=3", "--shape=INPUT0:16", "--input-data=zero"]
+# A fixed number of requests: it measures no stability, which a busy machine does not have.
+LOAD = ["--concurrency-range=2", "--request-count=40", "--stability-percentage=1000000000", "--shape=INPUT0:16", "--input-data=zero"]
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def analyze():
 
     def run(*flags):
         environment = dict(os.environ, LD_LIBRARY_PATH=str(runtime))
-        done = subprocess.run([program, "-m", "identity", *WINDOWS, *flags], env=environment, capture_output=True, text=True, timeout=110,
+        done = subprocess.run([program, "-m", "identity", *LOAD, *flags], env=environment, capture_output=True, text=True, timeout=400,
                               check=False)
         return done.stdout + done.stderr
 
@@ -33,11 +33,11 @@ def requests_in(output):
 
 
 def test_over_http(analyze, nereid):
-    assert requests_in(analyze("-u", f"127.0.0.1:{nereid.http}")) >= 20
+    assert requests_in(analyze("-u", f"127.0.0.1:{nereid.http}")) == 40
 
 
 def test_over_grpc(analyze, nereid):
-    assert requests_in(analyze("-i", "grpc", "-u", f"127.0.0.1:{nereid.grpc}")) >= 20
+    assert requests_in(analyze("-i", "grpc", "-u", f"127.0.0.1:{nereid.grpc}")) == 40
 
 
 def test_in_process(analyze, dist, backends, identity_repository, tmp_path):
@@ -45,4 +45,4 @@ def test_in_process(analyze, dist, backends, identity_repository, tmp_path):
     (tmp_path / "lib/libtritonserver.so").symlink_to(dist / "lib/libtritonserver.so")
     (tmp_path / "backends").symlink_to(backends)
     output = analyze("--service-kind=triton_c_api", f"--triton-server-directory={tmp_path}", f"--model-repository={identity_repository}")
-    assert requests_in(output) >= 20
+    assert requests_in(output) == 40
