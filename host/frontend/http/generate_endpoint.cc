@@ -40,7 +40,8 @@ class GenerateCall final : public ModelCall {
     std::string json;
     const Status status = AppendGenerateReply(json, response_);
     if (status.ok()) {
-      connection()->Reply({}, json);
+      const std::string headers = ExtraHeaders();
+      connection()->Reply({.extra_headers = headers}, json);
     } else {
       ReplyError(*connection(), status);
     }
@@ -85,7 +86,9 @@ class GenerateStreamCall final : public ModelCall {
 
   void Begin() {
     if (std::exchange(has_begun_, true)) return;
-    connection()->BeginStream({.content_type = "text/event-stream; charset=utf-8"});
+    const std::string headers = ExtraHeaders();
+    connection()->BeginStream(
+        {.content_type = "text/event-stream; charset=utf-8", .extra_headers = headers});
   }
 
   bool has_begun_ = false;
@@ -130,6 +133,7 @@ Status StartGenerate(KServeContext& context, Connection& connection, const Reque
   } else {
     call = std::make_unique<GenerateCall>(context, connection, Body(), std::move(parsed.inputs));
   }
+  call->TellLoad(ParseOrcaFormat(head.Header("endpoint-load-metrics-format")));
   return ModelCall::Launch(std::move(call), std::move(request),
                            SampleTrace(context, connection, head, model));
 }

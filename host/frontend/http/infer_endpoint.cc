@@ -56,12 +56,14 @@ class InferCall final : public ModelCall {
   void Send(InferReply& reply) {
     if (encoding_ != Encoding::kIdentity) return SendCompressed(reply);
     if (reply.blocks.empty()) {
-      connection()->Reply({}, reply.json);
+      const std::string headers = ExtraHeaders();
+      connection()->Reply({.extra_headers = headers}, reply.json);
       return;
     }
     std::vector<OutPiece> pieces{{reply.json}};
     for (const std::string_view block : reply.blocks) pieces.push_back({block, /*is_block=*/true});
-    const std::string header = StrCat(kHeaderLength, ": ", reply.json.size(), "\r\n");
+    const std::string header =
+        StrCat(kHeaderLength, ": ", reply.json.size(), "\r\n", ExtraHeaders());
     connection()->ReplyPieces(
         {.content_type = "application/octet-stream", .extra_headers = header}, pieces,
         std::make_shared<Kept>(Kept{std::move(response_), std::move(reply.made)}));
@@ -70,7 +72,8 @@ class InferCall final : public ModelCall {
   void SendCompressed(const InferReply& reply) {
     std::vector<std::string_view> pieces{reply.json};
     pieces.insert(pieces.end(), reply.blocks.begin(), reply.blocks.end());
-    std::string headers = StrCat("Content-Encoding: ", EncodingName(encoding_), "\r\n");
+    std::string headers =
+        StrCat("Content-Encoding: ", EncodingName(encoding_), "\r\n", ExtraHeaders());
     if (!reply.blocks.empty()) headers += StrCat(kHeaderLength, ": ", reply.json.size(), "\r\n");
     connection()->Reply(
         {.content_type = reply.blocks.empty() ? "application/json" : "application/octet-stream",
@@ -161,10 +164,12 @@ Status StartInfer(KServeContext& context, Connection& connection, const RequestH
   }
   NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, request));
   NEREID_ASSIGN_OR_RETURN(OutputForms forms, ToOutputForms(context, model, parsed));
-  return ModelCall::Launch(
+  auto call =
       std::make_unique<InferCall>(context, connection, std::move(body), std::move(parsed.inputs),
-                                  std::move(forms), ChooseEncoding(head.Header("Accept-Encoding"))),
-      std::move(request), SampleTrace(context, connection, head, model));
+                                  std::move(forms), ChooseEncoding(head.Header("Accept-Encoding")));
+  call->TellLoad(ParseOrcaFormat(head.Header("endpoint-load-metrics-format")));
+  return ModelCall::Launch(std::move(call), std::move(request),
+                           SampleTrace(context, connection, head, model));
 }
 
 }  // namespace nereid::http

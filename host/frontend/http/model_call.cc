@@ -92,6 +92,14 @@ void ModelCall::OnDisconnect() {
   Cancel();
 }
 
+std::string ModelCall::ExtraHeaders() const {
+  if (orca_ == OrcaFormat::kNone) return "";
+  const Result<MetricsPage> metrics = context_.server.Metrics();
+  if (!metrics.ok()) return "";
+  const Result<std::string_view> page = metrics->PrometheusText();
+  return page.ok() ? OrcaHeader(orca_, *page) : "";
+}
+
 void ModelCall::Cancel() {
   (void)InferRequest::Cancel(handle_);
 }

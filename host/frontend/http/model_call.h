@@ -11,6 +11,7 @@
 
 #include "host/frontend/http/infer_body.h"
 #include "host/frontend/http/kserve_context.h"
+#include "host/frontend/http/orca.h"
 #include "host/frontend/http/transport/connection.h"
 #include "host/frontend/http/transport/event_loop.h"
 #include "host/frontend/tracing/tracer.h"
@@ -24,6 +25,8 @@ class ModelCall : public InferObserver, public LoopTask, public ActiveCall {
   ModelCall(KServeContext& context, Connection& connection, Body body,
             std::vector<InputTensor> inputs);
 
+  // [loop thread] Before Launch: the answer is to tell how loaded the model is.
+  void TellLoad(OrcaFormat format) { orca_ = format; }
   // [loop thread] Gives `request` to the model. On an error there was no call, and the connection
   // is still to be answered.
   static Status Launch(std::unique_ptr<ModelCall> call, InferRequest request, TracedRequest trace);
@@ -40,6 +43,8 @@ class ModelCall : public InferObserver, public LoopTask, public ActiveCall {
   Connection* connection() { return connection_; }
   // [loop thread] The client has its answer; what else the model says is dropped.
   void LeaveClient() { connection_ = nullptr; }
+  // [loop thread] Header lines that the request asked for.
+  std::string ExtraHeaders() const;
   // [loop thread] Asks the model to stop.
   void Cancel();
   // Outputs that go into shared memory; null for none. Constant.
@@ -64,6 +69,7 @@ class ModelCall : public InferObserver, public LoopTask, public ActiveCall {
   TRITONSERVER_InferenceRequest* handle_ = nullptr;  // valid as long as this object
   const Body body_;
   const std::vector<InputTensor> inputs_;
+  OrcaFormat orca_ = OrcaFormat::kNone;
   TracedRequest trace_;   // empty when the request is not traced
   InferRequest request_;  // after the release
   std::atomic<unsigned> stage_{0};

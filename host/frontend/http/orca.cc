@@ -1,0 +1,60 @@
+#include "host/frontend/http/orca.h"
+
+#include <charconv>
+#include <optional>
+
+#include "host/frontend/http/json/json_writer.h"
+#include "host/frontend/http/transport/request.h"
+#include "nereid/status.h"
+
+namespace nereid::http {
+namespace {
+
+constexpr std::string_view kFamily = "nv_trt_llm_kv_cache_block_metrics{";
+
+// The gauge of one kind of block, over all models that have it.
+std::optional<double> Find(std::string_view page, std::string_view kind) {
+  const std::string label = StrCat("kv_cache_block_type=\"", kind, "\"");
+  std::optional<double> sum;
+  while (!page.empty()) {
+    const size_t end = page.find('\n');
+    const std::string_view line = page.substr(0, end);
+    page.remove_prefix(end == std::string_view::npos ? page.size() : end + 1);
+    const size_t space = line.rfind(' ');
+    if (!line.starts_with(kFamily) || line.find(label) == std::string_view::npos) continue;
+    double value = 0;
+    const auto [at, error] =
+        std::from_chars(line.data() + space + 1, line.data() + line.size(), value);
+    if (error == std::errc() && at == line.data() + line.size()) sum = sum.value_or(0) + value;
+  }
+  return sum;
+}
+
+}  // namespace
+
+OrcaFormat ParseOrcaFormat(std::string_view header) {
+  if (EqualsIgnoreCase(header, "text")) return OrcaFormat::kText;
+  if (EqualsIgnoreCase(header, "json")) return OrcaFormat::kJson;
+  return OrcaFormat::kNone;
+}
+
+std::string OrcaHeader(OrcaFormat format, std::string_view metrics_page) {
+  if (format == OrcaFormat::kNone) return "";
+  const std::optional<double> max = Find(metrics_page, "max");
+  const std::optional<double> used = Find(metrics_page, "used");
+  const std::optional<double> tokens_per = Find(metrics_page, "tokens_per");
+  if (!max || !used || !tokens_per || *max <= 0) return "";
+  std::string utilization;
+  AppendJsonDouble(utilization, *used / *max);
+  std::string capacity;
+  AppendJsonUint(capacity, static_cast<uint64_t>(*max * *tokens_per));
+  constexpr std::string_view kName = "endpoint-load-metrics: ";
+  if (format == OrcaFormat::kText) {
+    return StrCat(kName, "TEXT named_metrics.kv_cache_utilization=", utilization,
+                  ", named_metrics.max_token_capacity=", capacity, "\r\n");
+  }
+  return StrCat(kName, "JSON {\"named_metrics\":{\"kv_cache_utilization\":", utilization,
+                ",\"max_token_capacity\":", capacity, "}}\r\n");
+}
+
+}  // namespace nereid::http
