@@ -3,6 +3,7 @@ import http.server
 import json
 import os
 import pathlib
+import socket
 import threading
 import time
 import urllib.request
@@ -151,8 +152,11 @@ def test_a_collector_receives_spans_that_hang_together(start_server, backends, c
 
 
 def test_an_absent_collector_does_not_hold_up_anything(start_server, backends):
-    server = start_server(GOLDEN, [*backends, "--trace-config=mode=opentelemetry", "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS",
-                                   "--trace-config=opentelemetry,url=http://127.0.0.1:9/v1/traces"], "/v2/models/identity_fp32/ready")
-    infer(server, "a")
-    assert server.stop() == 0
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))  # taken, but nobody listens
+        url = f"http://127.0.0.1:{holder.getsockname()[1]}/v1/traces"
+        server = start_server(GOLDEN, [*backends, "--trace-config=mode=opentelemetry", "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS",
+                                       f"--trace-config=opentelemetry,url={url}"], "/v2/models/identity_fp32/ready")
+        infer(server, "a")
+        assert server.stop() == 0
     assert "OpenTelemetry: lost" in pathlib.Path(server.log).read_text()
