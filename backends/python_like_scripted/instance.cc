@@ -23,9 +23,15 @@ std::chrono::milliseconds DelayAfter(int num_quick_deaths) {
 Status PythonInstance::Initialize() {
   NEREID_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, StartSession());
   std::lock_guard lock(mutex_);
+  return TakeOver(session);
+}
+
+Status PythonInstance::TakeOver(std::shared_ptr<Session>& session) {
+  if (died_early_) return UnavailableError("the Python worker ", last_death_);
   session_ = std::move(session);
-  state_ = State::kRunning;
   started_ = std::chrono::steady_clock::now();
+  state_ = State::kRunning;
+  changed_.notify_all();
   return {};
 }
 
@@ -68,9 +74,10 @@ void PythonInstance::OnSessionDeath(const std::string& how) {
   std::thread finished;
   {
     std::lock_guard lock(mutex_);
-    if (state_ != State::kRunning) return;  // its start failed, or it is being stopped
-    state_ = State::kStarting;
     last_death_ = how;
+    died_early_ = true;
+    if (state_ != State::kRunning) return;  // whoever starts or stops it sees to it
+    state_ = State::kStarting;
     const auto life = std::chrono::steady_clock::now() - started_;
     num_quick_deaths_ = life > kLongLife ? 1 : num_quick_deaths_ + 1;
     finished = std::move(restart_);
@@ -100,20 +107,16 @@ void PythonInstance::Restart() {
       }
       if (state_ == State::kStopped) return;
       state_ = State::kStarting;
+      died_early_ = false;
     }
     Result<std::shared_ptr<Session>> session = StartSession();
     std::lock_guard lock(mutex_);
     if (state_ == State::kStopped) return;
-    if (session.ok()) {
-      session_ = std::move(*session);
-      started_ = std::chrono::steady_clock::now();
-      state_ = State::kRunning;
-      changed_.notify_all();
-      return;
-    }
+    const Status status = session.ok() ? TakeOver(*session) : session.status();
+    if (status.ok()) return;
     LogError(StrCat("model '", model().name(), "': instance '", name(),
-                    "' could not be started again: ", session.status().message()));
-    last_death_ = StrCat("could not be started again: ", session.status().message());
+                    "' could not be started again: ", status.message()));
+    last_death_ = StrCat("could not be started again: ", status.message());
     ++num_quick_deaths_;
   }
 }

@@ -31,6 +31,8 @@ class PythonInstance : public ModelInstance<PythonModel>, public SessionOwner {
   Result<std::shared_ptr<Session>> StartSession();
   // Waits while one is being started; UNAVAILABLE says why there is none.
   Result<std::shared_ptr<Session>> CurrentSession();
+  // Makes a started session the current one, unless it died since. Needs the lock.
+  Status TakeOver(std::shared_ptr<Session>& session);
   void Restart();  // the restart thread
 
   OpenRequests open_;
@@ -39,6 +41,7 @@ class PythonInstance : public ModelInstance<PythonModel>, public SessionOwner {
   State state_ = State::kStopped;
   std::shared_ptr<Session> session_;
   std::string last_death_;
+  bool died_early_ = false;  // the session that is being started, before it was taken over
   std::chrono::steady_clock::time_point started_{};
   int num_quick_deaths_ = 0;  // in a row
   std::thread restart_;

@@ -59,7 +59,9 @@ Session::Session(std::unique_ptr<Worker> worker, OpenRequests& open, SessionOwne
   worker_->SetListener(this);
 }
 
+// The worker's thread uses what dies with this.
 Session::~Session() {
+  worker_->End();
   calls_->CancelAll();
 }
 
@@ -106,7 +108,7 @@ void Session::Execute(const std::vector<uint64_t>& all_keys, std::chrono::millis
       worker_->Kill(StrCat("it sent garbage: ", status.message()));
       status = worker_->DeadError();
     }
-  } else if (!worker_->is_dead()) {  // nothing was sent
+  } else if (status.code() == StatusCode::kUnavailable && !worker_->is_dead()) {  // not sent
     for (const Block& block : blocks) block.Release();
   }
   if (status.ok()) return;

@@ -73,8 +73,7 @@ Status Worker::AwaitHello() {
 }
 
 Worker::~Worker() {
-  if (process_ != nullptr && !is_dead_) Kill("it is not needed any more");
-  if (thread_.joinable()) thread_.join();
+  if (process_ != nullptr) End();
 }
 
 Status Worker::DeadError() {
@@ -146,8 +145,13 @@ void Worker::Stop(std::chrono::milliseconds timeout) {
     if (auto done = Ask(writer.Take(), timeout); !done.ok()) {
       LogError(StrCat(options_.label, ": finalize: ", done.status().message()));
     }
-    Kill("it was stopped");
   }
+  End();
+}
+
+void Worker::End() {
+  is_stopping_ = true;
+  if (!is_dead_) Kill("it was stopped");
   if (thread_.joinable()) thread_.join();
 }
 
@@ -208,8 +212,22 @@ Status Worker::Handle(const std::string& message) {
   const auto kind = static_cast<WorkerMessage>(reader.Int());
   NEREID_RETURN_IF_ERROR(reader.status());
   if (kind == WorkerMessage::kLog) return HandleLog(reader);
-  WorkerListener* listener = listener_;
-  return listener == nullptr ? Status() : listener->OnPosted(kind, reader);
+  if (WorkerListener* listener = listener_) return listener->OnPosted(kind, reader);
+  if (kind == WorkerMessage::kCall) RefuseCall(reader.Int());
+  return reader.status();
+}
+
+// While the model's file is read and its configuration completed there is no instance yet.
+void Worker::RefuseCall(int64_t call) {
+  MarshalWriter reply;
+  reply.Tuple(4);
+  reply.Int(static_cast<int64_t>(HostMessage::kReply));
+  reply.Int(call);
+  reply.Bool(false);
+  reply.Tuple(2);
+  reply.Int(TRITONSERVER_ERROR_UNAVAILABLE);
+  reply.Text("the host can be called from initialize on, not before");
+  (void)Post(reply.Take());
 }
 
 Status Worker::HandleLog(MarshalReader& message) {

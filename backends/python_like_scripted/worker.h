@@ -72,6 +72,9 @@ class Worker {
   void Kill(const std::string& why);
   // UNAVAILABLE with how it ended, after waiting for that. [not the worker's thread]
   Status DeadError();
+  // Ends it as it is, and its thread; the listener hears nothing more after this. [not the worker's
+  // thread]
+  void End();
   // Lets it finalize, then ends it; the listener hears nothing more after this. [not the worker's
   // thread]
   void Stop(std::chrono::milliseconds timeout);
@@ -88,6 +91,7 @@ class Worker {
   void ServeOutput(bool is_last);
   Status Handle(const std::string& message);
   Status HandleLog(MarshalReader& message);
+  void RefuseCall(int64_t call);
   void LogOutput(std::string_view line);
 
   const WorkerOptions options_;

@@ -1,0 +1,286 @@
+// A worker without a host around it: what is asked, posted and broken between the two processes.
+#include "backends/python_like_scripted/worker.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "backends/python_like_scripted/tensor_codec.h"
+
+namespace nereid::scripted {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kNoLimit{0};
+
+// Doubles its input; other cases by the request's id.
+constexpr char kModel[] = R"(
+import os, time
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        case = requests[0].request_id()
+        if case == "exit":
+            os._exit(3)
+        if case == "hang":
+            time.sleep(600)
+        if case == "raise":
+            raise ValueError("no")
+        if case == "cancelled":
+            return [pb_utils.InferenceResponse(error=pb_utils.TritonError(str(each.is_cancelled()))) for each in requests]
+        if case == "send":
+            for each in requests:
+                for i in range(100):
+                    each.get_response_sender().send(pb_utils.InferenceResponse(error=pb_utils.TritonError(str(i))))
+                each.get_response_sender().send(flags=1)
+            return [None for each in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each.inputs()[0].as_numpy() * 2)]) for each in requests]
+)";
+
+// The first interpreter of these that has NumPy; empty when none has.
+std::string Interpreter() {
+  static const std::string found = [] {
+    std::vector<std::string> places = {std::string(NEREID_SOURCE_DIR) + "/build/venv/bin/python",
+                                       "python3", "/usr/bin/python3"};
+    if (const char* named = std::getenv("NEREID_PYTHON")) places.insert(places.begin(), named);
+    for (const std::string& place : places) {
+      if (std::system((place + " -c 'import numpy' >/dev/null 2>&1").c_str()) == 0) return place;
+    }
+    return std::string();
+  }();
+  return found;
+}
+
+class Recorder : public WorkerListener {
+ public:
+  Status OnPosted(WorkerMessage kind, MarshalReader& message) override {
+    std::unique_lock lock(mutex_);
+    if (kind == WorkerMessage::kCall) {
+      MarshalWriter reply;
+      reply.Tuple(4);
+      reply.Int(static_cast<int64_t>(HostMessage::kReply));
+      reply.Int(message.Int());
+      reply.Bool(true);
+      reply.Bool(true);
+      lock.unlock();
+      return worker->Post(reply.Take());
+    }
+    ++num_responses;
+    return {};
+  }
+  void OnDeath(const std::string& how) override {
+    std::lock_guard lock(mutex_);
+    death = how;
+    changed_.notify_all();
+  }
+  std::string AwaitDeath() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !death.empty(); });
+    return death;
+  }
+
+  Worker* worker = nullptr;
+  int num_responses = 0;
+  std::string death;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+class WorkerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Interpreter().empty()) GTEST_SKIP() << "no Python interpreter with NumPy";
+    std::string folder = (fs::temp_directory_path() / "worker_test.XXXXXX").string();
+    folder_ = mkdtemp(folder.data());
+    std::ofstream(folder_ / "model.py") << kModel;
+    auto started = Worker::Start(Options());
+    ASSERT_TRUE(started.ok()) << started.status().message();
+    worker_ = std::move(*started);
+    recorder_.worker = worker_.get();
+    worker_->SetListener(&recorder_);
+  }
+  void TearDown() override {
+    worker_.reset();
+    if (!folder_.empty()) fs::remove_all(folder_);
+  }
+
+  WorkerOptions Options() const {
+    WorkerOptions options;
+    options.label = "model 'm'";
+    options.command.arguments = {
+        Interpreter(), std::string(NEREID_SOURCE_DIR) +
+                           "/backends/python_like_scripted/worker/nereid_python_worker.py"};
+    options.command.environment = EnvironmentWith({"PYTHONDONTWRITEBYTECODE=1"});
+    options.region_bytes = 4096;
+    options.region_growth_bytes = 4096;
+    options.start_timeout = std::chrono::seconds(60);
+    return options;
+  }
+
+  Result<std::string> Load(const fs::path& file) {
+    MarshalWriter question;
+    question.Tuple(4);
+    question.Int(static_cast<int64_t>(Question::kLoad));
+    question.Text(file.string());
+    question.Text("1");
+    question.Text(folder_.string());
+    return worker_->Ask(question.Take(), kNoLimit);
+  }
+  void LoadAndInitialize() {
+    ASSERT_TRUE(Load(folder_ / "model.py").ok());
+    MarshalWriter question;
+    question.Tuple(4);
+    question.Int(static_cast<int64_t>(Question::kInitialize));
+    question.Tuple(0);
+    question.Text("m_0");
+    question.Bool(false);
+    const auto answer = worker_->Ask(question.Take(), kNoLimit);
+    ASSERT_TRUE(answer.ok()) << answer.status().message();
+  }
+  Result<std::string> Execute(const char* id, const std::vector<float>& values,
+                              milliseconds timeout = kNoLimit) {
+    const int64_t shape[] = {static_cast<int64_t>(values.size())};
+    const std::span bytes(reinterpret_cast<const std::byte*>(values.data()), values.size() * 4);
+    std::vector<Block> blocks;
+    MarshalWriter question;
+    question.Tuple(2);
+    question.Int(static_cast<int64_t>(Question::kExecute));
+    question.Tuple(1);
+    question.Tuple(8);
+    question.Int(1);
+    question.Text(id);
+    question.Int(0);
+    question.Int(0);
+    question.Int(0);
+    question.Text("{}");
+    question.Tuple(0);
+    question.Tuple(1);
+    EXPECT_TRUE(WriteTensor(TensorView::Of("IN", DataType::kFp32, shape, bytes),
+                            worker_->to_worker(), blocks, question)
+                    .ok());
+    return worker_->Ask(question.Take(), timeout);
+  }
+  // The one response of an answer, or its error.
+  PackedResponse ResponseOf(const std::string& answer, uint64_t* num_posted = nullptr) {
+    MarshalReader reader(answer);
+    reader.TupleOf(2);
+    (void)reader.Int();
+    reader.TupleOf(3);
+    const int64_t posted = reader.Int();
+    if (num_posted != nullptr) *num_posted = static_cast<uint64_t>(posted);
+    PackedResponse response;
+    if (!reader.TakeNone()) {
+      response.error = InternalError(reader.Text());
+      return response;
+    }
+    reader.TupleOf(1);
+    if (reader.TakeNone()) return response;
+    response = ReadResponse(reader, worker_->from_worker());
+    EXPECT_TRUE(reader.Finish().ok()) << reader.status().message();
+    return response;
+  }
+
+  fs::path folder_;
+  Recorder recorder_;
+  std::unique_ptr<Worker> worker_;
+};
+
+TEST_F(WorkerTest, RunsShortTensorsInMessagesAndLongOnesInSharedMemory) {
+  LoadAndInitialize();
+  for (const size_t count : {1u, 2048u, 2049u, 300'000u, 7u, 100'000u}) {
+    std::vector<float> values(count);
+    for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 1000);
+    const auto answer = Execute("", values);
+    ASSERT_TRUE(answer.ok()) << answer.status().message();
+    const PackedResponse response = ResponseOf(*answer);
+    ASSERT_EQ(response.outputs.size(), 1u) << response.error->message();
+    const std::string_view bytes = response.outputs[0].bytes();
+    EXPECT_EQ(response.outputs[0].block.has_value(), count > 2048);
+    ASSERT_EQ(bytes.size(), count * sizeof(float));
+    std::vector<float> results(count);
+    std::memcpy(results.data(), bytes.data(), bytes.size());
+    for (size_t i = 0; i < count; ++i) ASSERT_EQ(results[i], 2 * values[i]) << i;
+    response.Release();
+  }
+}
+
+TEST_F(WorkerTest, PassesTheTextOfAnException) {
+  LoadAndInitialize();
+  const auto answer = Execute("raise", {1});
+  ASSERT_TRUE(answer.ok());
+  const std::string text = ResponseOf(*answer).error->message();
+  EXPECT_NE(text.find("for model 'm_0', message: ValueError: no\n\nAt:\n  "), std::string::npos);
+}
+
+TEST_F(WorkerTest, PostedMessagesCanBeWaitedFor) {
+  LoadAndInitialize();
+  const auto answer = Execute("send", {1});
+  ASSERT_TRUE(answer.ok());
+  uint64_t num_posted = 0;
+  (void)ResponseOf(*answer, &num_posted);
+  worker_->WaitForPosted(num_posted);
+  EXPECT_EQ(recorder_.num_responses, 101);
+}
+
+TEST_F(WorkerTest, ACallIsAnsweredWhileTheModelRuns) {
+  LoadAndInitialize();
+  const auto answer = Execute("cancelled", {1});
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(ResponseOf(*answer).error->message(), "True");
+}
+
+TEST_F(WorkerTest, AWorkerThatDiesSaysHow) {
+  LoadAndInitialize();
+  const auto answer = Execute("exit", {1});
+  EXPECT_EQ(answer.status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(answer.status().message(), "model 'm': the Python worker exited with code 3");
+  EXPECT_EQ(recorder_.AwaitDeath(), "exited with code 3");
+  EXPECT_EQ(Execute("", {1}).status().code(), StatusCode::kUnavailable);
+}
+
+TEST_F(WorkerTest, AWorkerThatHangsIsEnded) {
+  LoadAndInitialize();
+  const auto answer = Execute("hang", {1}, milliseconds(100));
+  EXPECT_NE(answer.status().message().find("it did not answer within 100 ms"), std::string::npos);
+  EXPECT_NE(recorder_.AwaitDeath().find("it did not answer"), std::string::npos);
+}
+
+TEST_F(WorkerTest, AnErrorOfLoadingLeavesTheWorkerAlive) {
+  std::ofstream(folder_ / "broken.py") << "import nosuch_module\n";
+  const auto answer = Load(folder_ / "broken.py");
+  EXPECT_EQ(answer.status().code(), StatusCode::kInternal);
+  EXPECT_NE(answer.status().message().find("No module named 'nosuch_module'"), std::string::npos);
+  EXPECT_TRUE(Load(folder_ / "model.py").ok());
+}
+
+TEST_F(WorkerTest, StopsWhatRuns) {
+  LoadAndInitialize();
+  worker_->Stop(std::chrono::seconds(60));
+  EXPECT_TRUE(worker_->is_dead());
+  EXPECT_EQ(recorder_.death, "");
+}
+
+TEST_F(WorkerTest, AnInterpreterThatIsNoneIsNamed) {
+  WorkerOptions options = Options();
+  options.command.arguments[0] = "/nonexistent/python";
+  const auto missing = Worker::Start(options);
+  EXPECT_NE(missing.status().message().find("'/nonexistent/python'"), std::string::npos);
+  options.command.arguments[0] = "/bin/false";
+  const auto silent = Worker::Start(options);
+  EXPECT_NE(silent.status().message().find("exited with code 1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nereid::scripted
