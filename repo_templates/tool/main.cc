@@ -8,6 +8,7 @@
 #include "repo_templates/tool/check.h"
 #include "repo_templates/tool/command_line.h"
 #include "repo_templates/tool/new_llm.h"
+#include "repo_templates/tool/new_qaic.h"
 
 namespace {
 
@@ -29,6 +30,12 @@ constexpr const char* kUsage = R"(usage:
       --copy | --link                        put the checkpoint's files into the repository, as copies or links;
                                              without either the repository names DIR
       --templates DIR                        template files other than the installed ones
+  nereid-repo new qaic-style --model_name NAME --hf_model_name DIR --out REPO
+      makes the same with a model NAME before it, in the manner of Qualcomm's LLM samples: input `prompt`, output
+      `generation`; sample clients are in share/repo_templates/qaic/clients
+      --model_type causal|kv_cache           accepted; the engine keeps a KV cache either way
+      --decoupled                            one response a token
+      --compile_config_path FILE             ctx_len, prefill_seq_len, batch_size, full_batch_size are taken over
   nereid-repo check REPO
       names file, line and key of every fault
       --backend-directory DIR                where backends lie (default: those installed beside this program)
@@ -85,17 +92,53 @@ Result<NewLlmOptions> NewLlmOptionsFrom(const CommandLine& line) {
   return options;
 }
 
+// What was made must load as it is: the same judge as for strangers' repositories.
+int ReportNew(const std::string& out) {
+  const Findings findings = CheckRepository(out, CheckOptions());
+  std::fputs(ToText(findings).c_str(), stderr);
+  if (HasError(findings)) return 1;
+  std::printf("%s\n", fs::absolute(out).c_str());
+  return 0;
+}
+
 int RunNewLlm(const CommandLine& line) {
   Result<NewLlmOptions> options = NewLlmOptionsFrom(line);
   if (!options.ok()) return Fail(options.status());
   if (Status status = NewLlm(*options); !status.ok()) return Fail(status);
-  // What was made must load as it is: the same judge as for strangers' repositories.
-  CheckOptions check;
-  const Findings findings = CheckRepository(options->out, check);
-  std::fputs(ToText(findings).c_str(), stderr);
-  if (HasError(findings)) return 1;
-  std::printf("%s\n", fs::absolute(options->out).c_str());
-  return 0;
+  return ReportNew(options->out);
+}
+
+Result<NewQaicOptions> NewQaicOptionsFrom(const CommandLine& line) {
+  NewQaicOptions options;
+  options.model_name = line.ValueOr("--model_name", "");
+  options.checkpoint = line.ValueOr("--hf_model_name", "");
+  options.out = line.ValueOr("--out", "");
+  for (const char* option : {"--model_name", "--hf_model_name", "--out"}) {
+    if (!line.ValueOr(option, "").empty()) continue;
+    return InvalidArgError("new qaic-style: ", option, " is missing");
+  }
+  for (const char* option : {"--aic_binary_dir", "--python_backend_dir"}) {
+    if (line.ValueOr(option, "").empty()) continue;
+    return nereid::UnsupportedError("new qaic-style: ", option,
+                                    ": there is no compiled binary and no backend folder here");
+  }
+  if (line.words.size() > 2) return InvalidArgError("unexpected argument '", line.words[2], "'");
+  options.model_type = line.ValueOr("--model_type", options.model_type);
+  options.compile_config = line.ValueOr("--compile_config_path", "");
+  options.backend = line.ValueOr("--backend", options.backend);
+  options.decoupled = line.Has("--decoupled");
+  options.templates =
+      line.ValueOr("--templates", (InstallPrefix() / "share/repo_templates").string());
+  return options;
+}
+
+int RunNewQaic(const CommandLine& line) {
+  Result<NewQaicOptions> options = NewQaicOptionsFrom(line);
+  if (!options.ok()) return Fail(options.status());
+  std::vector<std::string> notes;
+  if (Status status = NewQaic(*options, notes); !status.ok()) return Fail(status);
+  for (const std::string& note : notes) std::fprintf(stderr, "nereid-repo: %s\n", note.c_str());
+  return ReportNew(options->out);
 }
 
 int RunCheck(const CommandLine& line) {
@@ -113,11 +156,12 @@ int RunCheck(const CommandLine& line) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const Result<CommandLine> line =
-      ParseCommandLine(arguments,
-                       {"--checkpoint", "--out", "--backend", "--max-batch-size",
-                        "--max-queue-size", "--templates", "--backend-directory"},
-                       {"--decoupled", "--copy", "--link", "--json", "--help"});
+  const Result<CommandLine> line = ParseCommandLine(
+      arguments,
+      {"--checkpoint", "--out", "--backend", "--max-batch-size", "--max-queue-size", "--templates",
+       "--backend-directory", "--model_name", "--hf_model_name", "--model_type",
+       "--compile_config_path", "--aic_binary_dir", "--python_backend_dir"},
+      {"--decoupled", "--copy", "--link", "--json", "--help"});
   if (!line.ok()) return Fail(line.status());
   if (line->Has("--help")) {
     std::fputs(kUsage, stdout);
@@ -125,6 +169,7 @@ int main(int argc, char** argv) {
   }
   const std::vector<std::string>& words = line->words;
   if (words.size() >= 2 && words[0] == "new" && words[1] == "llm") return RunNewLlm(*line);
+  if (words.size() >= 2 && words[0] == "new" && words[1] == "qaic-style") return RunNewQaic(*line);
   if (!words.empty() && words[0] == "check") return RunCheck(*line);
   std::fputs(kUsage, stderr);
   return 2;

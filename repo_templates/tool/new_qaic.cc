@@ -1,0 +1,175 @@
+#include "repo_templates/tool/new_qaic.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "repo_templates/tool/checkpoint.h"
+#include "repo_templates/tool/new_llm.h"
+#include "repo_templates/tool/template.h"
+
+namespace nereid::repo {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What compile_config.json may say that means something here.
+struct CompileConfig {
+  std::optional<int64_t> prefill_seq_len, ctx_len, batch_size, full_batch_size;
+};
+
+Result<int64_t> Count(const std::string& key, const nlohmann::json& value) {
+  if (value.is_number_integer() && value.get<int64_t>() >= 1) return value.get<int64_t>();
+  return InvalidArgError("compile_config: '", key, "': expected a number of 1 or more, got ",
+                         value.dump());
+}
+
+// Quantisation is the checkpoint's affair here, so that a wish for another one cannot be granted.
+Status RefuseWhenTrue(const std::string& key, const nlohmann::json& value) {
+  if (!value.is_boolean()) {
+    return InvalidArgError("compile_config: '", key, "': expected true or false, got ",
+                           value.dump());
+  }
+  if (!value.get<bool>()) return {};
+  return UnsupportedError("compile_config: '", key,
+                          "': not supported; weights and cache are as the checkpoint stores them");
+}
+
+Status Apply(const std::string& key, const nlohmann::json& value, CompileConfig& config,
+             std::vector<std::string>& notes) {
+  std::optional<int64_t>* count = key == "prefill_seq_len"   ? &config.prefill_seq_len
+                                  : key == "ctx_len"         ? &config.ctx_len
+                                  : key == "batch_size"      ? &config.batch_size
+                                  : key == "full_batch_size" ? &config.full_batch_size
+                                                             : nullptr;
+  if (count != nullptr) {
+    if (value.is_null()) return {};
+    NEREID_ASSIGN_OR_RETURN(*count, Count(key, value));
+    return {};
+  }
+  if (key == "mxfp6_matmul" || key == "mxint8_kv_cache") return RefuseWhenTrue(key, value);
+  for (const char* known : {"onnx_path", "num_cores", "aic_enable_depth_first", "mos"}) {
+    if (key != known) continue;
+    notes.push_back(StrCat("compile_config: '", key, "' has no meaning here: nothing is compiled"));
+    return {};
+  }
+  return InvalidArgError("compile_config: unknown key '", key, "'");
+}
+
+Result<CompileConfig> ReadCompileConfig(const std::string& path, std::vector<std::string>& notes) {
+  CompileConfig config;
+  if (path.empty()) return config;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return NotFoundError("--compile_config_path: '", path, "' cannot be opened");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) {
+    return InvalidArgError("--compile_config_path: '", path, "' is not a JSON object");
+  }
+  for (const auto& [key, value] : json.items()) {
+    NEREID_RETURN_IF_ERROR(Apply(key, value, config, notes));
+  }
+  return config;
+}
+
+Status Check(const NewQaicOptions& options) {
+  for (const char* reserved : {"ensemble", "preprocessing", "tensorrt_llm", "postprocessing"}) {
+    if (options.model_name == reserved) {
+      return InvalidArgError("--model_name: '", reserved, "' is a model that it calls");
+    }
+  }
+  if (options.model_name.empty() || options.model_name.front() == '.' ||
+      options.model_name.find('/') != std::string::npos) {
+    return InvalidArgError("--model_name: expected a name, got '", options.model_name, "'");
+  }
+  if (options.model_type != "causal" && options.model_type != "kv_cache") {
+    return InvalidArgError("--model_type: expected causal or kv_cache, got '", options.model_type,
+                           "'");
+  }
+  return {};
+}
+
+Status Write(const fs::path& target, const std::string& text, std::ios::openmode mode) {
+  std::error_code error;
+  fs::create_directories(target.parent_path(), error);
+  std::ofstream file(target, std::ios::binary | mode);
+  file << text;
+  file.close();
+  if (file) return {};
+  return InternalError("'", target.string(), "': cannot be written");
+}
+
+Result<std::string> ReadTemplate(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return NotFoundError("template '", path.string(), "': cannot be opened");
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+std::string TextOf(const std::optional<int64_t>& count) {
+  return count.has_value() ? std::to_string(*count) : std::string();
+}
+
+std::string EngineParameters(const CompileConfig& config) {
+  std::string text;
+  const auto add = [&](const char* key, int64_t value) {
+    text += StrCat("parameters { key: \"", key, "\" value { string_value: \"", value, "\" } }\n");
+  };
+  if (config.ctx_len) add("max_seq_len", *config.ctx_len);
+  // One prompt's piece beside a token of every sequence that decodes.
+  if (config.prefill_seq_len) {
+    add("max_num_tokens", *config.prefill_seq_len + config.full_batch_size.value_or(64));
+  }
+  return text;
+}
+
+Status WriteModel(const NewQaicOptions& options, const CompileConfig& config) {
+  NEREID_ASSIGN_OR_RETURN(const CheckpointSummary checkpoint,
+                          InspectCheckpoint(options.checkpoint));
+  const fs::path source = fs::path(options.templates) / "qaic" / "model";
+  const fs::path target = fs::path(options.out) / options.model_name;
+  const TemplateValues values = {
+      {"checkpoint_summary", checkpoint.architecture + ", " + options.model_type},
+      {"decoupled_mode", options.decoupled ? "true" : "false"},
+      {"max_tokens", "128"},
+      {"batch_size", TextOf(config.batch_size)},
+      {"full_batch_size", TextOf(config.full_batch_size)}};
+  NEREID_ASSIGN_OR_RETURN(const std::string text, ReadTemplate(source / "config.pbtxt"));
+  NEREID_ASSIGN_OR_RETURN(const std::string filled,
+                          FillTemplate(text, values, (source / "config.pbtxt").string()));
+  NEREID_RETURN_IF_ERROR(Write(target / "config.pbtxt", filled, std::ios::trunc));
+  NEREID_ASSIGN_OR_RETURN(const std::string code, ReadTemplate(source / "1" / "model.py"));
+  NEREID_RETURN_IF_ERROR(Write(target / "1" / "model.py", code, std::ios::trunc));
+  return Write(fs::path(options.out) / "tensorrt_llm" / "config.pbtxt", EngineParameters(config),
+               std::ios::app);
+}
+
+}  // namespace
+
+Status NewQaic(const NewQaicOptions& options, std::vector<std::string>& notes) {
+  NEREID_RETURN_IF_ERROR(Check(options));
+  NEREID_ASSIGN_OR_RETURN(const CompileConfig config,
+                          ReadCompileConfig(options.compile_config, notes));
+  if (options.model_type == "causal") {
+    notes.push_back("--model_type causal: the engine keeps a KV cache all the same");
+  }
+  std::error_code ignored;
+  const bool existed = fs::exists(options.out, ignored);
+  NewLlmOptions llm;
+  llm.checkpoint = options.checkpoint;
+  llm.out = options.out;
+  llm.backend = options.backend;
+  llm.decoupled = true;
+  llm.templates = (fs::path(options.templates) / "llm").string();
+  NEREID_RETURN_IF_ERROR(NewLlm(llm));
+  Status status = WriteModel(options, config);
+  if (status.ok()) return status;
+  for (const auto& entry : fs::directory_iterator(options.out, ignored)) {
+    fs::remove_all(entry.path(), ignored);
+  }
+  if (!existed) fs::remove(options.out, ignored);
+  return status;
+}
+
+}  // namespace nereid::repo
