@@ -212,6 +212,9 @@ TEST(DecoderSpecTest, NamesTheKeyThatMakesNoSense) {
   EXPECT_THAT(MessageForConfig(WithKey(R"("eos_token_id":"end")")), HasSubstr("'eos_token_id'"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("model_type":"mixtral","num_local_experts":9999999)")),
               HasSubstr("'num_local_experts' is 9999999, limit 1024"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("model_type":"mixtral","num_local_experts":1024,)"
+                                       R"("num_hidden_layers":1024)")),
+              HasSubstr("'num_local_experts' is 1024, limit 64"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Keys and names shared by Llama and its descendants.
 #include "llm_core/model/architectures/llama_family.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "llm_core/model/rope.h"
@@ -111,6 +112,11 @@ void MapLlamaMlp(const DecoderSpec& spec, WeightMap& map) {
       add(WeightKind::kDownBias, Vector(mlp + "down_proj.bias", hidden));
     }
   }
+}
+
+int32_t ReadExpertCount(ConfigReader& config, std::string_view key, const DecoderSpec& spec) {
+  return config.Count(
+      key, std::min(kMaxExperts, kMaxExpertsOfAllLayers / std::max(1, spec.num_layers())));
 }
 
 void ReadSlidingWindows(ConfigReader& config, int32_t window, DecoderSpec& spec) {

@@ -12,7 +12,8 @@ namespace nereid::llm {
 
 // What a hostile config.json may make us allocate names for.
 inline constexpr int32_t kMaxLayers = 1024;
-inline constexpr int32_t kMaxExperts = 1024;
+inline constexpr int32_t kMaxExperts = 1024;  // of a layer
+inline constexpr int32_t kMaxExpertsOfAllLayers = 1 << 16;
 
 // Sizes, heads, rope, activation, ties. Leaves norms at RMS, biases off, attention full.
 void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec);
@@ -25,6 +26,9 @@ std::string LlamaLayerPrefix(int32_t layer);
 void MapLlamaDecoder(const DecoderSpec& spec, WeightMap& map);
 // mlp.{gate,up,down}_proj of every layer that is not MoE.
 void MapLlamaMlp(const DecoderSpec& spec, WeightMap& map);
+
+// The number of experts of each layer, under `key`; the layers are known.
+int32_t ReadExpertCount(ConfigReader& config, std::string_view key, const DecoderSpec& spec);
 
 // The window of every layer, by `layer_types` when config.json has them, else `fallback` for all.
 void ReadSlidingWindows(ConfigReader& config, int32_t window, DecoderSpec& spec);

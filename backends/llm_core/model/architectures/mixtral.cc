@@ -8,7 +8,7 @@ void BuildMixtral(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadLlamaConfig(config, spec);
   ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0,
                      spec);
-  spec.moe = {.num_experts = config.Count("num_local_experts", kMaxExperts),
+  spec.moe = {.num_experts = ReadExpertCount(config, "num_local_experts", spec),
               .experts_per_token = config.Size("num_experts_per_tok"),
               .intermediate_size = spec.intermediate_size,
               .normalize_top_k = true};

@@ -31,7 +31,7 @@ void BuildQwen3Moe(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
                          "(decoder_sparse_step, mlp_only_layers) is not supported"));
   }
   const char* experts_key = config.Has("num_experts") ? "num_experts" : "num_local_experts";
-  spec.moe = {.num_experts = config.Count(experts_key, kMaxExperts),
+  spec.moe = {.num_experts = ReadExpertCount(config, experts_key, spec),
               .experts_per_token = config.Size("num_experts_per_tok"),
               .intermediate_size = config.Size("moe_intermediate_size"),
               .normalize_top_k = config.BoolOr("norm_topk_prob", false)};
