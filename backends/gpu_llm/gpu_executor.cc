@@ -9,6 +9,9 @@
 namespace nereid::gpu {
 namespace {
 
+// Seconds; a longer gap between steps is a wait for requests.
+constexpr double kLongestGap = 5e-3;
+
 int32_t BlocksFor(int64_t tokens) {
   return static_cast<int32_t>((tokens + kBlockTokens - 1) / kBlockTokens);
 }
@@ -56,7 +59,8 @@ GpuExecutor::GpuExecutor(llm::DecoderModel model, const GpuExecutorOptions& opti
                          int32_t num_processors)
     : model_(std::move(model)),
       options_(options),
-      planner_(PlannerOptions(model_.spec, num_processors)) {}
+      planner_(PlannerOptions(model_.spec, num_processors)),
+      num_processors_(num_processors) {}
 
 GpuExecutor::~GpuExecutor() {
   (void)cudaSetDevice(options_.device);
@@ -69,6 +73,7 @@ Status GpuExecutor::Initialize() {
   limits_.max_positions = options_.max_positions > 0
                               ? std::min(options_.max_positions, spec.max_positions)
                               : spec.max_positions;
+  llm::LimitPositions(model_.spec, limits_.max_positions);
   limits_.max_num_sequences = std::max(1, options_.max_num_sequences);
   limits_.max_num_tokens = std::max(options_.max_num_tokens, limits_.max_num_sequences);
   limits_.block_size = kBlockTokens;
@@ -83,6 +88,7 @@ Status GpuExecutor::Initialize() {
   limits.max_positions = limits_.max_positions;
   limits.max_decode_items = planner_.MaxDecodeItems(padded);
   limits.max_num_sequences = padded;
+  limits.num_processors = num_processors_;
   NEREID_ASSIGN_OR_RETURN(Decoder decoder, Decoder::Create(spec, weights_, limits));
   decoder_.emplace(std::move(decoder));
   const int64_t table_words =
@@ -153,6 +159,11 @@ Status GpuExecutor::Submit(const llm::Batch& batch) {
     NEREID_RETURN_IF_ERROR(Run(shape, true));
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(done_.get(), stream_.get()));
+  ++num_steps_;
+  if (collected_) {
+    const std::chrono::duration<double> gap = std::chrono::steady_clock::now() - *collected_;
+    if (gap.count() < kLongestGap) idle_seconds_ += gap.count();
+  }
   return {};
 }
 
@@ -209,6 +220,7 @@ Result<cudaGraphExec_t> GpuExecutor::FindGraph(const StepShape& shape) {
 Result<llm::StepResult> GpuExecutor::Collect() {
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
   NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(done_.get()));
+  collected_ = std::chrono::steady_clock::now();
   llm::StepResult result;
   result.tokens.resize(submitted_.size());
   int32_t row = 0;

@@ -2,6 +2,7 @@
 // (decode steps as recorded graphs) and samples. [engine thread]
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -48,6 +49,9 @@ class GpuExecutor : public llm::Executor {
   // Logits of the last step, row by row, before sampling rules.
   Result<std::vector<float>> ReadLogits();
   int64_t num_graph_steps() const { return num_graph_steps_; }
+  // Seconds in which the device waited for the host, between steps that followed each other.
+  double idle_seconds() const { return idle_seconds_; }
+  int64_t num_steps() const { return num_steps_; }
 
  private:
   GpuExecutor(llm::DecoderModel model, const GpuExecutorOptions& options, int32_t num_processors);
@@ -75,7 +79,10 @@ class GpuExecutor : public llm::Executor {
   DeviceMemory argmax_parts_, argmax_tickets_;
   PinnedMemory sampled_;             // [max_num_logits] ids, then as many log probabilities
   std::map<int32_t, Graph> graphs_;  // by padded batch
-  int64_t num_graph_steps_ = 0;
+  int64_t num_graph_steps_ = 0, num_steps_ = 0;
+  double idle_seconds_ = 0.0;
+  std::optional<std::chrono::steady_clock::time_point> collected_;
+  int32_t num_processors_ = 0;
 
   std::vector<llm::BatchSequence> submitted_;  // of the step that runs
   std::vector<float> host_logits_;

@@ -43,8 +43,8 @@ int32_t StepPlanner::PaddedBatch(int32_t n) {
 }
 
 int32_t StepPlanner::MaxDecodeItems(int32_t num_sequences) const {
-  // Each sequence has one; the splits share out four blocks of threads a processor.
-  return num_sequences + 4 * options_.num_processors / options_.num_kv_heads + 1;
+  // Each sequence has one; the splits share out two blocks of threads a processor.
+  return num_sequences + 2 * options_.num_processors / options_.num_kv_heads + 1;
 }
 
 void StepPlanner::Plan(const llm::Batch& batch) {
@@ -99,7 +99,7 @@ void StepPlanner::AddDecodeItems(const llm::Batch& batch, const StepLayout& layo
   for (const llm::BatchSequence& sequence : batch.sequences) {
     if (sequence.num_tokens == 1) total_tiles += Blocks(sequence.num_cached + 1);
   }
-  const int64_t room = 4 * options_.num_processors / options_.num_kv_heads + 1;
+  const int64_t room = 2 * options_.num_processors / options_.num_kv_heads + 1;
   const auto tiles_per_item =
       static_cast<int32_t>(std::max<int64_t>(2, (total_tiles + room - 1) / room));
   int32_t next = 0, decoding = 0;

@@ -98,6 +98,7 @@ class Bench {
     std::printf("load %.2f s, KV cache %d blocks\n", Seconds(Clock::now() - start),
                 (*executor)->limits().num_blocks);
     vocab_size_ = spec.vocab_size;
+    executor_ = executor->get();
     engine_.emplace(llm::EngineOptions{}, std::move(*executor));
   }
 
@@ -129,6 +130,8 @@ class Bench {
 
   void Decode(int32_t batch) {
     const Work one = batch == 1 ? Work{128, 256} : Work{512, 256};
+    const double idle = executor_->idle_seconds();
+    const int64_t steps = executor_->num_steps();
     std::vector<Trace> traces = Send(std::vector<Work>(batch, one));
     // Steady: from when the last one has its first token until the first one ends.
     Clock::time_point from = traces[0].tokens.front(), to = traces[0].tokens.back();
@@ -143,10 +146,14 @@ class Bench {
                               [&](auto at) { return at > from && at <= to; });
       last = std::max(last, trace.tokens.back());
     }
-    std::printf("decode batch %4d: %9.1f tok/s steady (step %.3f ms), whole run %9.1f tok/s\n",
-                batch, static_cast<double>(tokens) / Seconds(to - from),
-                1e3 * Seconds(to - from) / (static_cast<double>(tokens) / batch),
-                static_cast<double>(batch) * one.num_output / Seconds(last - first));
+    std::printf(
+        "decode batch %4d: %9.1f tok/s steady (step %.3f ms), whole run %9.1f tok/s, host %.0f us "
+        "a step\n",
+        batch, static_cast<double>(tokens) / Seconds(to - from),
+        1e3 * Seconds(to - from) / (static_cast<double>(tokens) / batch),
+        static_cast<double>(batch) * one.num_output / Seconds(last - first),
+        1e6 * (executor_->idle_seconds() - idle) /
+            static_cast<double>(executor_->num_steps() - steps));
   }
 
   void FirstToken(int32_t num_prompt) {
@@ -196,6 +203,7 @@ class Bench {
 
  private:
   int32_t vocab_size_ = 0;
+  const gpu::GpuExecutor* executor_ = nullptr;  // the engine's; read while it is idle
   std::mt19937 random_{11};
   std::optional<llm::Engine> engine_;
 };

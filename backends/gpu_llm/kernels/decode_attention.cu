@@ -1,11 +1,12 @@
-// Four warps, each with every fourth run of 32 tokens of the item. Keys and values go from memory
-// straight into the registers of the matrix product: the order of head columns (in Q x K^T) and of
-// tokens (in P x V) is free as long as both operands agree, and is chosen so that each thread loads
-// 16 bytes that lie together.
+// Four warps share each KV block, 16 tokens a warp; a fifth one keeps a ring of blocks in shared
+// memory filled by bulk copies, those that hold nothing of this step even before the kernel ahead
+// has ended. The order of head columns (in Q x K^T) and of tokens (in P x V) is free as long as
+// both operands agree, and is chosen so that each thread reads values that lie together.
 //
-// Lane = 4 g + t. Scores: product j of 4 has token 8 (g / 2) + 2 j + g % 2 as its column g, so that
-// a thread ends up with the scores of tokens 8 t .. 8 t + 7 (columns 2 t and 2 t + 1 of each
-// product), which are the ones it loads of each value column.
+// Lane = 4 g + t. Scores: product j of 2 has token 4 (g / 2) + 2 j + g % 2 as its column g, so that
+// a thread ends up with the scores of tokens 4 t .. 4 t + 3 (columns 2 t and 2 t + 1 of each
+// product), which are the ones it reads of each value column.
+#include "gpu_llm/kernels/async_copy.cuh"
 #include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/kernels/decode_attention.h"
 #include "gpu_llm/kernels/device.cuh"
@@ -15,7 +16,8 @@ namespace nereid::gpu {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr int kRunTokens = 32;
+constexpr int kThreads = 32 * (kWarps + 1);
+constexpr int kWarpTokens = kBlockTokens / kWarps;
 constexpr int kRows = 16;  // query heads at a time
 
 template <int kHeadDim>
@@ -23,7 +25,10 @@ struct DecodeShape {
   static constexpr int kWide = kHeadDim / 32;          // steps of 32 columns, 16 bytes a thread
   static constexpr int kHasRest = kHeadDim % 32 != 0;  // a last one of 16 columns, 8 bytes a thread
   static constexpr int kSteps = kHeadDim / 16;         // of the matrix product
-  static constexpr int kStride = kHeadDim + 4;         // floats of a row in shared memory
+  static constexpr int kStageBytes = static_cast<int>(HeadBytes(kHeadDim));
+  static constexpr int kFit = 100 * 1024 / kStageBytes;
+  static constexpr int kStages = kFit < 2 ? 2 : kFit > 8 ? 8 : kFit;
+  static constexpr int kStride = kHeadDim + 4;  // floats of a row in shared memory
 };
 
 // 2 x kSteps registers: step s takes [2 s] and [2 s + 1].
@@ -46,7 +51,7 @@ __device__ __forceinline__ void LoadRow(uint32_t (&to)[2 * DecodeShape<kHeadDim>
 template <int kHeadDim>
 __device__ void Combine(const DecodeAttentionParams& p, const DecodeItem& item, int first_head,
                         int num_rows) {
-  for (int i = threadIdx.x; i < num_rows * kHeadDim; i += 32 * kWarps) {
+  for (int i = threadIdx.x; i < num_rows * kHeadDim; i += kThreads) {
     const int head = first_head + i / kHeadDim, column = i % kHeadDim;
     float max = kNegativeInfinity, sum = 0.0f, value = 0.0f;
     for (int part = 0; part < item.num_items; ++part) {
@@ -65,21 +70,60 @@ __device__ void Combine(const DecodeAttentionParams& p, const DecodeItem& item, 
   }
 }
 
-template <int kHeadDim, bool kBothHalves>  // more than 8 rows of queries
-__global__ void __launch_bounds__(32 * kWarps) DecodeAttentionKernel(DecodeAttentionParams p) {
+// KV blocks [first, first + count) of the item, in order.
+template <int kHeadDim>
+__device__ void Produce(const DecodeAttentionParams& p, const DecodeItem& item, int first,
+                        int count, char* stages, uint64_t* full, uint64_t* empty) {
   using Shape = DecodeShape<kHeadDim>;
-  extern __shared__ float shared[];  // [kWarps][num_rows][kStride]: values, max, sum
-  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const char* cache = static_cast<const char*>(p.cache) + blockIdx.y * HeadBytes(kHeadDim);
+  const int64_t block_bytes = p.num_kv_heads * HeadBytes(kHeadDim);
+  const auto copy = [&](int i) {
+    const int stage = i % Shape::kStages;
+    BarrierExpect(full + stage, Shape::kStageBytes);
+    BulkCopy(stages + stage * Shape::kStageBytes,
+             cache + p.words[item.table_offset + first + i] * block_bytes, Shape::kStageBytes,
+             full + stage);
+  };
+  const int newest = (item.length - 1) / kBlockTokens;  // what this step writes lies in it
+  const int early = max(0, min(min(count, Shape::kStages), newest - first));
+  for (int i = 0; i < early; ++i) copy(i);
   WaitForPrevious();
+  for (int i = early; i < count; ++i) {
+    if (i >= Shape::kStages) BarrierWait(empty + i % Shape::kStages, (i / Shape::kStages - 1) & 1);
+    copy(i);
+  }
+}
+
+template <int kHeadDim, bool kBothHalves>  // more than 8 rows of queries
+__global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentionParams p) {
+  using Shape = DecodeShape<kHeadDim>;
+  extern __shared__ __align__(128) char stages[];
+  __shared__ uint64_t full[Shape::kStages], empty[Shape::kStages];
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   LaunchNext();
+  // The plan was there before the first kernel of the step. Blocks without work need not wait: there
+  // is always one that has some.
   const DecodeItem item = p.items[blockIdx.x];
   if (item.first_tile == item.last_tile) return;
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < Shape::kStages; ++stage) {
+      BarrierInit(full + stage, 1);
+      BarrierInit(empty + stage, kWarps);
+    }
+    BarrierInitFence();
+  }
+  __syncthreads();
   const int group = p.num_heads / p.num_kv_heads;
   const int first_head = blockIdx.y * group + blockIdx.z * kRows;
   const int num_rows = min(kRows, group - static_cast<int>(blockIdx.z) * kRows);
   const int first_visible = p.window > 0 ? max(0, item.length - p.window) : 0;
-  const char* cache = static_cast<const char*>(p.cache) + blockIdx.y * HeadBytes(kHeadDim);
-  const int64_t block_bytes = p.num_kv_heads * HeadBytes(kHeadDim);
+  const int first_tile = max(item.first_tile, first_visible / kBlockTokens);
+  const int num_tiles = item.last_tile - first_tile;
+  if (threadIdx.x == 32 * kWarps) {
+    Produce<kHeadDim>(p, item, first_tile, num_tiles, stages, full, empty);
+  }
+  if (warp == kWarps) __syncwarp();
+  WaitForPrevious();
 
   uint32_t q[2][2 * Shape::kSteps] = {};
 #pragma unroll
@@ -92,21 +136,19 @@ __global__ void __launch_bounds__(32 * kWarps) DecodeAttentionKernel(DecodeAtten
   float out[kHeadDim / 8][4] = {};
   float row_max[2] = {kNegativeInfinity, kNegativeInfinity}, row_sum[2] = {};
 
-  const int first_run = max(item.first_tile * 2, first_visible / kRunTokens);
-  const int last_run = min(item.last_tile * 2, (item.length + kRunTokens - 1) / kRunTokens);
-  for (int run = first_run + warp; run < last_run; run += kWarps) {
-    const char* tile = cache + p.words[item.table_offset + run / 2] * block_bytes;
-    const int tile_token = run % 2 * kRunTokens;
-    uint32_t keys[4][2 * Shape::kSteps];
+  for (int i = 0; warp < kWarps && i < num_tiles; ++i) {
+    const char* tile = stages + i % Shape::kStages * Shape::kStageBytes;
+    BarrierWait(full + i % Shape::kStages, i / Shape::kStages & 1);
+    uint32_t keys[2][2 * Shape::kSteps];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int token = tile_token + 8 * (g / 2) + 2 * j + g % 2;
+    for (int j = 0; j < 2; ++j) {
+      const int token = kWarpTokens * warp + 4 * (g / 2) + 2 * j + g % 2;
       LoadRow<kHeadDim>(keys[j], t,
                         [&](int column) { return tile + KeyOffset<kHeadDim>(token, column); });
     }
-    float scores[4][4] = {};
+    float scores[2][4] = {};
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
+    for (int j = 0; j < 2; ++j) {
 #pragma unroll
       for (int s = 0; s < Shape::kSteps; ++s) {
         MatrixMultiplyAdd(scores[j], q[0][2 * s], q[1][2 * s], q[0][2 * s + 1], q[1][2 * s + 1],
@@ -117,13 +159,14 @@ __global__ void __launch_bounds__(32 * kWarps) DecodeAttentionKernel(DecodeAtten
     for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
       float run_max = row_max[half];
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
+      for (int j = 0; j < 2; ++j) {
 #pragma unroll
         for (int b = 0; b < 2; ++b) {
           float& score = scores[j][2 * half + b];
           score *= p.scale;
           if (p.soft_cap > 0.0f) score = p.soft_cap * tanhf(score / p.soft_cap);
-          const int token = run * kRunTokens + 8 * t + 2 * j + b;
+          const int token =
+              (first_tile + i) * kBlockTokens + kWarpTokens * warp + 4 * t + 2 * j + b;
           if (token >= item.length || token < first_visible) score = kNegativeInfinity;
           run_max = fmaxf(run_max, score);
         }
@@ -137,7 +180,7 @@ __global__ void __launch_bounds__(32 * kWarps) DecodeAttentionKernel(DecodeAtten
 #pragma unroll
       for (int n = 0; n < kHeadDim / 8; ++n) out[n][2 * half] *= keep, out[n][2 * half + 1] *= keep;
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
+      for (int j = 0; j < 2; ++j) {
 #pragma unroll
         for (int b = 0; b < 2; ++b) {
           float& score = scores[j][2 * half + b];
@@ -146,30 +189,34 @@ __global__ void __launch_bounds__(32 * kWarps) DecodeAttentionKernel(DecodeAtten
         }
       }
     }
-    uint32_t weights[2][4];
+    uint32_t weights[2][2];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
+    for (int j = 0; j < 2; ++j) {
       weights[0][j] = PackBf16(scores[j][0], scores[j][1]);
       weights[1][j] = kBothHalves ? PackBf16(scores[j][2], scores[j][3]) : 0;
     }
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; ++n) {
-      const uint4 values = *reinterpret_cast<const uint4*>(
-          tile + TileBytes(kHeadDim) + ValueOffset<kHeadDim>(tile_token + 8 * t, 8 * n + g));
+      const uint2 values = *reinterpret_cast<const uint2*>(
+          tile + TileBytes(kHeadDim) +
+          ValueOffset<kHeadDim>(kWarpTokens * warp + 4 * t, 8 * n + g));
       MatrixMultiplyAdd(out[n], weights[0][0], weights[1][0], weights[0][1], weights[1][1],
                         values.x, values.y);
-      MatrixMultiplyAdd(out[n], weights[0][2], weights[1][2], weights[0][3], weights[1][3],
-                        values.z, values.w);
     }
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) BarrierArrive(empty + i % Shape::kStages);
   }
 
-  // The four warps' parts side by side, then added up.
+  // The four warps' parts side by side, where the ring was, then added up.
+  __syncthreads();
+  float* shared =
+      reinterpret_cast<float*>(stages);  // [kWarps][num_rows][kStride]: values, max, sum
 #pragma unroll
   for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
     row_sum[half] += __shfl_xor_sync(0xffffffffu, row_sum[half], 1);
     row_sum[half] += __shfl_xor_sync(0xffffffffu, row_sum[half], 2);
     const int row = g + 8 * half;
-    if (row >= num_rows) continue;
+    if (row >= num_rows || warp == kWarps) continue;
     float* to = shared + (warp * num_rows + row) * Shape::kStride;
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; ++n) {
@@ -178,7 +225,7 @@ __global__ void __launch_bounds__(32 * kWarps) DecodeAttentionKernel(DecodeAtten
     if (t == 0) to[kHeadDim] = row_max[half], to[kHeadDim + 1] = row_sum[half];
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < num_rows * kHeadDim; i += 32 * kWarps) {
+  for (int i = threadIdx.x; i < num_rows * kHeadDim; i += kThreads) {
     const int row = i / kHeadDim, column = i % kHeadDim;
     float all_max = kNegativeInfinity, all_sum = 0.0f, value = 0.0f;
 #pragma unroll
@@ -222,14 +269,11 @@ template <int kHeadDim>
 void LaunchFor(const DecodeAttentionParams& p, cudaStream_t stream) {
   const int group = p.num_heads / p.num_kv_heads;
   const dim3 grid(p.num_items, p.num_kv_heads, (group + kRows - 1) / kRows);
-  const size_t shared =
-      sizeof(float) * kWarps * (group < kRows ? group : kRows) * DecodeShape<kHeadDim>::kStride;
+  constexpr int kRing = DecodeShape<kHeadDim>::kStages * DecodeShape<kHeadDim>::kStageBytes;
+  static_assert(kRing >= 4 * kWarps * kRows * DecodeShape<kHeadDim>::kStride);
   const auto launch = [&](auto kernel) {
-    if (shared > 48 * 1024) {
-      (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(shared));
-    }
-    Launch(kernel, grid, 32 * kWarps, shared, stream, p);
+    (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRing);
+    Launch(kernel, grid, kThreads, kRing, stream, p);
   };
   group > 8 ? launch(DecodeAttentionKernel<kHeadDim, true>)
             : launch(DecodeAttentionKernel<kHeadDim, false>);

@@ -50,13 +50,16 @@ __device__ __forceinline__ uint4 Pack8(const float* values) {
           PackBf16(values[4], values[5]), PackBf16(values[6], values[7])};
 }
 
-// Programmatic dependent launch: waits until what the kernels before this one wrote can be read.
-__device__ __forceinline__ void WaitForPrevious() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-// The next kernel's blocks may start as soon as all blocks of this one have said so (or ended).
+// Programmatic dependent launch. The next kernel's blocks may start as soon as all blocks of this
+// one have said so (or ended): every kernel says so at once.
 __device__ __forceinline__ void LaunchNext() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+// Waits until the kernel before this one has ended and what it wrote can be read. Every block of
+// every kernel waits before it reads or writes what another kernel touches, so that the end of the
+// one before means the end of all before.
+__device__ __forceinline__ void WaitForPrevious() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
 // Read once: not kept in L1.

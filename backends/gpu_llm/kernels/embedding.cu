@@ -7,8 +7,8 @@ namespace nereid::gpu {
 namespace {
 
 __global__ void EmbeddingKernel(EmbeddingParams p) {
-  WaitForPrevious();
   LaunchNext();
+  WaitForPrevious();
   const int64_t row = blockIdx.x;
   int id = p.ids[row];
   if (id < 0) id = p.last_tokens[-1 - id];

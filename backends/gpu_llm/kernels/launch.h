@@ -23,7 +23,8 @@ void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = 1;
-  (void)cudaLaunchKernelEx(&config, kernel, Parameters(std::forward<Arguments>(arguments))...);
+  (void)cudaLaunchKernelEx(&config, kernel,
+                           static_cast<Parameters>(std::forward<Arguments>(arguments))...);
 }
 
 }  // namespace nereid::gpu

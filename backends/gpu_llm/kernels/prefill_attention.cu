@@ -176,8 +176,8 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
     BarrierInitFence();
   }
   __syncthreads();
-  WaitForPrevious();
   LaunchNext();
+  WaitForPrevious();
   const PrefillTile tile = p.tiles[blockIdx.x / p.num_kv_heads];
   const int kv_head = blockIdx.x % p.num_kv_heads;
   const int group = p.num_heads / p.num_kv_heads;

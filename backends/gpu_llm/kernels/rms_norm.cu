@@ -11,8 +11,8 @@ constexpr int kMaxChunks = 4;  // of 8 values a thread
 
 __global__ void __launch_bounds__(kThreads) RmsNormKernel(RmsNormParams p) {
   __shared__ float scratch[32];
-  WaitForPrevious();
   LaunchNext();
+  WaitForPrevious();
   const int64_t from_row =
       p.rows != nullptr ? p.rows[blockIdx.x] : static_cast<int64_t>(blockIdx.x);
   const uint4* in = reinterpret_cast<const uint4*>(p.in + from_row * p.hidden_size);

@@ -13,8 +13,8 @@ template <int kHeadDim>
 __global__ void __launch_bounds__(32 * kWarps) RopeWriteKernel(RopeWriteParams p) {
   constexpr int kPerLane = (kHeadDim + 31) / 32;
   __shared__ float heads[kWarps][kHeadDim];
-  WaitForPrevious();
   LaunchNext();
+  WaitForPrevious();
   const int lane = threadIdx.x % 32;
   const int num_heads = p.num_heads + 2 * p.num_kv_heads;
   const int64_t unit = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;

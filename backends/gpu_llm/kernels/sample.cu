@@ -32,8 +32,8 @@ __device__ __forceinline__ ArgMaxPart WarpJoin(ArgMaxPart part) {
 
 __global__ void __launch_bounds__(kThreads) ArgMaxKernel(ArgMaxParams p) {
   __shared__ ArgMaxPart warps[kThreads / 32];
-  WaitForPrevious();
   LaunchNext();
+  WaitForPrevious();
   const int64_t row = blockIdx.y;
   const float4* logits = reinterpret_cast<const float4*>(p.logits + row * p.vocab_size);
   const int count = p.vocab_size / 4;

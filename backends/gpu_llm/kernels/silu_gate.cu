@@ -10,8 +10,8 @@ constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads)
     SiluGateKernel(const uint4* gate_up, uint4* out, int64_t count) {
-  WaitForPrevious();
   LaunchNext();
+  WaitForPrevious();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= count) return;
   float gate[8], up[8];

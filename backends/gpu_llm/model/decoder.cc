@@ -7,9 +7,7 @@
 #include "gpu_llm/kernels/decode_attention.h"
 #include "gpu_llm/kernels/embedding.h"
 #include "gpu_llm/kernels/prefill_attention.h"
-#include "gpu_llm/kernels/rms_norm.h"
 #include "gpu_llm/kernels/rope.h"
-#include "gpu_llm/kernels/silu_gate.h"
 
 namespace nereid::gpu {
 
@@ -49,8 +47,8 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   NEREID_RETURN_IF_CUDA_ERROR(
       cudaMemset(decoder.last_tokens_.data(), 0, decoder.last_tokens_.size_bytes()));
   NEREID_RETURN_IF_ERROR(decoder.FillRopeTables(limits.max_positions));
-  NEREID_ASSIGN_OR_RETURN(Gemm gemm, Gemm::Create());
-  decoder.gemm_.push_back(std::move(gemm));
+  NEREID_ASSIGN_OR_RETURN(LinearRunner linear, LinearRunner::Create(limits.num_processors));
+  decoder.linear_.emplace(std::move(linear));
   return decoder;
 }
 
@@ -100,21 +98,18 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
   for (int32_t layer = 0; layer < spec_->num_layers(); ++layer) {
     NEREID_RETURN_IF_ERROR(RunLayer(layer, shape, words, may_time, stream));
   }
-  if (shape.num_logits > 0) {
-    RmsNorm(
-        {residual_.as<__nv_bfloat16>(), words + layout.logit_rows, weights_->final_norm,
-         normed_.as<__nv_bfloat16>(), shape.num_logits, spec_->hidden_size, spec_->norm.epsilon},
-        stream);
-    GemmCall call;
-    call.weights = weights_->lm_head;
-    call.in = normed_.as<__nv_bfloat16>();
-    call.out = logits_.data();
-    call.num_rows = shape.num_logits;
-    call.num_outputs = spec_->vocab_size;
-    call.depth = spec_->hidden_size;
-    call.out_is_float = true;
-    NEREID_RETURN_IF_ERROR(gemm_[0].Run(call, may_time, stream));
-  }
+  LinearCall head;
+  head.weights = weights_->lm_head;
+  head.num_outputs = spec_->vocab_size;
+  head.depth = spec_->hidden_size;
+  head.in = residual_.as<__nv_bfloat16>();
+  head.rows = words + layout.logit_rows;
+  head.norm_weight = weights_->final_norm;
+  head.epsilon = spec_->norm.epsilon;
+  head.normed = normed_.as<__nv_bfloat16>();
+  head.output = StreamOutput::kFloat;
+  head.out = logits_.data();
+  NEREID_RETURN_IF_ERROR(linear_->Run(head, shape.num_logits, may_time, stream));
   NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
   return {};
 }
@@ -122,24 +117,31 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
 Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
                          cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
-  const int rows = shape.num_tokens, hidden = spec_->hidden_size, inner = spec_->intermediate_size;
-  const auto q_size = static_cast<int>(spec_->q_size());
-  const auto norm = [&](const __nv_bfloat16* weight) {
-    RmsNorm({residual_.as<__nv_bfloat16>(), nullptr, weight, normed_.as<__nv_bfloat16>(), rows,
-             hidden, spec_->norm.epsilon},
-            stream);
+  const int64_t hidden = spec_->hidden_size, inner = spec_->intermediate_size;
+  const auto multiply = [&](const __nv_bfloat16* matrix, int64_t num_outputs, int64_t depth,
+                            const DeviceMemory& in, const __nv_bfloat16* norm_weight,
+                            StreamOutput output, const DeviceMemory& out) {
+    LinearCall call;
+    call.weights = matrix;
+    call.num_outputs = num_outputs;
+    call.depth = depth;
+    call.in = in.as<__nv_bfloat16>();
+    call.norm_weight = norm_weight;
+    call.epsilon = spec_->norm.epsilon;
+    call.normed = normed_.as<__nv_bfloat16>();
+    call.output = output;
+    call.out = out.data();
+    call.scratch = gate_up_.data();
+    return linear_->Run(call, shape.num_tokens, may_time, stream);
   };
-  norm(weights.input_norm);
-  NEREID_RETURN_IF_ERROR(Multiply(weights.qkv, normed_, qkv_, rows, static_cast<int>(qkv_size()),
-                                  hidden, false, may_time, stream));
+  NEREID_RETURN_IF_ERROR(multiply(weights.qkv, qkv_size(), hidden, residual_, weights.input_norm,
+                                  StreamOutput::kBf16, qkv_));
   Attend(layer, shape, words, stream);
-  NEREID_RETURN_IF_ERROR(Multiply(weights.attention_out, attention_, residual_, rows, hidden,
-                                  q_size, true, may_time, stream));
-  norm(weights.pre_mlp_norm);
-  NEREID_RETURN_IF_ERROR(Multiply(weights.gate_up, normed_, gate_up_, rows, 2 * inner, hidden,
-                                  false, may_time, stream));
-  SiluGate(gate_up_.as<__nv_bfloat16>(), gated_.as<__nv_bfloat16>(), rows, inner, stream);
-  return Multiply(weights.down, gated_, residual_, rows, hidden, inner, true, may_time, stream);
+  NEREID_RETURN_IF_ERROR(multiply(weights.attention_out, hidden, spec_->q_size(), attention_,
+                                  nullptr, StreamOutput::kAdd, residual_));
+  NEREID_RETURN_IF_ERROR(multiply(weights.gate_up, 2 * inner, hidden, residual_,
+                                  weights.pre_mlp_norm, StreamOutput::kSiluGate, gated_));
+  return multiply(weights.down, hidden, inner, gated_, nullptr, StreamOutput::kAdd, residual_);
 }
 
 void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words,
@@ -200,21 +202,6 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
     params.soft_cap = spec_->attention_soft_cap;
     PrefillAttention(params, stream);
   }
-}
-
-Status Decoder::Multiply(const __nv_bfloat16* weights, const DeviceMemory& in,
-                         const DeviceMemory& out, int num_rows, int num_outputs, int depth,
-                         bool accumulates, bool may_time, cudaStream_t stream) {
-  GemmCall call;
-  call.weights = weights;
-  call.in = in.as<__nv_bfloat16>();
-  call.out = out.data();
-  call.scratch = gate_up_.data();
-  call.num_rows = num_rows;
-  call.num_outputs = num_outputs;
-  call.depth = depth;
-  call.accumulates = accumulates;
-  return gemm_[0].Run(call, may_time, stream);
 }
 
 }  // namespace nereid::gpu

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/model/gemm.h"
 #include "gpu_llm/model/gpu_weights.h"
+#include "gpu_llm/model/linear.h"
 #include "gpu_llm/step_plan.h"
 #include "llm_core/model/decoder_spec.h"
 #include "nereid/status.h"
@@ -20,6 +21,7 @@ struct DecoderLimits {
   int32_t max_positions = 0;
   int32_t max_decode_items = 0;
   int32_t max_num_sequences = 0;
+  int32_t num_processors = 0;  // of the device
 };
 
 class Decoder {
@@ -45,9 +47,6 @@ class Decoder {
   Status RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
                   cudaStream_t stream);
   void Attend(int32_t layer, const StepShape& shape, const int32_t* words, cudaStream_t stream);
-  Status Multiply(const __nv_bfloat16* weights, const DeviceMemory& in, const DeviceMemory& out,
-                  int num_rows, int num_outputs, int depth, bool accumulates, bool may_time,
-                  cudaStream_t stream);
   int64_t qkv_size() const { return spec_->q_size() + 2 * spec_->kv_size(); }
 
   const llm::DecoderSpec* spec_;
@@ -65,7 +64,7 @@ class Decoder {
   DeviceMemory logits_;              // [num_logits, vocab_size] float
   DeviceMemory partials_, tickets_;  // of decode attention
   DeviceMemory last_tokens_;         // [max_num_sequences]
-  std::vector<Gemm> gemm_;           // one
+  std::optional<LinearRunner> linear_;
 };
 
 }  // namespace nereid::gpu

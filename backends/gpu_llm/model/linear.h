@@ -1,0 +1,44 @@
+// A product of a step with a weight matrix: by the streaming kernel for a few rows, by cuBLASLt for
+// more. [engine thread]
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime_api.h>
+
+#include "gpu_llm/cuda/memory.h"
+#include "gpu_llm/kernels/stream_gemm.h"
+#include "gpu_llm/model/gemm.h"
+#include "nereid/status.h"
+
+namespace nereid::gpu {
+
+struct LinearCall {
+  const __nv_bfloat16* weights = nullptr;  // [num_outputs, depth]
+  int64_t num_outputs = 0, depth = 0;
+  const __nv_bfloat16* in = nullptr;           // [.., depth]
+  const int32_t* rows = nullptr;               // [num_rows]: which rows of `in`; null: the first
+  const __nv_bfloat16* norm_weight = nullptr;  // [depth]: the rows are RMS-normed first; null: not
+  float epsilon = 0.0f;
+  __nv_bfloat16* normed = nullptr;  // [num_rows, depth]: room for normed rows
+  StreamOutput output = StreamOutput::kBf16;
+  void* out = nullptr;
+  void* scratch = nullptr;  // [num_rows, num_outputs] bf16, for kAdd and kSiluGate
+};
+
+class LinearRunner {
+ public:
+  static Result<LinearRunner> Create(int num_processors);
+  LinearRunner(LinearRunner&&) noexcept = default;
+
+  // `may_time`: as Gemm::Run's.
+  Status Run(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
+
+ private:
+  LinearRunner(Gemm gemm, int num_processors)
+      : gemm_(std::move(gemm)), num_processors_(num_processors) {}
+
+  Gemm gemm_;
+  int num_processors_;
+};
+
+}  // namespace nereid::gpu
