@@ -38,14 +38,16 @@ Result<llm::ExecutorLimits> MakeLimits(const llm::DecoderSpec& spec,
   limits.max_num_tokens = std::max(options.max_num_tokens, limits.max_num_sequences);
   limits.block_size = kBlockSize;
   limits.attention_window = AttentionWindow(spec);
-  const int64_t memory_blocks = PhysicalMemoryBytes() / 4 / KvCache::BlockBytes(spec);
+  limits.num_sink_tokens = spec.num_sink_tokens;
+  const int64_t memory_blocks =
+      PhysicalMemoryBytes() / 4 / KvCache::BlockBytes(spec, options.kv_format);
   const auto blocks_for = [](int64_t tokens) { return (tokens + kBlockSize - 1) / kBlockSize; };
   int64_t blocks = blocks_for(options.max_cache_tokens);
   if (options.max_cache_tokens == 0) {
     blocks = std::min(memory_blocks, limits.max_num_sequences * blocks_for(limits.max_positions));
   } else if (blocks > 4 * memory_blocks) {
     return InvalidArgError("max_tokens_in_paged_kv_cache ", options.max_cache_tokens, " needs ",
-                           blocks, " blocks x ", KvCache::BlockBytes(spec),
+                           blocks, " blocks x ", KvCache::BlockBytes(spec, options.kv_format),
                            " bytes; this machine has ", PhysicalMemoryBytes(), " bytes of memory");
   }
   limits.num_blocks = static_cast<int32_t>(std::clamp<int64_t>(blocks, 1, INT32_MAX));
@@ -60,7 +62,8 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Create(
   llm::LimitPositions(model.spec, options.max_positions);
   NEREID_ASSIGN_OR_RETURN(const llm::ExecutorLimits limits, MakeLimits(model.spec, options));
   NEREID_ASSIGN_OR_RETURN(CpuWeights weights, LoadCpuWeights(model));
-  NEREID_ASSIGN_OR_RETURN(KvCache cache, KvCache::Allocate(model.spec, limits.num_blocks));
+  NEREID_ASSIGN_OR_RETURN(KvCache cache,
+                          KvCache::Allocate(model.spec, limits.num_blocks, options.kv_format));
   const int32_t num_threads = options.num_threads > 0 ? options.num_threads : UsableProcessors();
   return std::unique_ptr<CpuExecutor>(
       new CpuExecutor(std::move(checkpoint), std::move(model), std::move(weights), std::move(cache),

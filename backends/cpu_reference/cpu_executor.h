@@ -23,6 +23,7 @@ struct CpuExecutorOptions {
   int32_t max_num_tokens = 256;  // raised to max_num_sequences when less
   int32_t max_positions = 0;     // 0: the model's own limit
   int64_t max_cache_tokens = 0;  // 0: all sequences at full length, within a quarter of the memory
+  KvFormat kv_format = KvFormat::kFloat;
   const OpTable* ops = nullptr;  // null: the best
 };
 

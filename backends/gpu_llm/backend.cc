@@ -11,6 +11,10 @@ namespace {
 Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
                                             const llm_adapter::LlmParameters& parameters) {
   gpu::GpuExecutorOptions options;
+  if (parameters.kv_cache_dtype != "auto") {
+    return UnsupportedError("parameter 'kv_cache_dtype' is '", parameters.kv_cache_dtype,
+                            "', expected auto: this backend has no other");
+  }
   if (given.Find("max_num_sequences") != nullptr)
     options.max_num_sequences = parameters.max_num_sequences;
   if (given.Find("max_num_tokens") != nullptr) options.max_num_tokens = parameters.max_num_tokens;

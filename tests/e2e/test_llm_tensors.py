@@ -21,6 +21,10 @@ parameters {{ key: "enable_kv_cache_reuse" value {{ string_value: "true" }} }}
 parameters {{ key: "exclude_input_in_output" value {{ string_value: "true" }} }}
 parameters {{ key: "max_beam_width" value {{ string_value: "4" }} }}
 """
+NARROW = """parameters { key: "kv_cache_dtype" value { string_value: "int8" } }
+parameters { key: "max_attention_window_size" value { string_value: "32" } }
+parameters { key: "sink_token_length" value { string_value: "4" } }
+"""
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +32,13 @@ def llm(start_server, tmp_path_factory):
     root = tmp_path_factory.mktemp("repository")
     checkpoint = tmp_path_factory.mktemp("checkpoint") / "demo"
     shutil.copytree(DEMO, checkpoint)
-    (root / "llm" / "1").mkdir(parents=True)
-    (root / "llm" / "config.pbtxt").write_text(CONFIG.format(path=checkpoint))
+    for name, more in (("llm", ""), ("narrow", NARROW)):
+        (root / name / "1").mkdir(parents=True)
+        (root / name / "config.pbtxt").write_text(CONFIG.format(path=checkpoint) + more)
     return start_server(root)
 
 
-def ask(llm, outputs, prompt=PROMPT, tokens=6, **fields):
+def ask(llm, outputs, prompt=PROMPT, tokens=6, model="llm", **fields):
     client = httpclient.InferenceServerClient(f"127.0.0.1:{llm.http}", network_timeout=120, connection_timeout=120)
     given = {"input_ids": np.array(prompt, np.int32), "input_lengths": np.array([len(prompt)], np.int32),
              "request_output_len": np.array([tokens], np.int32)}
@@ -47,7 +52,7 @@ def ask(llm, outputs, prompt=PROMPT, tokens=6, **fields):
         datatype = {"int32": "INT32", "float32": "FP32", "bool": "BOOL", "uint64": "UINT64", "object": "BYTES"}[str(value.dtype)]
         inputs.append(httpclient.InferInput(name, list(value.shape), datatype))
         inputs[-1].set_data_from_numpy(value)
-    answer = client.infer("llm", inputs, outputs=[httpclient.InferRequestedOutput(name) for name in outputs])
+    answer = client.infer(model, inputs, outputs=[httpclient.InferRequestedOutput(name) for name in outputs])
     return {name: answer.as_numpy(name) for name in outputs}
 
 
@@ -99,6 +104,12 @@ def test_a_prefix_is_reused_within_its_salt(llm):
     assert np.array_equal(first["output_ids"], again["output_ids"]) and np.array_equal(first["output_ids"], other["output_ids"])
     for each in (first, again, other):
         assert each["kv_cache_alloc_total_blocks"][0] == each["kv_cache_reused_blocks"][0] + each["kv_cache_alloc_new_blocks"][0] == 3
+
+
+def test_a_window_with_sinks_over_an_int8_cache_serves_long_outputs(llm):
+    first = ask(llm, ["output_ids"], tokens=60, model="narrow", end_id=-1)["output_ids"]
+    assert first.shape == (1, 60)
+    assert np.array_equal(ask(llm, ["output_ids"], tokens=60, model="narrow", end_id=-1)["output_ids"], first)
 
 
 def test_times_are_in_their_order(llm):

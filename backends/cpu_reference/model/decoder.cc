@@ -55,7 +55,9 @@ Decoder::Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const 
       sin_(spec.ropes.size()),
       scores_(pool.num_threads()),
       rows_(pool.num_threads()),
-      scratch_(pool.num_threads()) {}
+      scratch_(pool.num_threads()),
+      decoded_(pool.num_threads()),
+      decoded_tables_(pool.num_threads()) {}
 
 std::span<float> Decoder::Forward(const llm::Batch& batch) {
   PrepareBuffers(batch);
@@ -192,7 +194,56 @@ void Decoder::RunAttention(const llm::Batch& batch, int32_t layer) {
   }
 }
 
+// Of a cache in one byte an element.
+void Decoder::EncodeCache(const llm::Batch& batch, int32_t layer) {
+  pool_.ParallelRanges(spec_.num_kv_heads, 1, [&](int64_t first, int64_t last, int) {
+    for (const llm::BatchSequence& sequence : batch.sequences) {
+      for (int32_t token = 0; token < sequence.num_tokens; ++token) {
+        const int32_t position = sequence.num_cached + token;
+        const int32_t block = sequence.block_table[position / kBlockSize];
+        for (int64_t head = first; head < last; ++head) {
+          const int64_t from =
+              (int64_t{sequence.first_token + token} * spec_.num_kv_heads + head) * spec_.head_dim;
+          cache_.Encode(layer, block, static_cast<int32_t>(head), position % kBlockSize,
+                        k_.data() + from, v_.data() + from);
+        }
+      }
+    }
+  });
+}
+
+// The blocks of one head that the rows see, as floats: `params` then reads these instead.
+void Decoder::DecodeBlocks(int32_t layer, int thread, PagedAttentionParams& params) {
+  int32_t longest = 0, shortest = params.rows[0].context;
+  for (int32_t row = 0; row < params.num_rows; ++row) {
+    longest = std::max(longest, params.rows[row].context);
+    shortest = std::min(shortest, params.rows[row].context);
+  }
+  const int32_t num_blocks = (longest + kBlockSize - 1) / kBlockSize;
+  const bool is_cut = params.window > 0 && shortest > params.window;
+  const int32_t first = is_cut ? (shortest - params.window) / kBlockSize : 0;
+  std::vector<float>& floats = decoded_[thread];
+  Grow(floats, num_blocks * cache_.decoded_block_floats());
+  const KvCacheView view = cache_.DecodedView(floats.data(), num_blocks);
+  const int32_t num_sink_blocks = (params.num_sinks + kBlockSize - 1) / kBlockSize;
+  for (int32_t block = 0; block < num_blocks; ++block) {
+    if (block < first && block >= num_sink_blocks) continue;
+    cache_.Decode(layer, params.block_table[block], params.kv_head, view, block);
+  }
+  std::vector<int32_t>& table = decoded_tables_[thread];
+  for (auto block = static_cast<int32_t>(table.size()); block < num_blocks; ++block) {
+    table.push_back(block);
+  }
+  params.cache = view;
+  params.block_table = table.data();
+  params.kv_head = 0;
+}
+
 void Decoder::WriteCache(const llm::Batch& batch, int32_t layer) {
+  if (cache_.is_encoded()) {
+    EncodeCache(batch, layer);
+    return;
+  }
   PagedKvWriteParams shared;
   shared.cache = cache_.Layer(layer);
   const auto write = [&](int64_t first_head, int64_t last_head, int) {
@@ -219,7 +270,8 @@ void Decoder::Attend(const llm::Batch& batch, int32_t layer) {
   const int32_t queries = spec_.num_heads / spec_.num_kv_heads;
   PagedAttentionParams shared;
   shared.window = spec_.layers[layer].sliding_window;
-  shared.cache = cache_.Layer(layer);
+  shared.num_sinks = spec_.num_sink_tokens;
+  if (!cache_.is_encoded()) shared.cache = cache_.Layer(layer);
   shared.scale = spec_.attention_scale;
   shared.soft_cap = spec_.attention_soft_cap;
   const auto attend = [&](int64_t first, int64_t last, int thread) {
@@ -240,6 +292,7 @@ void Decoder::Attend(const llm::Batch& batch, int32_t layer) {
       params.rows = rows.data();
       params.num_rows = static_cast<int32_t>(rows.size());
       params.block_table = batch.sequences[tile.sequence].block_table.data();
+      if (cache_.is_encoded()) DecodeBlocks(layer, thread, params);
       ops_.paged_attention(params);
     }
   };

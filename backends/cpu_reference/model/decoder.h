@@ -39,6 +39,8 @@ class Decoder {
   void Embed(const llm::Batch& batch);
   void RunAttention(const llm::Batch& batch, int32_t layer);
   void WriteCache(const llm::Batch& batch, int32_t layer);
+  void EncodeCache(const llm::Batch& batch, int32_t layer);
+  void DecodeBlocks(int32_t layer, int thread, PagedAttentionParams& params);
   void Attend(const llm::Batch& batch, int32_t layer);
   // out (+)= MLP(in), of `num_rows` rows.
   void RunMlp(const Mlp& mlp, const float* in, int64_t num_rows, float* out, bool accumulate);
@@ -78,6 +80,9 @@ class Decoder {
   std::vector<std::vector<AttentionRow>> rows_;  // per thread
   std::vector<std::vector<float>> scratch_;      // per thread, for MatmulParams::scratch
   std::vector<float> arranged_[3];               // [num_tokens, columns] for Arrange
+  // Of an encoded cache, per thread: blocks of one head as floats, and 0, 1, 2, ... as their table.
+  std::vector<std::vector<float>> decoded_;
+  std::vector<std::vector<int32_t>> decoded_tables_;
   std::vector<float> logits_;
 };
 

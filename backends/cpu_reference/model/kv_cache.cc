@@ -19,35 +19,46 @@ KvCacheView LayoutOf(const llm::DecoderSpec& spec) {
   return layout;
 }
 
-int64_t LayerBlockFloats(const KvCacheView& layout) {
-  return (layout.key_block_size() + layout.value_block_size()) * layout.num_kv_heads;
+// Two scales, key, value; the next one's scales are aligned.
+int64_t EntryBytes(const KvCacheView& layout) {
+  return (2 * static_cast<int64_t>(sizeof(float)) + 2 * layout.head_dim + 3) / 4 * 4;
+}
+
+// Of one block of one layer.
+int64_t LayerBlockBytes(const KvCacheView& layout, KvFormat format) {
+  if (format != KvFormat::kFloat) return EntryBytes(layout) * kBlockSize * layout.num_kv_heads;
+  return (layout.key_block_size() + layout.value_block_size()) * layout.num_kv_heads *
+         static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace
 
-int64_t KvCache::BlockBytes(const llm::DecoderSpec& spec) {
-  return LayerBlockFloats(LayoutOf(spec)) * spec.num_layers() * static_cast<int64_t>(sizeof(float));
+int64_t KvCache::BlockBytes(const llm::DecoderSpec& spec, KvFormat format) {
+  return LayerBlockBytes(LayoutOf(spec), format) * spec.num_layers();
 }
 
-Result<KvCache> KvCache::Allocate(const llm::DecoderSpec& spec, int32_t num_blocks) {
+Result<KvCache> KvCache::Allocate(const llm::DecoderSpec& spec, int32_t num_blocks,
+                                  KvFormat format) {
   KvCache cache;
+  cache.format_ = format;
   cache.layout_ = LayoutOf(spec);
   cache.num_layers_ = spec.num_layers();
   cache.num_blocks_ = num_blocks;
-  cache.size_bytes_ = BlockBytes(spec) * num_blocks;
+  cache.size_bytes_ = BlockBytes(spec, format) * num_blocks;
   void* data = ::mmap(nullptr, cache.size_bytes_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) {
     return UnavailableError("cannot allocate a KV cache of ", num_blocks, " blocks x ",
-                            BlockBytes(spec), " bytes = ", cache.size_bytes_,
+                            BlockBytes(spec, format), " bytes = ", cache.size_bytes_,
                             " bytes: ", std::strerror(errno));
   }
-  cache.data_ = static_cast<float*>(data);
+  cache.data_ = static_cast<uint8_t*>(data);
   return cache;
 }
 
 KvCache::KvCache(KvCache&& other) noexcept
-    : layout_(other.layout_),
+    : format_(other.format_),
+      layout_(other.layout_),
       num_layers_(other.num_layers_),
       num_blocks_(other.num_blocks_),
       data_(std::exchange(other.data_, nullptr)),
@@ -60,7 +71,8 @@ KvCache::~KvCache() {
 KvCacheView KvCache::Layer(int32_t layer) const {
   KvCacheView view = layout_;
   const int64_t keys = layout_.key_block_size() * layout_.num_kv_heads * num_blocks_;
-  view.keys = data_ + layer * LayerBlockFloats(layout_) * num_blocks_;
+  view.keys =
+      reinterpret_cast<float*>(data_ + layer * LayerBlockBytes(layout_, format_) * num_blocks_);
   view.values = view.keys + keys;
   return view;
 }
@@ -69,10 +81,50 @@ void KvCache::CopyBlock(int32_t from, int32_t to) const {
   const int64_t keys = layout_.key_block_size() * layout_.num_kv_heads;
   const int64_t values = layout_.value_block_size() * layout_.num_kv_heads;
   for (int32_t layer = 0; layer < num_layers_; ++layer) {
+    if (is_encoded()) {
+      std::copy_n(Entry(layer, from, 0, 0), LayerBlockBytes(layout_, format_),
+                  Entry(layer, to, 0, 0));
+      continue;
+    }
     const KvCacheView view = Layer(layer);
     std::copy_n(view.KeyBlock(from, 0), keys, view.KeyBlock(to, 0));
     std::copy_n(view.ValueBlock(from, 0), values, view.ValueBlock(to, 0));
   }
+}
+
+uint8_t* KvCache::Entry(int32_t layer, int32_t block, int32_t head, int32_t index) const {
+  const int64_t blocks = int64_t{layer} * num_blocks_ + block;
+  const int64_t tokens = (blocks * layout_.num_kv_heads + head) * kBlockSize + index;
+  return data_ + tokens * EntryBytes(layout_);
+}
+
+void KvCache::Encode(int32_t layer, int32_t block, int32_t head, int32_t index, const float* key,
+                     const float* value) const {
+  uint8_t* entry = Entry(layer, block, head, index);
+  auto* scales = reinterpret_cast<float*>(entry);
+  uint8_t* codes = entry + 2 * sizeof(float);
+  EncodeKv(format_, key, layout_.head_dim, codes, scales[0]);
+  EncodeKv(format_, value, layout_.head_dim, codes + layout_.head_dim, scales[1]);
+}
+
+void KvCache::Decode(int32_t layer, int32_t block, int32_t head, const KvCacheView& view,
+                     int32_t to) const {
+  for (int32_t index = 0; index < kBlockSize; ++index) {
+    const uint8_t* entry = Entry(layer, block, head, index);
+    const auto* scales = reinterpret_cast<const float*>(entry);
+    const uint8_t* codes = entry + 2 * sizeof(float);
+    DecodeKv(format_, codes, scales[0], layout_.head_dim, view.KeyBlock(to, 0) + index, kBlockSize);
+    DecodeKv(format_, codes + layout_.head_dim, scales[1], layout_.head_dim,
+             view.ValueBlock(to, 0) + int64_t{index} * layout_.value_size, 1);
+  }
+}
+
+KvCacheView KvCache::DecodedView(float* floats, int64_t num_blocks) const {
+  KvCacheView view = layout_;
+  view.num_kv_heads = 1;
+  view.keys = floats;
+  view.values = floats + layout_.key_block_size() * num_blocks;
+  return view;
 }
 
 }  // namespace nereid::cpu

@@ -1,9 +1,10 @@
 // The paged KV cache in host memory: reserved whole, backed by pages as blocks are first written.
-// [engine thread]
+// In one byte an element, when asked for: then blocks are decoded for each use. [engine thread]
 #pragma once
 
 #include <cstdint>
 
+#include "cpu_reference/model/kv_format.h"
 #include "cpu_reference/ops/kv_cache_view.h"
 #include "llm_core/model/decoder_spec.h"
 #include "nereid/status.h"
@@ -12,26 +13,45 @@ namespace nereid::cpu {
 
 class KvCache {
  public:
-  static Result<KvCache> Allocate(const llm::DecoderSpec& spec, int32_t num_blocks);
+  static Result<KvCache> Allocate(const llm::DecoderSpec& spec, int32_t num_blocks,
+                                  KvFormat format = KvFormat::kFloat);
   // Bytes of one block, all layers.
-  static int64_t BlockBytes(const llm::DecoderSpec& spec);
+  static int64_t BlockBytes(const llm::DecoderSpec& spec, KvFormat format = KvFormat::kFloat);
 
   KvCache(KvCache&& other) noexcept;
   KvCache& operator=(KvCache&&) = delete;
   ~KvCache();
 
+  bool is_encoded() const { return format_ != KvFormat::kFloat; }
   int64_t size_bytes() const { return size_bytes_; }
+  // Of a cache of floats.
   KvCacheView Layer(int32_t layer) const;
   // Keys and values of all layers.
   void CopyBlock(int32_t from, int32_t to) const;
 
+  // --- of an encoded cache ---
+  // Key and value [head_dim] of one token. [any thread; one thread a head]
+  void Encode(int32_t layer, int32_t block, int32_t head, int32_t index, const float* key,
+              const float* value) const;
+  // The block of one head, to block `to` of `view`, which has one head. [any thread]
+  void Decode(int32_t layer, int32_t block, int32_t head, const KvCacheView& view,
+              int32_t to) const;
+  // A view of one head over `floats`, which has room for `num_blocks` blocks.
+  KvCacheView DecodedView(float* floats, int64_t num_blocks) const;
+  int64_t decoded_block_floats() const {
+    return layout_.key_block_size() + layout_.value_block_size();
+  }
+
  private:
   KvCache() = default;
+  // One token of one head: its scales, then the codes of key and value.
+  uint8_t* Entry(int32_t layer, int32_t block, int32_t head, int32_t index) const;
 
+  KvFormat format_ = KvFormat::kFloat;
   KvCacheView layout_;  // without addresses
   int32_t num_layers_ = 0;
   int32_t num_blocks_ = 0;
-  float* data_ = nullptr;
+  uint8_t* data_ = nullptr;
   int64_t size_bytes_ = 0;
 };
 

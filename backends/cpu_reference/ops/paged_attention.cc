@@ -11,15 +11,24 @@ constexpr int kVectorsPerBlock = kBlockSize / kLanes;
 constexpr float kHidden = -3.0e38f;
 
 struct Range {
-  int32_t first, last;              // positions [first, last)
-  int32_t first_block, last_block;  // the blocks that hold them
+  int32_t first, last;              // positions [first, last) ...
+  int32_t sinks;                    // ... and [0, sinks), a gap before `first`; else 0
+  int32_t first_block, last_block;  // the blocks that hold all of them
+  bool Sees(int32_t position) const {
+    return position < sinks || (position >= first && position < last);
+  }
 };
 
 Range RangeOf(const PagedAttentionParams& p, const AttentionRow& row) {
   Range range;
   range.first = p.window > 0 && row.context > p.window ? row.context - p.window : 0;
   range.last = row.context;
-  range.first_block = range.first / kBlockSize;
+  range.sinks = 0;
+  if (p.num_sinks > 0 && range.first > 0) {
+    range.first += p.num_sinks;
+    range.sinks = p.num_sinks;
+  }
+  range.first_block = range.sinks > 0 ? 0 : range.first / kBlockSize;
   range.last_block = (range.last + kBlockSize - 1) / kBlockSize;
   return range;
 }
@@ -31,6 +40,8 @@ struct Group {
   float* scores[G];
   Range ranges[G];
   int32_t first_block, last_block;
+  int32_t gap_begin, gap_end;  // blocks between that no row sees
+  bool IsGap(int32_t block) const { return block >= gap_begin && block < gap_end; }
 };
 
 // Raw scores of G rows against B neighbouring blocks.
@@ -70,6 +81,8 @@ void Score(const PagedAttentionParams& p, const Group<G>& group) {
   // As many blocks at a time as there are registers for.
   constexpr int kAtOnce = kLanes == 16 ? (G == 1 ? 4 : 2) : 1;
   int32_t block = group.first_block;
+  for (; block < group.gap_begin; ++block) ScoreBlocks<G, 1>(p, group, block);
+  if (group.gap_end > block) block = group.gap_end;
   for (; block + kAtOnce <= group.last_block; block += kAtOnce) {
     ScoreBlocks<G, kAtOnce>(p, group, block);
   }
@@ -87,7 +100,7 @@ void SoftCap(float* scores, int64_t begin, int64_t end, float cap) {
 void Softmax(float* scores, const Range& range) {
   const int64_t begin = int64_t{range.first_block} * kBlockSize;
   const int64_t end = int64_t{range.last_block} * kBlockSize;
-  for (int64_t i = begin; i < range.first; ++i) scores[i] = kHidden;
+  for (int64_t i = begin + range.sinks; i < range.first; ++i) scores[i] = kHidden;
   for (int64_t i = range.last; i < end; ++i) scores[i] = kHidden;
   VecF max = Broadcast(kHidden);
   for (int64_t i = begin; i < end; i += kLanes) max = Max(max, Load(scores + i));
@@ -118,7 +131,7 @@ NEREID_INLINE void MixBlock(const PagedAttentionParams& p, const Group<G>& group
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) {
       if constexpr (!kAllActive) {
-        if (start + t < group.ranges[g].first || start + t >= group.ranges[g].last) continue;
+        if (!group.ranges[g].Sees(start + t)) continue;
       }
       const VecF weight = Broadcast(group.scores[g][start + t]);
 #pragma GCC unroll 4
@@ -132,6 +145,7 @@ template <int G, int ND>
 void MixValues(const PagedAttentionParams& p, const Group<G>& group, int32_t d) {
   VecF sums[G][ND] = {};
   for (int32_t block = group.first_block; block < group.last_block; ++block) {
+    if (group.IsGap(block)) continue;
     bool all_active = true;
     for (int g = 0; g < G; ++g) {
       all_active = all_active && group.ranges[g].first <= block * kBlockSize &&
@@ -169,7 +183,13 @@ void Attend(const PagedAttentionParams& p, const AttentionRow* rows, int64_t str
     const Range& range = group.ranges[g];
     if (g == 0 || range.first_block < group.first_block) group.first_block = range.first_block;
     if (g == 0 || range.last_block > group.last_block) group.last_block = range.last_block;
+    // Without sinks in each of the rows there is no gap.
+    const int32_t sink_blocks = (range.sinks + kBlockSize - 1) / kBlockSize;
+    const int32_t gap_end = range.sinks > 0 ? range.first / kBlockSize : 0;
+    if (g == 0) group.gap_begin = sink_blocks;
+    if (g == 0 || gap_end < group.gap_end) group.gap_end = gap_end;
   }
+  if (group.gap_end <= group.gap_begin) group.gap_begin = group.gap_end = 0;
   Score<G>(p, group);
   for (int g = 0; g < G; ++g) {
     if (p.soft_cap > 0.0f) {

@@ -1,7 +1,9 @@
 // Attention of a few query rows of one sequence that share a key/value head: the heads of a group,
 // of one token or of several neighbours.
 //   rows[i].query, rows[i].out  [head_dim]   float
-//   rows[i].context             tokens that it may see: positions [context - window, context)
+//   rows[i].context             tokens that it may see: positions [context - window, context); with
+//   sinks, as
+//                               many fewer, and positions [0, num_sinks)
 //   block_table                 covers the longest context
 //   scratch                     [kMaxRowsAtOnce, blocks of the longest context * kBlockSize] float
 // The sums of a row run over its positions in one fixed order: they do not depend on the other
@@ -24,7 +26,8 @@ struct PagedAttentionParams {
   const AttentionRow* rows = nullptr;
   int32_t num_rows = 0;
   int32_t kv_head = 0;
-  int32_t window = 0;  // 0: everything before
+  int32_t window = 0;     // 0: everything before
+  int32_t num_sinks = 0;  // of the window, tokens at the sequence's beginning, always seen
   const int32_t* block_table = nullptr;
   KvCacheView cache;
   float scale = 1.0f;

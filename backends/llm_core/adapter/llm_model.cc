@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "llm_core/adapter/tensors.h"
+#include "llm_core/model/attention_limits.h"
 
 namespace nereid::llm_adapter {
 
@@ -22,10 +23,16 @@ Status LlmModel::Initialize() {
                           llm::ReadDecoder(*checkpoint, TakesQuantised()));
   defaults_.end_ids = decoder.spec.end_ids;
   defaults_.exclude_input_in_output = parameters.exclude_input_in_output;
+  NEREID_RETURN_IF_ERROR(
+      llm::LimitAttention(parameters.attention_windows, parameters.num_sink_tokens, decoder.spec));
   const std::string architecture = decoder.spec.architecture;
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
                           MakeExecutor(checkpoint, std::move(decoder), parameters));
   const llm::ExecutorLimits limits = executor->limits();
+  if (limits.num_sink_tokens != parameters.num_sink_tokens) {
+    return UnsupportedError("parameter 'sink_token_length' is ", parameters.num_sink_tokens,
+                            ": this backend has no attention sinks, expected 0");
+  }
   defaults_.max_positions = limits.max_positions;
   defaults_.max_beam_width = parameters.max_beam_width;
   defaults_.max_num_sequences = limits.max_num_sequences;

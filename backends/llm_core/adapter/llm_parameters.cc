@@ -24,11 +24,6 @@ Status RefuseUnsupported(const ConfigParameters& parameters) {
       return UnsupportedError("parameter '", key, "' is '", *value, "': not supported");
     }
   }
-  NEREID_ASSIGN_OR_RETURN(const int64_t sinks, parameters.Int("sink_token_length", 0));
-  if (sinks > 0) {
-    return UnsupportedError("parameter 'sink_token_length' is ", sinks,
-                            ": attention sinks are not supported, expected 0");
-  }
   const std::string mode = parameters.String("decoding_mode", "top_k_top_p");
   if (mode != "top_k" && mode != "top_p" && mode != "top_k_top_p" && mode != "auto" &&
       mode != "beam_search") {
@@ -91,6 +86,9 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context,
   NEREID_RETURN_IF_ERROR(ReadScheduler(parameters, result.scheduler, notes));
   NEREID_ASSIGN_OR_RETURN(result.max_cache_tokens,
                           SizeOr(parameters, "max_tokens_in_paged_kv_cache", 0));
+  result.attention_windows = parameters.String("max_attention_window_size");
+  NEREID_ASSIGN_OR_RETURN(result.num_sink_tokens, SizeOr(parameters, "sink_token_length", 0));
+  result.kv_cache_dtype = parameters.String("kv_cache_dtype", "auto");
   NEREID_ASSIGN_OR_RETURN(result.max_beam_width,
                           SizeOr(parameters, "max_beam_width", result.max_beam_width));
   result.max_beam_width = std::max(1, result.max_beam_width);

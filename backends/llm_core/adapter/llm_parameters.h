@@ -18,6 +18,9 @@ struct LlmParameters {
       scheduler;  // batch_scheduler_policy, enable_chunked_context, enable_kv_cache_reuse
   int64_t max_cache_tokens = 0;  // max_tokens_in_paged_kv_cache; 0: the executor decides
   int32_t max_beam_width = 1;
+  std::string attention_windows;  // max_attention_window_size: one a layer, repeated; empty: none
+  int32_t num_sink_tokens = 0;    // sink_token_length
+  std::string kv_cache_dtype;     // our own: auto, float, int8 or fp8, as the executor has them
   int32_t stats_period_ms = 100;  // stats_check_period_ms: how often metrics are renewed
   int32_t max_queue_size = 0;     // of dynamic_batching's default queue policy; 0: no limit
   // Our own.

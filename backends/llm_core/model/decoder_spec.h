@@ -61,6 +61,8 @@ struct DecoderSpec {
   NormSpec norm;
   PositionKind position = PositionKind::kRope;
   std::vector<RopeSpec> ropes;
+  // Layers with a window see these tokens at the beginning always, as part of it.
+  int32_t num_sink_tokens = 0;
   std::vector<LayerSpec> layers;
 
   bool qkv_bias = false;

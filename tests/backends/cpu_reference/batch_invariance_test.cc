@@ -91,6 +91,9 @@ struct Setting {
   int64_t max_cache_tokens = 0;
   llm::CapacityPolicy policy = llm::CapacityPolicy::kGuaranteedNoEvict;
   bool prefix_cache = false;
+  KvFormat kv_format = KvFormat::kFloat;
+  int32_t window = 0;  // instead of the model's
+  int32_t num_sinks = 0;
 };
 
 std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Setting& setting) {
@@ -102,6 +105,11 @@ std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Set
   options.max_num_tokens = setting.max_num_tokens;
   options.max_cache_tokens = setting.max_cache_tokens;
   auto model = llm::ReadDecoder(*checkpoint);
+  options.kv_format = setting.kv_format;
+  for (llm::LayerSpec& layer : model->spec.layers) {
+    if (setting.window > 0) layer.sliding_window = setting.window;
+  }
+  model->spec.num_sink_tokens = setting.num_sinks;
   Result<std::unique_ptr<CpuExecutor>> executor =
       CpuExecutor::Create(std::move(checkpoint), std::move(*model), options);
   EXPECT_TRUE(executor.ok());
@@ -141,6 +149,34 @@ TEST_P(BatchInvarianceTest, AloneInCompanyOrPreemptedTheAnswerIsTheSame) {
     }
     for (size_t i = 0; i < work.size(); ++i) EXPECT_EQ(answers[i].get(), alone[i]) << i;
     for (auto& answer : disturbing) answer.wait();
+  }
+}
+
+// Formats of one byte an element, and windows with sinks, have answers of their own; these do not
+// depend on company, chunks or preemption either.
+TEST(KvSettingsTest, AnswersAreTheSameAloneInCompanyOrPreempted) {
+  const std::string directory = testing::FindTiny("llama");
+  if (directory.empty()) GTEST_SKIP() << "no test data for llama";
+  const std::vector<Work> work = RandomWork(16);
+  for (const Setting& setting :
+       {Setting{.kv_format = KvFormat::kInt8}, Setting{.kv_format = KvFormat::kFp8},
+        Setting{.window = 40, .num_sinks = 5},
+        Setting{.kv_format = KvFormat::kInt8, .window = 40, .num_sinks = 20}}) {
+    std::vector<Answer> alone;
+    {
+      const auto engine = StartEngine(directory, setting);
+      for (const Work& item : work) alone.push_back(Send(*engine, item).get());
+    }
+    Setting tight = setting;
+    tight.num_threads = 2;
+    tight.max_num_tokens = 23;
+    tight.max_cache_tokens = 224;
+    tight.policy = llm::CapacityPolicy::kMaxUtilization;
+    tight.prefix_cache = true;
+    const auto engine = StartEngine(directory, tight);
+    std::vector<std::future<Answer>> answers;
+    for (const Work& item : work) answers.push_back(Send(*engine, item));
+    for (size_t i = 0; i < work.size(); ++i) EXPECT_EQ(answers[i].get(), alone[i]) << i;
   }
 }
 

@@ -368,7 +368,7 @@ class Attention {
 
   // Row i of `queries` sees contexts[i] tokens.
   std::vector<float> Run(const std::vector<float>& queries, const std::vector<int32_t>& contexts,
-                         int32_t window, float cap) {
+                         int32_t window, float cap, int32_t sinks = 0) {
     const size_t d = view_.head_dim;
     std::vector<float> out(contexts.size() * d), scratch(kMaxRowsAtOnce * (tokens_ + kBlockSize));
     std::vector<AttentionRow> rows;
@@ -380,6 +380,7 @@ class Attention {
     params.num_rows = static_cast<int32_t>(rows.size());
     params.kv_head = 1;
     params.window = window;
+    params.num_sinks = sinks;
     params.block_table = table_.data();
     params.cache = view_;
     params.scale = 0.3f;
@@ -389,12 +390,17 @@ class Attention {
     return out;
   }
 
-  std::vector<double> Plain(const float* query, int32_t context, int32_t window, float cap) const {
+  std::vector<double> Plain(const float* query, int32_t context, int32_t window, float cap,
+                            int32_t sinks = 0) const {
     const int32_t d = view_.head_dim;
-    const int32_t first = window > 0 ? std::max(0, context - window) : 0;
+    const int32_t first = window > 0 ? std::max(0, context - window + sinks) : 0;
+    std::vector<int32_t> seen;
+    for (int32_t t = 0; t < context; ++t) {
+      if (t >= first || t < sinks || context <= window) seen.push_back(t);
+    }
     std::vector<double> scores, out(d);
     double sum = 0.0, max = -1e300;
-    for (int32_t t = first; t < context; ++t) {
+    for (const int32_t t : seen) {
       double score = 0.0;
       for (int32_t i = 0; i < d; ++i) score += double{query[i]} * k_[(t * 2 + 1) * d + i];
       score *= 0.3;
@@ -405,7 +411,7 @@ class Attention {
     for (double& score : scores) sum += score = std::exp(score - max);
     for (size_t t = 0; t < scores.size(); ++t) {
       for (int32_t i = 0; i < d; ++i) {
-        out[i] += scores[t] / sum * v_[((first + static_cast<int32_t>(t)) * 2 + 1) * d + i];
+        out[i] += scores[t] / sum * v_[(seen[t] * 2 + 1) * d + i];
       }
     }
     return out;
@@ -443,6 +449,34 @@ TEST_P(OpsTest, PagedAttentionEqualsAPlainLoop) {
                     << "head_dim " << head_dim << ", context " << context << ", window " << window;
               }
             }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(OpsTest, PagedAttentionKeepsSightOfTheSinks) {
+  for (const int32_t head_dim : {16, 40}) {
+    Attention attention(ops(), head_dim, 200);
+    const std::vector<int32_t> contexts = {200, 199, 120, 41, 40, 39, 3, 1, 150};
+    const std::vector<float> queries = Random(static_cast<int64_t>(contexts.size()) * head_dim, 21);
+    for (const int32_t sinks : {1, 4, 16, 20}) {
+      for (const int32_t window : {24, 40, 64}) {
+        for (const float cap : {0.0f, 5.0f}) {
+          const std::vector<float> out = attention.Run(queries, contexts, window, cap, sinks);
+          for (size_t q = 0; q < contexts.size(); ++q) {
+            const std::vector<double> plain =
+                attention.Plain(queries.data() + q * head_dim, contexts[q], window, cap, sinks);
+            for (int32_t i = 0; i < head_dim; ++i) {
+              ASSERT_NEAR(out[q * head_dim + i], plain[i], 2e-5)
+                  << "context " << contexts[q] << ", window " << window << ", sinks " << sinks;
+            }
+            ASSERT_EQ(attention.Run({queries.begin() + static_cast<ptrdiff_t>(q * head_dim),
+                                     queries.begin() + static_cast<ptrdiff_t>((q + 1) * head_dim)},
+                                    {contexts[q]}, window, cap, sinks),
+                      std::vector<float>(out.begin() + static_cast<ptrdiff_t>(q * head_dim),
+                                         out.begin() + static_cast<ptrdiff_t>((q + 1) * head_dim)));
           }
         }
       }

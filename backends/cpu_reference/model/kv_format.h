@@ -1,0 +1,23 @@
+// How keys and values are stored: as floats, or as one byte an element with a scale for each token
+// and head, the greatest magnitude being the format's own. [any thread]
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "nereid/status.h"
+
+namespace nereid::cpu {
+
+enum class KvFormat : uint8_t { kFloat, kInt8, kFp8 };
+
+// "auto" (float), "float", "int8", "fp8"; INVALID_ARG lists them.
+Result<KvFormat> ParseKvFormat(std::string_view text);
+
+// codes[i] * scale ~ values[i]
+void EncodeKv(KvFormat format, const float* values, int32_t count, uint8_t* codes, float& scale);
+// values[i * stride] = codes[i] * scale
+void DecodeKv(KvFormat format, const uint8_t* codes, float scale, int32_t count, float* values,
+              int64_t stride);
+
+}  // namespace nereid::cpu
