@@ -23,13 +23,15 @@ Status EventLoop::Initialize() {
   if (config == nullptr) return InternalError("event loop: cannot allocate");
   // No lock: other threads reach the loop through the eventfd alone.
   event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
+  event_config_require_features(config, EV_FEATURE_ET);
   base_ = event_base_new_with_config(config);
   event_config_free(config);
   wake_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (base_ == nullptr || wake_fd_ < 0) {
     return InternalError("event loop: ", std::strerror(errno));
   }
-  wake_event_ = event_new(base_, wake_fd_, EV_READ | EV_PERSIST, &OnWake, this);
+  // By edges: each write wakes the loop once, and nobody has to read the counter back to zero.
+  wake_event_ = event_new(base_, wake_fd_, EV_READ | EV_PERSIST | EV_ET, &OnWake, this);
   tick_event_ = event_new(base_, -1, EV_PERSIST, &OnTick, this);
   retire_event_ = event_new(base_, -1, 0, &OnRetire, this);
   if (wake_event_ == nullptr || tick_event_ == nullptr || retire_event_ == nullptr) {
@@ -108,9 +110,7 @@ void EventLoop::RunPosted() {
   }
 }
 
-void EventLoop::OnWake(int fd, short, void* self) {
-  uint64_t count;
-  [[maybe_unused]] const ssize_t size = read(fd, &count, sizeof(count));
+void EventLoop::OnWake(int, short, void* self) {
   static_cast<EventLoop*>(self)->RunPosted();
 }
 
