@@ -51,6 +51,7 @@ Result<TokenDecoder> TokenDecoder::Make(const nlohmann::json& spec, int32_t id_e
   if (first_differs) fill(decoder.first_pieces_, true, false);
   if (last_differs) fill(decoder.last_pieces_, false, true);
   if (first_differs && last_differs) fill(decoder.only_pieces_, true, true);
+  decoder.arena_.shrink_to_fit();
   return decoder;
 }
 

@@ -15,48 +15,47 @@ struct Merge {
 
 class MergeTable {
  public:
-  explicit MergeTable(size_t num_merges = 0) {
-    size_t slots = 16;
-    while (slots < num_merges * 2) slots *= 2;
-    slots_.resize(slots);
-    shift_ = 64;
-    for (size_t n = slots; n > 1; n /= 2) --shift_;
-  }
+  static constexpr int kIdBits = 21, kRankBits = 22;
+  static constexpr uint32_t kMaxRank = (1u << kRankBits) - 2;
 
-  // A pair again replaces its rule. At most as many pairs as the constructor was told.
+  explicit MergeTable(size_t num_merges = 0)
+      : slots_(num_merges + num_merges * 2 / 3 + 2, kEmpty), ids_(slots_.size()) {}
+
+  // Ids are below 1 << kIdBits, ranks at most kMaxRank. A pair again replaces its rule. At most as
+  // many pairs as the constructor was told.
   void Add(int32_t left, int32_t right, Merge merge) {
-    const uint64_t key = Key(left, right);
-    size_t slot = SlotOf(key);
-    while (slots_[slot].key != kEmpty && slots_[slot].key != key) slot = Next(slot);
-    slots_[slot] = {key, merge};
+    const uint64_t pair = Pair(left, right);
+    size_t slot = SlotOf(pair);
+    while (slots_[slot] != kEmpty && slots_[slot] >> kRankBits != pair) slot = Next(slot);
+    slots_[slot] = pair << kRankBits | merge.rank;
+    ids_[slot] = merge.id;
   }
 
   Merge Find(int32_t left, int32_t right) const {
-    const uint64_t key = Key(left, right);
-    for (size_t slot = SlotOf(key);; slot = Next(slot)) {
-      if (slots_[slot].key == key) return slots_[slot].merge;
-      if (slots_[slot].key == kEmpty) return {};
+    const uint64_t pair = Pair(left, right);
+    for (size_t slot = SlotOf(pair);; slot = Next(slot)) {
+      const uint64_t found = slots_[slot];
+      if (found >> kRankBits == pair && found != kEmpty) {
+        return {static_cast<uint32_t>(found & ((1u << kRankBits) - 1)), ids_[slot]};
+      }
+      if (found == kEmpty) return {};
     }
   }
 
  private:
   static constexpr uint64_t kEmpty = UINT64_MAX;
-  struct Slot {
-    uint64_t key = kEmpty;
-    Merge merge;
-  };
 
-  static uint64_t Key(int32_t left, int32_t right) {
-    return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+  static uint64_t Pair(int32_t left, int32_t right) {
+    return uint64_t{static_cast<uint32_t>(left)} << kIdBits | static_cast<uint32_t>(right);
   }
-  size_t SlotOf(uint64_t key) const {
-    const uint64_t mixed = (key ^ key >> 29) * 0x9E3779B97F4A7C15u;
-    return (mixed ^ mixed << 23) >> shift_;
+  size_t SlotOf(uint64_t pair) const {
+    const uint64_t mixed = (pair ^ pair >> 19) * 0x9E3779B97F4A7C15u;
+    return ((mixed ^ mixed << 23) >> 32) * slots_.size() >> 32;
   }
-  size_t Next(size_t slot) const { return (slot + 1) & (slots_.size() - 1); }
+  size_t Next(size_t slot) const { return slot + 1 == slots_.size() ? 0 : slot + 1; }
 
-  std::vector<Slot> slots_;
-  int shift_;
+  std::vector<uint64_t> slots_;  // left, right, rank, from the top bits down
+  std::vector<int32_t> ids_;     // [slot] of the merged token
 };
 
 }  // namespace nereid::tokenizer

@@ -41,6 +41,10 @@ Result<BpeOptions> ReadBpeOptions(const Json& model, const TokenTable& vocabular
 Result<std::vector<MergeRule>> ResolveMerges(const TokenizerDocument& document,
                                              const TokenTable& vocabulary, size_t prefix_bytes) {
   std::vector<MergeRule> rules;
+  if (document.merges.size() > MergeTable::kMaxRank) {
+    return InvalidArgError("model.merges: expected at most ", MergeTable::kMaxRank, " rules, got ",
+                           document.merges.size());
+  }
   rules.reserve(document.merges.size());
   std::string merged;
   for (const TokenizerDocument::MergeEntry& entry : document.merges) {

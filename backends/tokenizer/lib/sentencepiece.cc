@@ -249,8 +249,12 @@ PartsResult LoadSentencePiece(std::string_view bytes, SentencePieceOptions optio
     bpe.unk_id = unk_id;
     bpe.byte_fallback = model.byte_fallback;
     bpe.fuse_unk = true;
-    parts->model =
-        std::make_unique<BpeModel>(parts->vocabulary, MakeRules(model, parts->vocabulary), bpe);
+    const std::vector<MergeRule> rules = MakeRules(model, parts->vocabulary);
+    if (rules.size() > MergeTable::kMaxRank) {
+      return InvalidArgError("expected at most ", MergeTable::kMaxRank, " ways to merge, got ",
+                             rules.size());
+    }
+    parts->model = std::make_unique<BpeModel>(parts->vocabulary, rules, bpe);
   }
   NEREID_ASSIGN_OR_RETURN(parts->added,
                           AddedTokens::FromList(AddedPieces(model), parts->normalizer));
