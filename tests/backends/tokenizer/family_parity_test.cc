@@ -102,7 +102,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Family{"deepseek-coder", "tokenizer.json"},
                     Family{"gpt-neox", "tokenizer.json"}, Family{"mistral-v3", "tokenizer.json"},
                     Family{"mistral-v3", "tokenizer.model"},
-                    Family{"mistral-tekken", "tokenizer.json"}, Family{"t5", "tokenizer.json"}),
+                    Family{"mistral-tekken", "tokenizer.json"}, Family{"t5", "tokenizer.json"},
+                    Family{"llama3", "tokenizer.model"}, Family{"qwen2", "qwen.tiktoken"}),
     [](const testing::TestParamInfo<Family>& info) {
       std::string name = std::string(info.param.name) + "_" + info.param.file;
       for (char& c : name) {
