@@ -1,9 +1,10 @@
 // Speed of the tokenizer library on one thread: load, encode, decode, streaming decode.
-//   tokenizer_bench TOKENIZER TEXT_FILE
+//   tokenizer_bench TOKENIZER TEXT_FILE [--json]
 // TEXT_FILE is cut at lines into documents of about 2 KB, and taken as one document too. Prints the
-// median CPU time of several passes with its median absolute deviation.
+// median CPU time of several passes with its median absolute deviation, and the heap that the
+// tokenizer takes; with --json as one JSON object, for compare.py.
+#include <malloc.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -54,7 +55,13 @@ Timing Measure(const std::function<void()>& body) {
   return {median, Median(seconds)};
 }
 
+bool as_json = false;
+
 void Report(const char* name, const Timing& timing, double units, const char* unit) {
+  if (as_json) {
+    std::printf("\"%s\": %.9g, ", name, timing.median_s);
+    return;
+  }
   std::printf("%-24s %10.2f ms (MAD %.2f)  %10.2f %s\n", name, timing.median_s * 1e3,
               timing.mad_s * 1e3, units / timing.median_s / 1e6, unit);
 }
@@ -72,19 +79,26 @@ std::vector<std::string_view> Documents(std::string_view text) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc < 3) return 2;
+  as_json = argc > 3 && std::string_view(argv[3]) == "--json";
   std::ifstream file(argv[2], std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const auto heap = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
+  const size_t heap_before = heap();
   const auto loaded = Tokenizer::Load(argv[1]);
+  const size_t heap_bytes = heap() - heap_before;
   if (!loaded.ok() || text.empty()) {
     std::fprintf(stderr, "%s\n", loaded.ok() ? "no text" : loaded.status().message().c_str());
     return 1;
   }
   const Tokenizer& tokenizer = **loaded;
-  char host[256] = "";
-  gethostname(host, sizeof(host) - 1);
-  std::printf("%s %s %s: %zu bytes, %u cores on %s, 1 thread\n", argv[0], argv[1], argv[2],
-              text.size(), std::thread::hardware_concurrency(), host);
+  if (as_json) {
+    std::printf("{\"bytes\": %zu, \"heap\": %zu, ", text.size(), heap_bytes);
+  } else {
+    std::printf("%s %s %s: %zu bytes, %u cores, 1 thread; heap %.1f MB\n", argv[0], argv[1],
+                argv[2], text.size(), std::thread::hardware_concurrency(),
+                static_cast<double>(heap_bytes) / 1e6);
+  }
 
   const auto documents = Documents(text);
   std::vector<std::vector<int32_t>> ids(documents.size());
@@ -111,5 +125,6 @@ int main(int argc, char** argv) {
            }
          }),
          tokens, "M tokens/s");
+  if (as_json) std::printf("\"tokens\": %zu}\n", num_ids);
   return 0;
 }
