@@ -59,7 +59,8 @@ void EncodeKv(KvFormat format, const float* values, int32_t count, uint8_t* code
   scale = greatest / (is_int8 ? kMaxInt8 : kMaxFp8);
   const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
   for (int32_t i = 0; i < count; ++i) {
-    const float value = values[i] * inverse;
+    const float ratio = values[i] * inverse;
+    const float value = ratio == ratio ? ratio : 0.0f;  // neither format has a NaN of use
     if (is_int8) {
       const float whole = std::clamp(std::nearbyint(value), -kMaxInt8, kMaxInt8);
       codes[i] = static_cast<uint8_t>(static_cast<int8_t>(whole));

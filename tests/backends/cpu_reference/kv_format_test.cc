@@ -66,6 +66,19 @@ TEST(KvFormatTest, ZerosStayZerosAndNothingElseIsTouched) {
   EXPECT_EQ(out[1], 7.0f);
 }
 
+TEST(KvFormatTest, WhatIsNoNumberBecomesZero) {
+  const float values[3] = {NAN, 2.0f, -1.0f};
+  for (const KvFormat format : {KvFormat::kInt8, KvFormat::kFp8}) {
+    uint8_t codes[3];
+    float scale = 0.0f, out[3];
+    EncodeKv(format, values, 3, codes, scale);
+    DecodeKv(format, codes, scale, 3, out, 1);
+    EXPECT_EQ(out[0], 0.0f);
+    EXPECT_FLOAT_EQ(out[1], 2.0f);
+    EXPECT_NEAR(out[2], -1.0f, 0.01f);
+  }
+}
+
 TEST(KvFormatTest, UnknownNamesAreRefusedWithTheKnownOnes) {
   EXPECT_TRUE(ParseKvFormat("fp8").ok());
   EXPECT_EQ(ParseKvFormat("int4").status().message(),
