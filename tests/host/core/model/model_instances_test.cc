@@ -66,9 +66,11 @@ TEST_F(ModelInstancesTest, PassiveInstancesAreMadeButNeverExecute) {
   std::mutex mutex;
   std::set<std::string> executing;
   backend.execute = [&](auto* instance, Requests requests) {
+    {
+      std::lock_guard lock(mutex);
+      executing.insert(NameOf(instance));
+    }
     for (auto* request : requests) test::AnswerIdentity(instance, request);
-    std::lock_guard lock(mutex);
-    executing.insert(NameOf(instance));
     return Status::Ok();
   };
   const auto model = Load(Config(R"(, "instance_group": [
@@ -119,6 +121,7 @@ TEST_F(ModelInstancesTest, InstancesThatShareAResourceTakeTurns) {
   for (int i = 0; i < 30; ++i) Send(*model);
   EXPECT_EQ(client_.WaitFor(30).size(), 30U);
   EXPECT_EQ(most, 1);
+  std::lock_guard lock(mutex);
   for (std::thread& thread : answering) thread.join();
 }
 
@@ -158,8 +161,10 @@ TEST_F(ModelInstancesTest, ABatchingLibraryClosesBatches) {
   gate.lock();
   std::vector<size_t> sizes;
   backend.execute = [&](auto* instance, Requests requests) {
-    std::lock_guard wait(gate);
-    sizes.push_back(requests.size());
+    {
+      std::lock_guard wait(gate);
+      sizes.push_back(requests.size());
+    }
     for (auto* request : requests) test::AnswerIdentity(instance, request);
     return Status::Ok();
   };
