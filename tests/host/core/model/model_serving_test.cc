@@ -108,7 +108,7 @@ TEST_F(ModelServingTest, AnswersAQueuedRequestAtOnceWhenItIsCancelled) {
   std::mutex gate;
   gate.lock();
   backend.execute = [&](auto* instance, std::vector<TRITONBACKEND_Request*> requests) {
-    std::lock_guard wait(gate);
+    { std::lock_guard wait(gate); }
     for (auto* request : requests) test::AnswerIdentity(instance, request);
     return Status::Ok();
   };
@@ -141,11 +141,13 @@ TEST_F(ModelServingTest, RefusesNewRequestsWhileItDrains) {
 }
 
 TEST_F(ModelServingTest, StreamsResponsesFromAnotherThreadAfterTheRequestIsGone) {
+  std::mutex starting;  // guards streamer
   std::thread streamer;
   backend.execute = [&](auto*, std::vector<TRITONBACKEND_Request*> requests) {
     TRITONBACKEND_ResponseFactory* factory = nullptr;
     EXPECT_EQ(TRITONBACKEND_ResponseFactoryNew(&factory, requests[0]), nullptr);
     EXPECT_EQ(TRITONBACKEND_RequestRelease(requests[0], TRITONSERVER_REQUEST_RELEASE_ALL), nullptr);
+    std::lock_guard lock(starting);
     streamer = std::thread([factory] {
       for (int i = 0; i < 10; ++i) {
         TRITONBACKEND_Response* response = nullptr;
@@ -165,6 +167,7 @@ TEST_F(ModelServingTest, StreamsResponsesFromAnotherThreadAfterTheRequestIsGone)
     "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}]})");
   ASSERT_TRUE(Send(Make({1})).ok());
   const auto answers = client_.WaitFor(1);
+  std::lock_guard lock(starting);
   streamer.join();
   ASSERT_EQ(answers.size(), 11U);
   EXPECT_FALSE(answers[10].has_response);
