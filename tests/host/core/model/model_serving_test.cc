@@ -184,7 +184,9 @@ TEST_F(ModelServingTest, ServesManyClientsThatSendAndCancel) {
     clients.emplace_back([&, c] {
       for (int i = c * kEach; i < (c + 1) * kEach; ++i) {
         ASSERT_TRUE(Send(all[i]).ok());
-        if (i % 5 == 0) ASSERT_TRUE(all[i]->Cancel().ok());
+        if (i % 5 == 0) {
+          ASSERT_TRUE(all[i]->Cancel().ok());
+        }
       }
     });
   }
