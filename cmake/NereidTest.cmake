@@ -1,10 +1,11 @@
-# nereid_test(<name> SOURCES <file>... [LIBS <target>...] [ENV <VAR=value>...] [GPU])
+# nereid_test(<name> SOURCES <file>... [LIBS <target>...] [ENV <VAR=value>...] [GPU] [SINGLE_THREADED])
 #
 # A GoogleTest program, part of the target unit_tests; every case becomes one CTest test named <Suite>.<Case>. Tests find shared test data through the
 # variable NEREID_TEST_DATA (a folder; absent on a stranger's machine: such tests call GTEST_SKIP and are counted so).
 # GPU: its cases need a GPU. They are built with the others, but carry the label gpu instead of unit, and scripts/test-gpu runs them.
+# SINGLE_THREADED: what it tests starts no thread, so that ThreadSanitizer builds leave it out.
 function(nereid_test name)
-  cmake_parse_arguments(arg "GPU" "" "SOURCES;LIBS;ENV" ${ARGN})
+  cmake_parse_arguments(arg "GPU;SINGLE_THREADED" "" "SOURCES;LIBS;ENV" ${ARGN})
   set(label unit)
   if(arg_GPU)
     set(label gpu)
@@ -18,6 +19,10 @@ function(nereid_test name)
   endif()
   target_compile_definitions(${name} PRIVATE
     NEREID_SOURCE_DIR="${PROJECT_SOURCE_DIR}" NEREID_STAGE_DIR="${NEREID_STAGE}")
+  if(arg_SINGLE_THREADED AND NEREID_SANITIZE STREQUAL "thread")
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+    return()
+  endif()
   if(NOT TARGET unit_tests)
     add_custom_target(unit_tests)
   endif()
