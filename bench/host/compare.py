@@ -36,7 +36,8 @@ def cases(folder, perf_analyzer):
     yield "identity 1 MiB, binary, wrk", (1, 8, 64), loads.wrk(folder, infer, loads.binary_body(1 << 18))
     yield "two-step ensemble, binary, wrk", (1, 64), loads.wrk(folder, "/v2/models/chain/infer", loads.binary_body(16))
     if perf_analyzer:
-        yield "identity 16 floats, HTTP, perf_analyzer", (1, 8, 64), loads.perf_analyzer(perf_analyzer, "http", "identity")
+        # At 64 over HTTP perf_analyzer 2.49 does not end on two cores, whichever server it drives.
+        yield "identity 16 floats, HTTP, perf_analyzer", (1, 8), loads.perf_analyzer(perf_analyzer, "http", "identity")
         yield "identity 16 floats, gRPC, perf_analyzer", (1, 8, 64), loads.perf_analyzer(perf_analyzer, "grpc", "identity")
         yield "two-step ensemble, gRPC, perf_analyzer", (64,), loads.perf_analyzer(perf_analyzer, "grpc", "chain")
         yield "dynamic batching, gRPC, perf_analyzer", (64,), loads.perf_analyzer(perf_analyzer, "grpc", "batched")
