@@ -28,7 +28,7 @@ function(nereid_test name)
   endif()
   add_dependencies(unit_tests ${name})
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
-    PROPERTIES TIMEOUT 300 LABELS ${label} ENVIRONMENT "${arg_ENV};ASAN_OPTIONS=allocator_may_return_null=1;TSAN_OPTIONS=allocator_may_return_null=1")
+    PROPERTIES TIMEOUT 300 LABELS ${label} ENVIRONMENT "${arg_ENV};ASAN_OPTIONS=allocator_may_return_null=1")
 endfunction()
 
 # nereid_fuzzer(<name> SOURCES <file>... [LIBS <target>...])
