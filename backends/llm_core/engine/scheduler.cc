@@ -30,14 +30,9 @@ Scheduler::Scheduler(const SchedulerOptions& options, const ExecutorLimits& limi
                      const ExecutorFeatures& features)
     : options_(options),
       limits_(limits),
-      features_(features),
-      blocks_(limits.num_blocks, limits.block_size, options.prefix_cache),
-      num_sink_blocks_(blocks_.BlocksFor(limits.num_sink_tokens)),
-      peak_blocks_(num_sink_blocks_ +
-                   blocks_.BlocksFor(int64_t{limits.attention_window} + limits.max_num_tokens) + 1),
-      // Shared blocks are not free when one sequence gives them back: then nothing less than the
-      // whole length can be promised.
-      bounds_by_window_(limits.attention_window > 0 && !options.prefix_cache) {
+      ledger_({options.policy == CapacityPolicy::kGuaranteedNoEvict, options.prefix_cache,
+               features.block_copies},
+              limits) {
   for (int32_t slot = limits.max_num_sequences - 1; slot >= 0; --slot) free_slots_.push_back(slot);
 }
 
@@ -57,9 +52,7 @@ Status Scheduler::CheckFits(int64_t num_prompt, int64_t max_tokens, int32_t num_
                            limits_.max_num_sequences, " can run at a time");
   }
   const int64_t capacity = int64_t{limits_.num_blocks} * limits_.block_size;
-  const int64_t shared = num_sequences > 1 ? (num_prompt - 1) / limits_.block_size : 0;
-  int64_t needed = shared + (blocks_.BlocksFor(total) - shared) * num_sequences;
-  if (num_sequences == 1 && bounds_by_window_) needed = std::min<int64_t>(needed, peak_blocks_);
+  const int64_t needed = ledger_.NumNeeded(num_prompt, total, num_sequences);
   if (needed > limits_.num_blocks) {
     return InvalidArgError(
         "prompt of ", num_prompt, " tokens and request_output_len ", max_tokens,
@@ -96,8 +89,8 @@ void Scheduler::Schedule(Batch& batch) {
   counts_.num_decode_sequences = 0;
   ScheduleRunning(batch);
   if (!waiting_.empty()) AdmitWaiting(batch);
-  batch.block_copies = copies_;
-  copies_are_submitted_ = true;
+  const std::span<const BlockCopy> copies = ledger_.SubmitCopies();
+  batch.block_copies.assign(copies.begin(), copies.end());
 }
 
 // Sequences that decode come before those with prompt left, whatever their rank, so that a long
@@ -130,88 +123,44 @@ void Scheduler::ScheduleRunning(Batch& batch) {
 }
 
 void Scheduler::AdmitWaiting(Batch& batch) {
-  Admission admission;
   while (!waiting_.empty()) {  // in order: nobody overtakes
     const Sequence& first = *waiting_.begin()->second;
     if (free_slots_.size() < 1 + first.companions.size()) return;
-    const int32_t num_free = blocks_.num_free() - num_promised_;
+    const int32_t num_free = ledger_.num_unpromised();
     if (&first == refused_ && num_free == refused_free_ && !running_.empty()) return;
-    if (!PlanAdmission(first, batch, admission)) {
+    if (!ledger_.Plan(first, grant_)) {
       refused_ = &first;
       refused_free_ = num_free;
       return;
     }
-    if (admission.chunk == 0) return;
-    Admit(admission, batch);
+    const int32_t num_reused = static_cast<int32_t>(grant_.prefix.size()) * limits_.block_size;
+    const int32_t chunk = ChunkSize(first, first.num_tokens() - num_reused, batch);
+    if (chunk == 0) return;
+    Admit(chunk, batch);
   }
 }
 
-int32_t Scheduler::Outstanding(const Sequence& sequence, int32_t covered, int32_t held) const {
-  const int32_t left = blocks_.BlocksFor(sequence.num_max_tokens) - covered;
-  if (!bounds_by_window_ || sequence.is_one_of_several()) return std::max(0, left);
-  return std::max(0, std::min(left, peak_blocks_ - held));
-}
-
-// False: there is not enough room yet.
-bool Scheduler::PlanAdmission(const Sequence& sequence, const Batch& batch, Admission& admission) {
-  admission.prefix.clear();
-  admission.chain = PrefixChain::Start(sequence.request->cache_salt);
-  admission.num_kept = 0;
-  if (!sequence.request->needs_whole_prompt()) {  // else nothing of it may be skipped
-    // At least one token is left to compute: its logits are needed.
-    blocks_.MatchPrefix(sequence.token_ids, (sequence.num_tokens() - 1) / limits_.block_size,
-                        admission.chain, admission.prefix);
-  }
-  for (const int32_t block : admission.prefix) {
-    if (!blocks_.is_referenced(block)) ++admission.num_kept;
-  }
-  const auto num_prefix = static_cast<int32_t>(admission.prefix.size());
-  const int32_t left = sequence.num_tokens() - num_prefix * limits_.block_size;
-  admission.chunk = ChunkSize(sequence, left, batch);
-  admission.num_promised = 0;
-  int32_t needed = 0;
-  if (reserves(sequence)) {
-    const int32_t shared = (sequence.num_prompt - 1) / limits_.block_size;
-    const auto num_companions = static_cast<int32_t>(sequence.companions.size());
-    admission.num_promised = Outstanding(sequence, num_prefix, num_prefix);
-    needed = admission.num_promised + num_companions * Outstanding(sequence, shared, shared);
-  } else {
-    // One more than the tokens at hand, so that one that comes back does not give way at once; with
-    // a window, no more than it can hold.
-    needed = blocks_.BlocksFor(sequence.num_tokens() + 1) - num_prefix;
-    if (bounds_by_window_) needed = std::min(needed, peak_blocks_);
-  }
-  return admission.num_kept + needed <= blocks_.num_free() - num_promised_;
-}
-
-void Scheduler::Admit(Admission& admission, Batch& batch) {
+void Scheduler::Admit(int32_t chunk, Batch& batch) {
   auto node = waiting_.extract(waiting_.begin());
   std::unique_ptr<Sequence> owned = std::move(node.mapped());
   Sequence& sequence = *owned;
-  for (const int32_t block : admission.prefix) blocks_.AddReference(block);
-  sequence.num_reused_blocks = static_cast<int32_t>(admission.prefix.size());
-  sequence.num_cached = sequence.num_reused_blocks * limits_.block_size;
-  sequence.block_table.swap(admission.prefix);
-  sequence.chain = admission.chain;
-  if (blocks_.keeps_prefixes()) {
+  ledger_.Take(grant_, sequence);
+  if (ledger_.keeps_prefixes()) {
     ++counts_.num_prefix_lookups;
     counts_.num_reused_blocks += sequence.num_reused_blocks;
   }
   if (sequence.num_preemptions > 0) --counts_.num_paused;
   std::vector<std::unique_ptr<Sequence>> companions = std::move(sequence.companions);
   Run(std::move(owned));
-  SetPromise(sequence, admission.num_promised);
   for (std::unique_ptr<Sequence>& companion : companions) {
-    Sequence& other = *companion;
-    other.is_dormant = true;
+    companion->is_dormant = true;
     ++num_dormant_;
+    ledger_.Promise(*companion);
     Run(std::move(companion));
-    const int32_t shared = (other.num_prompt - 1) / limits_.block_size;
-    SetPromise(other, Outstanding(other, shared, shared));
   }
   // Can not fail, and preempts nobody: there is room.
-  EnsureBlocks(sequence, admission.chunk);
-  AppendToBatch(sequence, admission.chunk, batch);
+  EnsureBlocks(sequence, chunk);
+  AppendToBatch(sequence, chunk, batch);
 }
 
 void Scheduler::Run(std::unique_ptr<Sequence> sequence) {
@@ -231,20 +180,8 @@ int32_t Scheduler::ChunkSize(const Sequence& sequence, int32_t num_left, const B
   return may_split ? budget : 0;
 }
 
-int32_t Scheduler::AllocateFor(Sequence& sequence) {
-  if (sequence.num_promised > 0) SetPromise(sequence, sequence.num_promised - 1);
-  ++sequence.num_new_blocks;
-  ++counts_.num_new_blocks;
-  return blocks_.Allocate();
-}
-
 bool Scheduler::EnsureBlocks(Sequence& sequence, int32_t num_tokens) {
-  const int32_t end = sequence.num_cached + num_tokens;
-  while (static_cast<int32_t>(sequence.block_table.size()) * limits_.block_size < end) {
-    if (NumAvailable(sequence) > 0) {
-      sequence.block_table.push_back(AllocateFor(sequence));
-      continue;
-    }
+  while (!ledger_.Cover(sequence, num_tokens)) {
     // The last by rank that is not yet part of this step gives way; the caller's sequence at worst.
     size_t last = running_.size() - 1;
     while (running_[last].get() != &sequence &&
@@ -323,63 +260,22 @@ void Scheduler::AskForMore(const Sequence& sequence, BatchSequence& entry) const
 }
 
 void Scheduler::MarkComputed() {
-  if (copies_are_submitted_) FinishCopies();
+  ledger_.FinishSubmittedCopies();
   for (size_t i = 0; i < scheduled_.size(); ++i) {
     if (i + kSequencesAhead < scheduled_.size()) PrefetchSequence(*scheduled_[i + kSequencesAhead]);
     Sequence& sequence = *scheduled_[i];
     sequence.num_cached += std::exchange(sequence.num_scheduled, 0);
-    if (blocks_.keeps_prefixes()) PreparePrefix(sequence);
+    if (ledger_.keeps_prefixes()) ledger_.NotePrefix(sequence);
   }
-  KeepPrefixes();
+  ledger_.KeepNotedPrefixes();
   if (num_dormant_ == 0 && limits_.attention_window == 0) return;
   for (Sequence* sequence : scheduled_) {
     if (num_dormant_ > 0 && sequence->index == 0 && sequence->is_one_of_several()) {
       if (sequence->num_cached < sequence->num_prompt) continue;  // all of it is still to be shared
       if (!sequence->request->uses_beams()) WakeCompanions(*sequence);
     }
-    if (limits_.attention_window > 0) ReleasePassedBlocks(*sequence);
+    if (limits_.attention_window > 0) ledger_.ReleasePassed(*sequence);
   }
-}
-
-void Scheduler::PreparePrefix(Sequence& sequence) {
-  const int32_t block = sequence.chain.num_blocks;
-  if ((block + 1) * limits_.block_size > sequence.num_cached || !sequence.keeps_prefix) return;
-  const int32_t* tokens =
-      sequence.token_ids.data() + static_cast<size_t>(block) * limits_.block_size;
-  new_prefixes_.push_back(
-      {&sequence, blocks_.PreparePrefix(tokens, sequence.block_table[block], sequence.chain)});
-}
-
-void Scheduler::KeepPrefixes() {
-  const int32_t size = limits_.block_size;
-  for (auto& [sequence, hash] : new_prefixes_) {
-    const int32_t end = sequence->num_cached / size;
-    for (int32_t i = sequence->chain.num_blocks; i < end; ++i) {
-      const int32_t* tokens = sequence->token_ids.data() + static_cast<size_t>(i) * size;
-      const int32_t block = sequence->block_table[i];
-      blocks_.KeepPrefix(tokens, block, hash, sequence->chain);
-      if (i + 1 == end) break;
-      hash = blocks_.PreparePrefix(tokens + size, sequence->block_table[i + 1], sequence->chain);
-    }
-  }
-  new_prefixes_.clear();
-}
-
-void Scheduler::ReleasePassedBlocks(Sequence& sequence) {
-  // The next token stands at num_cached and sees itself too.
-  int32_t recent = limits_.attention_window - limits_.num_sink_tokens;
-  // Without copies, another may have to compute from the beginning of the newest block on.
-  if (!features_.block_copies && sequence.is_one_of_several()) recent += limits_.block_size;
-  const int32_t end = (sequence.num_cached + 1 - recent) / limits_.block_size;
-  if (end <= sequence.end_released || end <= num_sink_blocks_) return;
-  for (int32_t i = std::max(num_sink_blocks_, sequence.end_released); i < end; ++i) {
-    blocks_.Release(sequence.block_table[i]);
-    sequence.block_table[i] = BlockManager::kReleased;
-  }
-  sequence.end_released = end;
-  if (!reserves(sequence)) return;
-  const auto covered = static_cast<int32_t>(sequence.block_table.size());
-  SetPromise(sequence, Outstanding(sequence, covered, NumHeld(sequence)));
 }
 
 void Scheduler::WakeCompanions(Sequence& first) {
@@ -387,17 +283,12 @@ void Scheduler::WakeCompanions(Sequence& first) {
     if (!sequence->is_dormant || sequence->request != first.request) continue;
     sequence->is_dormant = false;
     --num_dormant_;
-    Share(first, *sequence);
+    ledger_.Share(first, *sequence);
   }
 }
 
 void Scheduler::Rest(Sequence& sequence) {
-  const int32_t num_free = blocks_.num_free();
-  blocks_.ReleaseAll(sequence.block_table, num_sink_blocks_, sequence.end_released);
-  // What it gave back it may need again; blocks that other beams hold too will be shared again.
-  SetPromise(sequence, sequence.num_promised + blocks_.num_free() - num_free);
-  sequence.end_released = 0;
-  sequence.num_cached = 0;
+  ledger_.Rest(sequence);
   sequence.is_dormant = true;
   ++num_dormant_;
 }
@@ -407,41 +298,7 @@ void Scheduler::Fork(const Sequence& from, int32_t next_token, Sequence& to) {
   to.token_ids.push_back(next_token);
   to.is_dormant = false;
   --num_dormant_;
-  Share(from, to);
-}
-
-void Scheduler::Share(const Sequence& from, Sequence& to) {
-  const int32_t size = limits_.block_size;
-  const int32_t num_shared = std::min(from.num_cached, to.num_tokens() - 1);
-  const int32_t num_full = num_shared / size;
-  to.block_table.assign(from.block_table.begin(), from.block_table.begin() + num_full);
-  to.end_released = std::min(from.end_released, num_full);
-  for (int32_t i = 0; i < num_full; ++i) {
-    if (i < num_sink_blocks_ || i >= to.end_released) blocks_.AddReference(to.block_table[i]);
-  }
-  to.num_cached = num_full * size;
-  // A chain can not be shortened: where it is longer, `to` leaves the rest to others.
-  to.keeps_prefix = from.keeps_prefix && from.chain.num_blocks == num_full;
-  if (to.keeps_prefix) to.chain = from.chain;
-  SetPromise(to, Outstanding(to, num_full, NumHeld(to)));
-  if (features_.block_copies && num_shared > to.num_cached) {
-    const int32_t source = from.block_table[num_full];
-    const int32_t copy = AllocateFor(to);
-    to.block_table.push_back(copy);
-    to.num_cached = num_shared;
-    copies_.push_back({source, copy});
-    blocks_.AddReference(source);
-    blocks_.AddReference(copy);
-  }
-}
-
-void Scheduler::FinishCopies() {
-  for (const BlockCopy& copy : copies_) {
-    blocks_.Release(copy.from);
-    blocks_.Release(copy.to);
-  }
-  copies_.clear();
-  copies_are_submitted_ = false;
+  ledger_.Share(from, to);
 }
 
 std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
@@ -468,57 +325,33 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
     it = waiting_.erase(it);
   }
   refused_ = nullptr;
-  if (running_.empty()) FinishCopies();  // there is no next step to make them
+  if (running_.empty()) ledger_.FinishCopies();  // there is no next step to make them
   return removed;
 }
 
 void Scheduler::ReleaseSlot(Sequence& sequence) {
-  blocks_.ReleaseAll(sequence.block_table, num_sink_blocks_, sequence.end_released);
-  sequence.end_released = 0;
-  SetPromise(sequence, 0);
+  ledger_.Release(sequence);
   if (std::exchange(sequence.is_dormant, false)) --num_dormant_;
   free_slots_.push_back(std::exchange(sequence.slot, -1));
 }
 
-void Scheduler::SetPromise(Sequence& sequence, int32_t num_blocks) {
-  num_promised_ += num_blocks - sequence.num_promised;
-  sequence.num_promised = num_blocks;
-}
-
 SchedulerCounts Scheduler::counts() const {
   SchedulerCounts counts = counts_;
+  counts.num_new_blocks = ledger_.num_new_blocks();
   counts.num_waiting = static_cast<int32_t>(waiting_.size());
   counts.num_running = static_cast<int32_t>(running_.size());
   return counts;
 }
 
 Status Scheduler::CheckInvariants() const {
-  std::vector<std::vector<int32_t>> held;
-  int32_t promised = 0;
-  for (const auto& sequence : running_) {
-    std::vector<int32_t>& blocks = held.emplace_back(sequence->block_table);
-    if (sequence->end_released > num_sink_blocks_) {
-      blocks.erase(blocks.begin() + num_sink_blocks_, blocks.begin() + sequence->end_released);
-    }
-    promised += sequence->num_promised;
-    if (sequence->num_cached >
-        static_cast<int32_t>(sequence->block_table.size()) * limits_.block_size) {
-      return InternalError("sequence in slot ", sequence->slot, ": ", sequence->num_cached,
-                           " cached tokens in ", sequence->block_table.size(), " blocks");
-    }
-  }
-  for (const auto& [rank, sequence] : waiting_) held.push_back(sequence->block_table);
-  for (const BlockCopy& copy : copies_) held.push_back({copy.from, copy.to});
-  if (promised != num_promised_ || promised > blocks_.num_free()) {
-    return InternalError("promised KV blocks: ", num_promised_, " counted, ", promised, " held, ",
-                         blocks_.num_free(), " free");
-  }
   if (free_slots_.size() + running_.size() != static_cast<size_t>(limits_.max_num_sequences)) {
     return InternalError("slots: ", free_slots_.size(), " free, ", running_.size(), " in use, ",
                          limits_.max_num_sequences, " in all");
   }
-  const std::vector<std::span<const int32_t>> tables(held.begin(), held.end());
-  return blocks_.CheckInvariants(tables);
+  std::vector<const Sequence*> sequences;
+  for (const auto& sequence : running_) sequences.push_back(sequence.get());
+  for (const auto& [rank, sequence] : waiting_) sequences.push_back(sequence.get());
+  return ledger_.CheckInvariants(sequences);
 }
 
 }  // namespace nereid::llm

@@ -2,14 +2,13 @@
 // who gives way when the cache is full. Knows blocks, never the executor. [engine thread]
 #pragma once
 
-#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
 #include <vector>
 
 #include "llm_core/engine/batch.h"
-#include "llm_core/engine/block_manager.h"
+#include "llm_core/engine/block_ledger.h"
 #include "llm_core/engine/executor.h"
 #include "llm_core/engine/sequence.h"
 #include "nereid/status.h"
@@ -75,68 +74,30 @@ class Scheduler {
 
   bool is_empty() const { return waiting_.empty() && running_.empty(); }
   SchedulerCounts counts() const;
-  const BlockManager& blocks() const { return blocks_; }
+  const BlockManager& blocks() const { return ledger_.blocks(); }
   Status CheckInvariants() const;
 
  private:
-  // What admitting a sequence, with its companions, would take.
-  struct Admission {
-    std::vector<int32_t> prefix;  // blocks that the cache has
-    PrefixChain chain;
-    int32_t num_kept = 0;      // of them, those that nobody refers to: they count as free so far
-    int32_t num_promised = 0;  // blocks to set aside
-    int32_t chunk = 0;         // tokens of the first step
-  };
-
   void ScheduleRunning(Batch& batch);
   void AdmitWaiting(Batch& batch);
-  bool PlanAdmission(const Sequence& sequence, const Batch& batch, Admission& admission);
-  void Admit(Admission& admission, Batch& batch);
+  // With what grant_ says, and `chunk` tokens.
+  void Admit(int32_t chunk, Batch& batch);
   void Run(std::unique_ptr<Sequence> sequence);
   // Tokens that `sequence` may compute in this step, of `num_left`; 0: none now.
   int32_t ChunkSize(const Sequence& sequence, int32_t num_left, const Batch& batch) const;
   // Makes the block table cover the next `num_tokens` tokens; may preempt others. False when even
   // that is not enough and `sequence` itself was preempted.
   bool EnsureBlocks(Sequence& sequence, int32_t num_tokens);
-  int32_t AllocateFor(Sequence& sequence);
   void Preempt(size_t running_index);
   void AppendToBatch(Sequence& sequence, int32_t num_tokens, Batch& batch);
   // What beams, logits and prompt log probabilities need beyond the plain entry.
   void AskForMore(const Sequence& sequence, BatchSequence& entry) const;
-  // Full blocks that became so in this step are entered in the prefix cache, after all of them have
-  // been prepared.
-  void PreparePrefix(Sequence& sequence);
-  void KeepPrefixes();
-  void ReleasePassedBlocks(Sequence& sequence);
   void WakeCompanions(Sequence& first);
-  // Gives `to`, which has no blocks, those of `from` that hold the beginning of its tokens.
-  void Share(const Sequence& from, Sequence& to);
-  void FinishCopies();
   void ReleaseSlot(Sequence& sequence);
-
-  bool reserves(const Sequence& sequence) const {
-    return options_.policy == CapacityPolicy::kGuaranteedNoEvict || sequence.is_one_of_several();
-  }
-  // Blocks that a sequence of `total` blocks may still allocate when it has `held` of the first
-  // `covered`.
-  int32_t Outstanding(const Sequence& sequence, int32_t covered, int32_t held) const;
-  void SetPromise(Sequence& sequence, int32_t num_blocks);
-  int32_t NumAvailable(const Sequence& sequence) const {
-    return blocks_.num_free() - num_promised_ + sequence.num_promised;
-  }
-  int32_t NumHeld(const Sequence& sequence) const {
-    const int32_t passed = std::max(0, sequence.end_released - num_sink_blocks_);
-    return static_cast<int32_t>(sequence.block_table.size()) - passed;
-  }
 
   SchedulerOptions options_;
   ExecutorLimits limits_;
-  ExecutorFeatures features_;
-  BlockManager blocks_;
-  int32_t num_sink_blocks_ = 0;
-  int32_t peak_blocks_;  // that one sequence can hold at a time, thanks to the window
-  bool bounds_by_window_;
-  int32_t num_promised_ = 0;
+  BlockLedger ledger_;
   int32_t num_dormant_ = 0;
   int64_t step_ = 0;
   uint64_t next_number_ = 0;
@@ -144,16 +105,8 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> running_;  // by rank
   std::vector<Sequence*> scheduled_;
   std::vector<Sequence*> prefilling_;  // scratch of ScheduleRunning
-  struct NewPrefix {
-    Sequence* sequence;
-    uint64_t hash;  // of its next block
-  };
-  std::vector<NewPrefix> new_prefixes_;  // scratch of MarkComputed
+  BlockLedger::Grant grant_;           // scratch of AdmitWaiting
   std::vector<int32_t> free_slots_;
-  // Copies for the next step, then of the step under way. Both blocks of each are referred to, so
-  // that neither gets another use before the copy is done.
-  std::vector<BlockCopy> copies_;
-  bool copies_are_submitted_ = false;
   // The first in the queue, when it did not fit: looked at again once the number of free blocks has
   // changed.
   const Sequence* refused_ = nullptr;
