@@ -154,7 +154,7 @@ const Flag kFlags[] = {
     {kHttp, "--http-port", "integer", "Default: 8000.", NEREID_INT(http.port, 0, 65535)},
     {kHttp, "--reuse-http-port", "boolean", "Share the port with other processes. Default: false.",
      NEREID_BOOL(http.reuse_port)},
-    {kHttp, "--http-thread-count", "integer", "Event loops. Default: 8.",
+    {kHttp, "--http-thread-count", "integer", "Event loops. Default: one a core, at most 8.",
      NEREID_INT(http.num_threads, 1, 1024)},
     {kHttp, "--http-max-input-size", "integer", "Bytes of a request body. Default: 67108864.",
      NEREID_INT(http.limits.max_body_bytes, 1, INT64_MAX)},

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -43,6 +44,10 @@ int ListenAt(const addrinfo& where, bool reuse_port) {
 }
 
 }  // namespace
+
+int OneLoopACore() {
+  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
+}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::Start(const ServerConfig& config,
                                                       Service& service) {

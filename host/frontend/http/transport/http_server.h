@@ -17,11 +17,14 @@
 
 namespace nereid::http {
 
+// At most 8. More loops than cores would only add wake-ups: connections of one loop share them.
+int OneLoopACore();
+
 struct ServerConfig {
   std::string address = "0.0.0.0";
   uint16_t port = 8000;  // 0 takes a free one
   bool reuse_port = false;
-  int num_threads = 8;
+  int num_threads = OneLoopACore();
   Limits limits;
 };
 
