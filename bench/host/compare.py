@@ -3,8 +3,10 @@
 
     compare.py --nereid dist/bin/nereid --backends build/release/tests/backends --peer "tritonserver" [--perf-analyzer PATH] >>bench/results/host.md
 
-Needs wrk; the gRPC rows need perf_analyzer. Every cell is measured on both servers, one after the other, so that both see the same machine;
-with --rounds the best counts. A ratio is Nereid's figure over the other's. Prints Markdown. Judges nothing.
+Needs wrk, and h2load for gRPC; the rows of perf_analyzer are left out without it. Every cell is measured on both servers, one after the
+other, so that both see the same machine; with --rounds they take turns, each figure is a median, and each ratio the median of the ratios of
+the rounds. A ratio is Nereid's figure over the other's. CPU is the server's, a request. A load that does not end is cut, and the cell says so.
+Prints Markdown. Judges nothing.
 """
 import argparse
 import datetime
@@ -14,6 +16,7 @@ import re
 import resource
 import shlex
 import socket
+import statistics
 import sys
 import tempfile
 
@@ -35,6 +38,10 @@ def cases(folder, perf_analyzer):
     yield "identity 16 floats, binary, wrk", (1, 8, 64), loads.wrk(folder, infer, loads.binary_body(16))
     yield "identity 1 MiB, binary, wrk", (1, 8, 64), loads.wrk(folder, infer, loads.binary_body(1 << 18))
     yield "two-step ensemble, binary, wrk", (1, 64), loads.wrk(folder, "/v2/models/chain/infer", loads.binary_body(16))
+    yield "dynamic batching, binary, wrk", (64,), loads.wrk(folder, "/v2/models/batched/infer", loads.binary_body(16, (1,)))
+    yield "identity 16 floats, gRPC, h2load", (1, 8, 64), loads.h2load(folder, "identity", loads.grpc_body("identity", 16))
+    yield "two-step ensemble, gRPC, h2load", (64,), loads.h2load(folder, "chain", loads.grpc_body("chain", 16))
+    yield "dynamic batching, gRPC, h2load", (64,), loads.h2load(folder, "batched", loads.grpc_body("batched", 16, (1,)))
     if perf_analyzer:
         # At 64 over HTTP perf_analyzer 2.49 does not end on two cores, whichever server it drives.
         yield "identity 16 floats, HTTP, perf_analyzer", (1, 8), loads.perf_analyzer(perf_analyzer, "http", "identity")
@@ -43,25 +50,44 @@ def cases(folder, perf_analyzer):
         yield "dynamic batching, gRPC, perf_analyzer", (64,), loads.perf_analyzer(perf_analyzer, "grpc", "batched")
 
 
-def cell(figure, cpu_us):
-    return f"{figure.rate:,.0f}, {figure.p50_ms:.2f}/{figure.p99_ms:.2f}" + (f", {cpu_us:.0f}" if cpu_us else "")
+def measure(server, load, concurrency, seconds):
+    """The figure and the server's CPU microseconds a request."""
+    before = server.cpu_seconds()
+    figure = load(server, concurrency, seconds)
+    return figure, (server.cpu_seconds() - before) / figure.requests * 1e6 if figure.requests else 0
+
+
+def cell(measured):
+    rate, p50_ms, p99_ms, cpu_us = (statistics.median(values) for values in zip(*((f.rate, f.p50_ms, f.p99_ms, cpu) for f, cpu in measured)))
+    return f"{rate:,.0f}, {p50_ms:.2f}/{p99_ms:.2f}, {cpu_us:.0f}"
+
+
+def ratios(ours, peers):
+    """Rate, p99, CPU: each the median of the rounds."""
+    pairs = [(our.rate / peer.rate, our.p99_ms / peer.p99_ms, cpu / peer_cpu) for (our, cpu), (peer, peer_cpu) in zip(ours, peers)]
+    return [f"{statistics.median(values):.2f}" for values in zip(*pairs)]
 
 
 def print_loads(running, folder, arguments):
-    print("| case | connections | " + " | ".join(f"{name}: req/s, p50/p99 ms, CPU us" for name in running) + " | rate | p99 |")
-    print("|---|---|" + "---|" * (len(running) + 2))
+    print("| case | connections | " + " | ".join(f"{name}: req/s, p50/p99 ms, CPU us" for name in running) + " | rate | p99 | CPU |")
+    print("|---|---|" + "---|" * (len(running) + 3))
     for case, concurrencies, load in cases(folder, arguments.perf_analyzer):
+        if arguments.only not in case:
+            continue
         for concurrency in concurrencies:
-            best = {}
-            for _ in range(arguments.rounds):
-                for name, server in running.items():
-                    before = server.cpu_seconds()
-                    figure = load(server, concurrency, arguments.seconds)
-                    cpu_us = (server.cpu_seconds() - before) / figure.requests * 1e6 if figure.requests else None
-                    best[name] = max(best.get(name, (loads.Figure(0, 0, 0), 0)), (figure, cpu_us))
-            cells = " | ".join(cell(*each) for each in best.values())
-            ours, peer = best["nereid"][0], best.get("peer", best["nereid"])[0]
-            print(f"| {case} | {concurrency} | {cells} | {ours.rate / peer.rate:.2f} | {ours.p99_ms / peer.p99_ms:.2f} |", flush=True)
+            measured = {name: [] for name in running}
+            stopped = {}
+            for round_index in range(arguments.rounds):
+                for name in list(running) if round_index % 2 == 0 else reversed(running):
+                    try:
+                        measured[name].append(measure(running[name], load, concurrency, arguments.seconds))
+                    except loads.NoFigure as why:
+                        stopped[name] = str(why)
+                if stopped:
+                    break
+            cells = [stopped[name] if name in stopped else cell(measured[name]) for name in running]
+            ends = [""] * 3 if stopped or len(running) < 2 else ratios(measured["nereid"], measured["peer"])
+            print(f"| {case} | {concurrency} | {' | '.join(cells)} | {' | '.join(ends)} |", flush=True)
 
 
 def print_idle_connections(running, count):
@@ -98,7 +124,8 @@ def main():
     parser.add_argument("--peer", help="command of the other server, without flags")
     parser.add_argument("--perf-analyzer", help="path of perf_analyzer")
     parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=1, help="repetitions, of which the best counts")
+    parser.add_argument("--rounds", type=int, default=1, help="repetitions, of which the median counts")
+    parser.add_argument("--only", default="", help="rows whose names contain this")
     parser.add_argument("--idle", type=int, default=10000, help="idle connections to open")
     arguments = parser.parse_args()
     backends = os.path.abspath(arguments.backends)
@@ -107,7 +134,7 @@ def main():
 
     commands = {"nereid": [arguments.nereid]} | ({"peer": shlex.split(arguments.peer)} if arguments.peer else {})
     print(f"\n## {datetime.date.today()}, {os.cpu_count()} x {cpu_name()}, load {os.getloadavg()[0]:.1f}\n\n`{shlex.join(['compare.py', *sys.argv[1:]])}`; "
-          f"{arguments.seconds} s a cell, best of {arguments.rounds}; the clients share the cores.\n")
+          f"{arguments.seconds} s a cell, medians of {arguments.rounds}; the clients share the cores.\n")
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         servers.write_repository(folder / "models")

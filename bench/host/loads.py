@@ -1,11 +1,14 @@
-"""Closed-loop loads on a server, by tools that others wrote: wrk over HTTP, perf_analyzer over HTTP and gRPC.
+"""Closed-loop loads on a server, by tools that others wrote: wrk over HTTP, h2load over gRPC, perf_analyzer over both.
 
-Each load is called as load(server, concurrency, seconds) and returns a Figure.
+Each load is called as load(server, concurrency, seconds) and returns a Figure, or raises NoFigure where the tool does not end or says nothing.
 """
 import csv
 import dataclasses
 import json
+import os
 import re
+import signal
+import struct
 import subprocess
 import tempfile
 
@@ -24,15 +27,41 @@ class Figure:
     requests: int = 0  # in all, where the tool says it
 
 
+class NoFigure(Exception):
+    pass
+
+
+def run(command, limit_s):
+    """What the command printed. It and its children end with the limit."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True) as process:
+        try:
+            output, _ = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise NoFigure(f"cut after {limit_s} s") from None
+    if process.returncode != 0:
+        raise NoFigure(f"{os.path.basename(command[0])} failed ({process.returncode})")
+    return output
+
+
 def json_body(num_floats):
     inputs = [{"name": "INPUT0", "datatype": "FP32", "shape": [num_floats], "data": [float(i) for i in range(num_floats)]}]
     return json.dumps({"inputs": inputs}).encode(), {}
 
 
-def binary_body(num_floats):
-    inputs = [{"name": "INPUT0", "datatype": "FP32", "shape": [num_floats], "parameters": {"binary_data_size": 4 * num_floats}}]
+def binary_body(num_floats, batch=()):
+    inputs = [{"name": "INPUT0", "datatype": "FP32", "shape": [*batch, num_floats], "parameters": {"binary_data_size": 4 * num_floats}}]
     header = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
     return header + bytes(4 * num_floats), {"Inference-Header-Content-Length": len(header)}
+
+
+def grpc_body(model, num_floats, batch=()):
+    """A ModelInferRequest behind gRPC's five bytes. Every length is below 128, so one byte each, but for the raw input's."""
+    field = lambda number, data: bytes([number << 3 | 2]) + (bytes([len(data)]) if len(data) < 128 else
+                                                             bytes([len(data) & 127 | 128, len(data) >> 7])) + data
+    tensor = field(1, b"INPUT0") + field(2, b"FP32") + field(3, bytes([*batch, num_floats]))
+    message = field(1, model.encode()) + field(5, tensor) + field(7, bytes(4 * num_floats))
+    return b"\0" + struct.pack(">I", len(message)) + message
 
 
 def milliseconds(text):
@@ -53,7 +82,7 @@ def wrk(folder, path, body=None):
     def load(server, concurrency, seconds):
         command = ["wrk", *script, "--latency", "-t1" if concurrency == 1 else "-t2", f"-c{concurrency}", f"-d{seconds}s",
                    f"http://127.0.0.1:{server.http}{path}"]
-        output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        output = run(command, 30 + 3 * seconds)
         assert "Non-2xx" not in output, output
         percentile = lambda p: milliseconds(re.search(rf"^\s+{p}%\s+(\S+)", output, re.M).group(1))
         return Figure(float(re.search(r"Requests/sec:\s+([\d.]+)", output).group(1)), percentile(50), percentile(99),
@@ -62,16 +91,42 @@ def wrk(folder, path, body=None):
     return load
 
 
+def h2load(folder, model, body):
+    """A load by h2load: ModelInfer calls of one fixed message, up to eight at a time on a connection."""
+    path = folder / f"h2load-{model}.body"
+    path.write_bytes(body)
+
+    def load(server, concurrency, seconds):
+        streams = min(concurrency, 8)
+        connections = concurrency // streams
+        log = folder / "h2load.log"
+        log.unlink(missing_ok=True)  # it would be appended to
+        before = server.num_executed(model)
+        output = run(["h2load", f"-c{connections}", f"-m{streams}", "-t2" if connections > 1 else "-t1", f"-D{seconds}", f"-d{path}",
+                      "-Hcontent-type: application/grpc", "-Hte: trailers", f"--log-file={log}",
+                      f"http://127.0.0.1:{server.grpc}/inference.GRPCInferenceService/ModelInfer"], 30 + 3 * seconds)
+        us = sorted(int(line.split("\t")[2]) for line in log.read_text().splitlines())
+        # An error in gRPC is a 200 to h2load: the server's own count says whether the model ran.
+        executed = server.num_executed(model) - before
+        assert us and executed >= len(us), f"{len(us)} answers, {executed} executions: {output}"
+        return Figure(len(us) / seconds, us[len(us) // 2] / 1000, us[len(us) * 99 // 100] / 1000, executed)
+
+    return load
+
+
 def perf_analyzer(program, protocol, model, shape=16):
     """A load by perf_analyzer: protocol http (binary tensors) or grpc."""
 
     def load(server, concurrency, seconds):
+        before = server.num_executed(model)
         with tempfile.NamedTemporaryFile(suffix=".csv") as table:
-            command = [program, "-m", model, "-u", f"127.0.0.1:{getattr(server, protocol)}", "-i", protocol, "--async",
-                       "--shape", f"INPUT0:{shape}", "--concurrency-range", str(concurrency), "--measurement-interval", str(1000 * seconds),
-                       "--stability-percentage", "999", "--max-trials", "3", "-f", table.name]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            row = next(csv.DictReader(open(table.name)))
-        return Figure(float(row["Inferences/Second"]), float(row["p50 latency"]) / 1000, float(row["p99 latency"]) / 1000)
+            run([program, "-m", model, "-u", f"127.0.0.1:{getattr(server, protocol)}", "-i", protocol, "--async",
+                 "--shape", f"INPUT0:{shape}", "--concurrency-range", str(concurrency), "--measurement-interval", str(1000 * seconds),
+                 "--stability-percentage", "999", "--max-trials", "10", "-f", table.name], 60 + 12 * seconds)
+            row = next(csv.DictReader(open(table.name)), None)
+        if row is None:
+            raise NoFigure("perf_analyzer wrote no figures")
+        return Figure(float(row["Inferences/Second"]), float(row["p50 latency"]) / 1000, float(row["p99 latency"]) / 1000,
+                      server.num_executed(model) - before)
 
     return load

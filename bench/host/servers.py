@@ -1,4 +1,5 @@
 """Two servers over one model repository of C identity models, for the comparisons of this folder."""
+import json
 import os
 import pathlib
 import re
@@ -64,9 +65,15 @@ class Server:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait()
 
+    def num_executed(self, model):
+        """Inferences of the model so far, by the server's own count."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/v2/models/{model}/stats", timeout=30) as reply:
+            return sum(int(each["inference_count"]) for each in json.load(reply)["model_stats"])
+
     def cpu_seconds(self):
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Of all its threads that live."""
+        times = (path.read_text() for path in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/schedstat"))
+        return sum(int(line.split()[0]) for line in times) / 1e9
 
     def status(self, key):
         return int(re.search(rf"^{key}:\s+(\d+)", pathlib.Path(f"/proc/{self.process.pid}/status").read_text(), re.M).group(1))
