@@ -124,7 +124,7 @@ Result<std::shared_ptr<StepCall>> CoreModels::Start(const StepRequest& request,
   const Step& step = plan_->graph->steps[request.step];
   const Server server = Server::Borrow(context_->server);
   NEREID_ASSIGN_OR_RETURN(InferRequest target,
-                          server.NewRequest(step.model_name.c_str(), step.model_version));
+                          server.NewRequest(step.target.c_str(), step.model_version));
   NEREID_RETURN_IF_ERROR(ForwardAttributes(client_, target));
   NEREID_RETURN_IF_ERROR(FillInputs(request, target));
   NEREID_RETURN_IF_ERROR(RequestOutputs(step, target));

@@ -111,7 +111,8 @@ Result<std::vector<std::pair<std::string, std::string>>> ReadMap(const Json& ste
 Result<StepConfig> ReadStep(const Json& json) {
   StepConfig step;
   step.model_name = StringField(json, "model_name");
-  step.model_namespace = StringField(json, "model_namespace");
+  const std::string space = StringField(json, "model_namespace");
+  step.target = space.empty() ? step.model_name : StrCat(space, "/", step.model_name);
   NEREID_ASSIGN_OR_RETURN(step.model_version, IntField(json, "model_version", -1));
   NEREID_ASSIGN_OR_RETURN(step.input_map, ReadMap(json, "input_map"));
   NEREID_ASSIGN_OR_RETURN(step.output_map, ReadMap(json, "output_map"));

@@ -34,7 +34,7 @@ struct ModelSpec {
 struct StepConfig {
   std::string model_name;
   int64_t model_version = -1;  // -1: the latest that is served
-  std::string model_namespace;
+  std::string target;  // the name to call it by: with its repository, where the host says which
   std::vector<std::pair<std::string, std::string>> input_map;   // model's input -> ensemble tensor
   std::vector<std::pair<std::string, std::string>> output_map;  // model's output -> ensemble tensor
 };

@@ -34,6 +34,7 @@ class Builder {
   void AddStep(const StepConfig& config, const ModelSpec& model) {
     const int index = static_cast<int>(graph_.steps.size());
     Step step{.model_name = config.model_name,
+              .target = config.target,
               .model_version = config.model_version,
               .decoupled = model.decoupled};
     for (const auto& [input, tensor] : config.input_map) {

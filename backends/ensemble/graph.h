@@ -27,6 +27,7 @@ struct Binding {
 
 struct Step {
   std::string model_name;
+  std::string target = {};  // the name to call it by
   int64_t model_version = -1;
   bool decoupled = false;
   int depth = 0;  // decoupled steps upstream: the step runs once for each of their responses

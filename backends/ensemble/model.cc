@@ -24,7 +24,7 @@ Result<std::string> ConfigOf(TRITONBACKEND_Model* model) {
 }
 
 Result<ModelSpec> SpecOf(const Server& server, const StepConfig& step) {
-  Result<Message> message = server.ModelConfig(step.model_name.c_str(), step.model_version);
+  Result<Message> message = server.ModelConfig(step.target.c_str(), step.model_version);
   if (!message.ok()) {
     return NotFoundError("model '", step.model_name, "' version ", step.model_version,
                          " is not available: ", message.status().message());

@@ -86,10 +86,6 @@ class Validator {
 
   void CheckStep(int index) {
     const StepConfig& step = config_.steps[index];
-    if (!step.model_namespace.empty()) {
-      Add(Place::kModel, index, "model_namespace", StepText(index), ": model_namespace '",
-          step.model_namespace, "' is reserved and has no effect");
-    }
     if (step.model_name.empty()) {
       Add(Place::kModel, index, "model_name", "step ", index, " has no 'model_name'");
       return;

@@ -13,6 +13,7 @@
 #include "observe/log.h"
 #include "repository/model_lifecycle.h"
 #include "repository/model_loader.h"
+#include "repository/model_name.h"
 #include "repository/model_repository.h"
 
 namespace nereid {
@@ -29,6 +30,7 @@ class CoreModelLoader final : public ModelLoader {
     ModelLoadSpec spec;
     spec.model_dir = std::move(request.model_path);
     spec.version = request.version;
+    spec.name_space = NamespaceOf(request.name);
     spec.config = std::move(request.config);
     spec.on_destroyed = [lifetime = std::move(request.lifetime)]() mutable { lifetime.reset(); };
     return Model::Load(std::move(spec), *services_);
@@ -86,7 +88,9 @@ Status Server::Start() {
   lifecycle_ = std::make_unique<ModelLifecycle>(
       &models_, loader_.get(), options_.model_load_thread_count, options_.model_load_retry_count);
   std::vector<Repository> repositories;
-  for (const std::string& path : options_.repository_paths) repositories.push_back({path, {}});
+  for (const std::string& path : options_.repository_paths) {
+    repositories.push_back({path, {}, options_.model_namespacing});
+  }
   repository_ = std::make_unique<ModelRepository>(
       std::move(repositories), options_.model_config_name, lifecycle_.get(),
       GivenAndOwn(options_.repo_agent_directory, "repoagents"));
@@ -210,7 +214,7 @@ Status Server::RegisterRepository(const std::string& path,
     return UnsupportedError(
         "repository registration is not allowed if model control mode is not EXPLICIT");
   }
-  Repository repository{path, {}};
+  Repository repository{path, {}, options_.model_namespacing};
   for (const Parameter* mapping : name_mapping) {
     const auto* name = std::get_if<std::string>(&mapping->value());
     if (name == nullptr || name->empty()) {

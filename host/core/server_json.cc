@@ -69,8 +69,15 @@ Result<std::string> Server::ModelConfigJson(const std::string& name, int64_t ver
 
 Result<std::string> Server::StatisticsJson(const std::string& name, int64_t version) const {
   std::string elements;
-  for (const auto& model : models_.All()) {
-    if (!name.empty() && model->name() != name) continue;
+  std::vector<std::shared_ptr<Model>> models;
+  if (name.empty()) {
+    models = models_.All();
+  } else if (auto serving = models_.Serving(name); serving.ok()) {
+    models = std::move(serving).value();
+  } else if (serving.status().code() != StatusCode::kNotFound) {
+    return std::move(serving).status();
+  }
+  for (const auto& model : models) {
     if (version != ModelTable::kLatest && model->version() != version) continue;
     if (!elements.empty()) elements += ",";
     elements += model->StatisticsJson();

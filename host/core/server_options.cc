@@ -3,11 +3,6 @@
 namespace nereid {
 namespace {
 
-Status Refuse(const char* option, const char* feature) {
-  return UnsupportedError("server option '", option, "': ", feature,
-                          " is not supported by this server yet");
-}
-
 Status CheckMetricsConfig(const ServerOptions& options) {
   for (const auto& [name, settings] : options.metrics_config) {
     for (const auto& [key, value] : settings) {
@@ -25,7 +20,6 @@ Status CheckMetricsConfig(const ServerOptions& options) {
 }  // namespace
 
 Status CheckSupported(const ServerOptions& options) {
-  if (options.model_namespacing) return Refuse("model namespacing", "serving equal names");
   if (options.cache_configs.size() > 1) {
     return InvalidArgError("cache config: expected one cache, got '",
                            options.cache_configs.begin()->first, "' and '",

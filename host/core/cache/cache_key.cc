@@ -31,6 +31,7 @@ bool AddContent(Blake2b* hash, const InputTensor& input) {
 
 std::optional<std::string> CacheKey(const InferRequest& request) {
   Blake2b hash;
+  AddText(&hash, request.plan().model_namespace);
   AddText(&hash, request.plan().model_name);
   AddNumber(&hash, static_cast<uint64_t>(request.plan().model_version));
   std::vector<const InputTensor*> inputs;

@@ -168,6 +168,17 @@ Result<ModelConfig> MergeBackendConfig(const ModelConfig& current, std::string_v
   return config;
 }
 
+Result<ModelConfig> WithStepNamespaces(const ModelConfig& config,
+                                       const std::vector<std::string>& spaces) {
+  Json json = FromModelConfig(config);
+  Json& steps = json["ensemble_scheduling"]["step"];
+  for (size_t i = 0; i < spaces.size(); ++i) steps[i]["model_namespace"] = spaces[i];
+  Faults faults;
+  ModelConfig named = ToModelConfig(Canonical(json, &faults));
+  if (!faults.empty()) return ToStatus(faults);
+  return named;
+}
+
 Result<ModelConfig> FinishConfig(const ModelConfig& config) {
   Json json = FromModelConfig(config);
   NormalizeBatching(&json);

@@ -56,6 +56,10 @@ Result<ModelConfig> PrepareInstances(const ModelConfig& config, const InstanceDe
 // it is no ModelConfig.
 Result<ModelConfig> MergeBackendConfig(const ModelConfig& current, std::string_view json);
 
+// The configuration of an ensemble with `model_namespace` of its steps set; `spaces`: one a step.
+Result<ModelConfig> WithStepNamespaces(const ModelConfig& config,
+                                       const std::vector<std::string>& spaces);
+
 // The last step: defaults that depend on what the backend completed, and the checks of inputs and
 // outputs.
 Result<ModelConfig> FinishConfig(const ModelConfig& config);

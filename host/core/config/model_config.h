@@ -103,6 +103,7 @@ struct SequenceBatching {
 
 struct EnsembleStep {
   std::string model_name;
+  std::string model_namespace;                    // repository of the model; empty: any
   int64_t model_version = -1;                     // -1: the latest served
   std::map<std::string, std::string> input_map;   // step's input -> ensemble tensor
   std::map<std::string, std::string> output_map;  // step's output -> ensemble tensor

@@ -130,6 +130,7 @@ EnsembleScheduling ToEnsemble(const Json& json) {
   for (const Json& step : json.at("step")) {
     EnsembleStep& out = ensemble.steps.emplace_back();
     Take(step, "model_name", &out.model_name);
+    Take(step, "model_namespace", &out.model_namespace);
     Take(step, "model_version", &out.model_version);
     Take(step, "input_map", &out.input_map);
     Take(step, "output_map", &out.output_map);

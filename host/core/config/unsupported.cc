@@ -15,9 +15,8 @@ struct Row {
 
 // A field counts as used when its value is a non-empty object or array, a non-empty string, true or
 // not 0.
-constexpr std::array<Row, 2> kRows = {{
+constexpr std::array<Row, 1> kRows = {{
     {"instance_group[].secondary_devices", "secondary devices"},
-    {"ensemble_scheduling.step[].model_namespace", "model namespaces"},
 }};
 
 bool IsUsed(const Json& value) {

@@ -48,6 +48,7 @@ Model::Model(ModelLoadSpec spec, CoreServices& services)
     : services_(services),
       model_dir_(std::move(spec.model_dir)),
       version_(spec.version),
+      name_space_(std::move(spec.name_space)),
       on_destroyed_(std::move(spec.on_destroyed)),
       config_(std::move(spec.config)) {}
 
@@ -76,6 +77,7 @@ Status Model::Initialize() {
   NEREID_RETURN_IF_ERROR(InitializeBackendModel());
   NEREID_ASSIGN_OR_RETURN(config_, config::FinishConfig(config_));
   NEREID_ASSIGN_OR_RETURN(plan_, RequestPlan::Make(config_, version_, model_dir_));
+  plan_.model_namespace = name_space_;
   NEREID_RETURN_IF_ERROR(JoinCache());
   NEREID_RETURN_IF_ERROR(CreateInstances());
   NEREID_RETURN_IF_ERROR(InitializeInstances());
@@ -251,6 +253,7 @@ Status Model::SetConfig(std::string_view json) {
 MetricsSource::Reading Model::Read() const {
   Reading reading;
   reading.model = name();
+  reading.name_space = name_space_;
   reading.version = version_;
   reading.tags = config_.metric_tags;
   reading.pending = scheduler_->num_pending();

@@ -31,6 +31,7 @@ namespace nereid {
 struct ModelLoadSpec {
   std::string model_dir;  // the folder of config.pbtxt, localised
   int64_t version = 1;
+  std::string name_space;  // the repository, where models of several may have one name
   // From config::ReadModelConfig; instance groups and the rest are completed by Load.
   ModelConfig config;
   // Called once, on the reaper's thread, when nothing of the model is left: also after a failed
@@ -99,6 +100,7 @@ class Model final : public RequestTarget, private MetricsSource {
   CoreServices& services_;
   const std::string model_dir_;
   const int64_t version_;
+  const std::string name_space_;
   std::function<void()> on_destroyed_;
   ModelConfig config_;
   RequestPlan plan_;

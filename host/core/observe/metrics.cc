@@ -26,6 +26,7 @@ prometheus::ClientMetric MakeMetric(const Reading& reading, double value) {
   prometheus::ClientMetric metric;
   metric.label.push_back({"model", reading.model});
   metric.label.push_back({"version", std::to_string(reading.version)});
+  if (!reading.name_space.empty()) metric.label.push_back({"namespace", reading.name_space});
   for (const auto& [tag, text] : reading.tags) metric.label.push_back({tag, text});
   metric.counter.value = value;
   metric.gauge.value = value;
@@ -110,10 +111,10 @@ void AddFamilies(std::span<const ModelFamily> families, const std::vector<Readin
 void SortAndKeepNewest(std::vector<Reading>* readings) {
   std::reverse(readings->begin(), readings->end());
   std::stable_sort(readings->begin(), readings->end(), [](const Reading& a, const Reading& b) {
-    return std::tie(a.model, a.version) < std::tie(b.model, b.version);
+    return std::tie(a.model, a.version, a.name_space) < std::tie(b.model, b.version, b.name_space);
   });
   const auto same = [](const Reading& a, const Reading& b) {
-    return a.model == b.model && a.version == b.version;
+    return a.model == b.model && a.version == b.version && a.name_space == b.name_space;
   };
   readings->erase(std::unique(readings->begin(), readings->end(), same), readings->end());
 }

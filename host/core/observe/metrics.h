@@ -25,6 +25,7 @@ class MetricsSource {
   virtual ~MetricsSource() = default;
   struct Reading {
     std::string model;
+    std::string name_space;  // a further label where it is set
     int64_t version = 0;
     std::map<std::string, std::string> tags;  // extra labels from metric_tags
     uint64_t pending = 0;                     // queued, not executing

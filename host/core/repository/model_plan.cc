@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "config/config_loader.h"
+#include "repository/model_name.h"
 #include "repository/temp_folder.h"
 #include "repository/version_policy.h"
 
@@ -74,9 +75,9 @@ Result<std::string> StoreFiles(const std::string& name, const Overrides& overrid
                                ModelPlan* plan) {
   NEREID_ASSIGN_OR_RETURN(TempFolder folder, TempFolder::Create());
   for (const auto& [path, content] : overrides.files) {
-    NEREID_RETURN_IF_ERROR(folder.Write(StrCat(name, "/", path), content));
+    NEREID_RETURN_IF_ERROR(folder.Write(StrCat(PlainName(name), "/", path), content));
   }
-  std::string model_path = StrCat(folder.path(), "/", name);
+  std::string model_path = StrCat(folder.path(), "/", PlainName(name));
   plan->load.files = std::make_shared<TempFolder>(std::move(folder));
   return model_path;
 }
@@ -85,21 +86,56 @@ Result<std::string> StoreFiles(const std::string& name, const Overrides& overrid
 Status ReadFolder(const std::string& config_name, ModelPlan* plan) {
   ModelLifecycle::Plan& load = plan->load;
   NEREID_ASSIGN_OR_RETURN(
-      load.config,
-      config::ReadModelConfig({load.name, load.model_path, config_name, plan->config_override}));
+      load.config, config::ReadModelConfig({std::string(PlainName(load.name)), load.model_path,
+                                            config_name, plan->config_override}));
   std::vector<int64_t> versions = ScanVersions(load.model_path);
   // An ensemble has no files: a repository kept in git may have lost its empty version folder.
   if (versions.empty() && load.config.is_ensemble()) versions = {1};
   NEREID_ASSIGN_OR_RETURN(load.versions,
                           SelectVersions(load.config.version_policy, versions, load.model_path));
-  plan->steps.clear();
-  if (load.config.ensemble_scheduling.has_value()) {
-    std::set<std::string> steps;
-    for (const EnsembleStep& step : load.config.ensemble_scheduling->steps) {
-      steps.insert(step.model_name);
-    }
-    plan->steps.assign(steps.begin(), steps.end());
+  return Status::Ok();
+}
+
+// The name under which the model of a step is kept.
+Result<std::string> ResolveStep(const std::vector<Repository>& repositories,
+                                const std::string& ensemble, const EnsembleStep& step) {
+  const std::string& name = step.model_name;
+  if (!IsQualified(ensemble)) {
+    if (step.model_namespace.empty()) return name;
+    return InvalidArgError("ensemble '", ensemble, "': step '", name, "' has model_namespace '",
+                           step.model_namespace, "': the server has no model namespacing");
   }
+  if (!step.model_namespace.empty()) return QualifiedName(step.model_namespace, name);
+  std::string own = QualifiedName(NamespaceOf(ensemble), name);
+  if (!FindModel(repositories, own).empty()) return own;
+  std::vector<std::string> others;
+  std::string list;
+  for (const Repository& repository : repositories) {
+    std::string other = QualifiedName(repository.path, name);
+    if (FindModel({repository}, other).empty()) continue;
+    list += StrCat(list.empty() ? "'" : ", '", other, "'");
+    others.push_back(std::move(other));
+  }
+  if (others.empty()) return own;
+  if (others.size() == 1) return others.front();
+  return InvalidArgError("ensemble '", PlainName(ensemble), "': step '", name,
+                         "' is ambiguous: its own repository does not have it, others do: ", list);
+}
+
+// Fills `steps` and, where repositories are namespaces, `model_namespace` of the configuration.
+Status ResolveSteps(const std::vector<Repository>& repositories, ModelPlan* plan) {
+  ModelConfig& config = plan->load.config;
+  if (!config.ensemble_scheduling.has_value()) return Status::Ok();
+  std::set<std::string> steps;
+  std::vector<std::string> spaces;
+  for (const EnsembleStep& step : config.ensemble_scheduling->steps) {
+    NEREID_ASSIGN_OR_RETURN(std::string key, ResolveStep(repositories, plan->load.name, step));
+    spaces.emplace_back(NamespaceOf(key));
+    steps.insert(std::move(key));
+  }
+  plan->steps.assign(steps.begin(), steps.end());
+  if (!IsQualified(plan->load.name)) return Status::Ok();
+  NEREID_ASSIGN_OR_RETURN(config, config::WithStepNamespaces(config, spaces));
   return Status::Ok();
 }
 
@@ -116,6 +152,7 @@ Result<ModelPlan> Plan(const std::vector<Repository>& repositories, const std::s
   // Before the folder is read: what changes while it is read counts as a change.
   plan.fingerprint = Fingerprint(plan.load.model_path);
   NEREID_RETURN_IF_ERROR(ReadFolder(config_name, &plan));
+  NEREID_RETURN_IF_ERROR(ResolveSteps(repositories, &plan));
   return plan;
 }
 
@@ -133,7 +170,8 @@ Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const s
   return Plan(repositories, name, config_name, overrides);
 }
 
-Status ApplyAgents(RepoAgents* agents, const std::string& config_name, ModelPlan* plan) {
+Status ApplyAgents(RepoAgents* agents, const std::vector<Repository>& repositories,
+                   const std::string& config_name, ModelPlan* plan) {
   ModelLifecycle::Plan& load = plan->load;
   if (load.config.repository_agents.empty()) return Status::Ok();
   NEREID_ASSIGN_OR_RETURN(plan->agents,
@@ -142,6 +180,7 @@ Status ApplyAgents(RepoAgents* agents, const std::string& config_name, ModelPlan
   if (plan->agents->location() == load.model_path) return Status::Ok();
   load.model_path = plan->agents->location();
   Status status = ReadFolder(config_name, plan);
+  if (status.ok()) status = ResolveSteps(repositories, plan);
   if (!status.ok()) plan->agents->FinishLoad(false);
   return status;
 }

@@ -20,14 +20,16 @@ struct ModelPlan {
   ModelLifecycle::Plan load;
   uint64_t fingerprint = 0;
   std::optional<std::string> config_override;  // made from load parameters, not the folder alone
-  std::vector<std::string> steps;              // models that an ensemble calls
+  std::vector<std::string> steps;              // that an ensemble calls: names of their plans
   std::shared_ptr<AgentChain> agents;          // null before ApplyAgents and where there are none
 
   bool overridden() const { return config_override.has_value(); }
 };
 
-// `config_name`: see ModelFolder. NOT_FOUND when no repository holds the model, INVALID_ARG with
-// every fault of its configuration or version folders, or with the folders of an ambiguous name.
+// `name`: under which the model is kept, see model_name.h. Steps of an ensemble mean the models of
+// its own repository before those of others. `config_name`: see ModelFolder. NOT_FOUND when no
+// repository holds the model, INVALID_ARG with every fault of its configuration or version folders,
+// or with the candidates of an ambiguous name.
 Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const std::string& name,
                             const std::string& config_name);
 
@@ -41,6 +43,7 @@ Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const s
 // Lets the repository agents of the configuration act on the load. Where they move the model's
 // files, the plan becomes that of the new folder; the agents of the old one remain. FinishLoad is
 // the caller's duty.
-Status ApplyAgents(RepoAgents* agents, const std::string& config_name, ModelPlan* plan);
+Status ApplyAgents(RepoAgents* agents, const std::vector<Repository>& repositories,
+                   const std::string& config_name, ModelPlan* plan);
 
 }  // namespace nereid

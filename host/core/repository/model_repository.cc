@@ -7,6 +7,7 @@
 
 #include "observe/log.h"
 #include "repository/load_waves.h"
+#include "repository/model_name.h"
 
 namespace nereid {
 namespace {
@@ -30,6 +31,28 @@ ModelRepository::ModelRepository(std::vector<Repository> repositories, std::stri
 std::vector<Repository> ModelRepository::Repositories() const {
   std::lock_guard lock(mutex_);
   return repositories_;
+}
+
+bool ModelRepository::HasNamespaces() const {
+  std::lock_guard lock(mutex_);
+  return std::any_of(repositories_.begin(), repositories_.end(),
+                     [](const Repository& repository) { return repository.own_namespace; });
+}
+
+ModelRepository::Names ModelRepository::KeptNames(const std::string& name) const {
+  if (IsQualified(name) || !HasNamespaces()) return {name};
+  std::set<std::string> names;
+  const std::vector<Repository> repositories = Repositories();
+  for (const Repository& repository : repositories) {
+    const std::string kept = QualifiedName(repository.path, name);
+    if (!FindModel({repository}, kept).empty()) names.insert(kept);
+  }
+  for (const auto& [kept, versions] : lifecycle_->Statuses()) {
+    if (PlainName(kept) == name && lifecycle_->IsServing(kept)) names.insert(kept);
+  }
+  // A model that comes with the call stands where the first repository would have it.
+  if (names.empty()) return {QualifiedName(repositories.front().path, name)};
+  return {names.begin(), names.end()};
 }
 
 void ModelRepository::AddPlans(const std::string& name, const std::vector<Repository>& repositories,
@@ -61,7 +84,7 @@ void ModelRepository::RecordFailure(const std::string& name, const Status& statu
 
 void ModelRepository::ApplyAgentsTo(Plans* plans, Failures* failures) {
   for (auto it = plans->begin(); it != plans->end();) {
-    const Status status = ApplyAgents(&agents_, config_name_, &it->second);
+    const Status status = ApplyAgents(&agents_, Repositories(), config_name_, &it->second);
     if (status.ok()) {
       ++it;
       continue;
@@ -101,7 +124,11 @@ Status ModelRepository::LoadNamed(const std::vector<std::string>& names) {
   const std::vector<Repository> repositories = Repositories();
   Plans plans;
   Failures failures;
-  for (const std::string& name : names) AddPlans(name, repositories, &plans, &failures);
+  for (const std::string& name : names) {
+    for (const std::string& kept : KeptNames(name)) {
+      AddPlans(kept, repositories, &plans, &failures);
+    }
+  }
   Carry(std::move(plans), &failures);
   for (const auto& [name, status] : failures) NEREID_LOG_ERROR(status.message());
   return Summarise(failures);
@@ -111,8 +138,9 @@ bool ModelRepository::IsCurrent(const ModelPlan& plan) const {
   if (plan.overridden() || !lifecycle_->IsServing(plan.load.name)) return false;
   std::lock_guard lock(mutex_);
   const auto it = loaded_.find(plan.load.name);
+  // Where a step's name means another model by now, the ensemble is another one too.
   return it != loaded_.end() && !it->second.overridden &&
-         it->second.fingerprint == plan.fingerprint;
+         it->second.fingerprint == plan.fingerprint && it->second.steps == plan.steps;
 }
 
 void ModelRepository::Remember(const ModelPlan& plan) {
@@ -126,6 +154,24 @@ void ModelRepository::Remember(const ModelPlan& plan) {
 
 Status ModelRepository::Load(const std::string& name,
                              const std::vector<const Parameter*>& parameters) {
+  const Names names = KeptNames(name);
+  if (names.size() > 1 && !parameters.empty()) {
+    std::string list;
+    for (const std::string& kept : names) list += StrCat(list.empty() ? "'" : ", '", kept, "'");
+    return InvalidArgError("failed to load '", name,
+                           "' with parameters: the name is ambiguous: ", names.size(),
+                           " models have it: ", list);
+  }
+  Status first_error;
+  for (const std::string& kept : names) {
+    Status status = LoadOne(kept, parameters);
+    if (!status.ok() && first_error.ok()) first_error = std::move(status);
+  }
+  return first_error;
+}
+
+Status ModelRepository::LoadOne(const std::string& name,
+                                const std::vector<const Parameter*>& parameters) {
   const std::vector<Repository> repositories = Repositories();
   auto plan = PlanModel(repositories, name, config_name_, parameters);
   if (!plan.ok()) {
@@ -165,6 +211,13 @@ std::vector<std::string> ModelRepository::EnsemblesWith(const std::string& step)
 }
 
 Status ModelRepository::Unload(const std::string& name, bool dependents) {
+  for (const std::string& kept : KeptNames(name)) {
+    NEREID_RETURN_IF_ERROR(UnloadOne(kept, dependents));
+  }
+  return Status::Ok();
+}
+
+Status ModelRepository::UnloadOne(const std::string& name, bool dependents) {
   const auto statuses = lifecycle_->Statuses();
   if (statuses.count(name) == 0 && FindModel(Repositories(), name).empty()) {
     return NotFoundError("failed to unload '", name, "': no such model");
@@ -250,7 +303,7 @@ Status ModelRepository::Poll() {
       if (scanned.count(name) == 0) removed.push_back(name);
     }
   }
-  for (const std::string& name : removed) NEREID_RETURN_IF_ERROR(Unload(name, false));
+  for (const std::string& name : removed) NEREID_RETURN_IF_ERROR(UnloadOne(name, false));
   return Summarise(failures);
 }
 
@@ -292,10 +345,12 @@ std::vector<IndexEntry> ModelRepository::Index(bool ready_only) const {
       }
     }
   }
+  const bool qualified = HasNamespaces();
   std::vector<IndexEntry> index;
-  for (const auto& [name, versions] : statuses) {
+  for (const auto& [kept, versions] : statuses) {
+    const std::string name(qualified ? PlainName(kept) : std::string_view(kept));
     if (versions.empty()) {
-      const auto it = ambiguous.find(name);
+      const auto it = ambiguous.find(kept);
       index.push_back(
           {name, 0, {ModelState::kUnavailable, it == ambiguous.end() ? "" : it->second}});
     }
@@ -304,6 +359,9 @@ std::vector<IndexEntry> ModelRepository::Index(bool ready_only) const {
       index.push_back({name, version, status});
     }
   }
+  std::stable_sort(index.begin(), index.end(), [](const IndexEntry& a, const IndexEntry& b) {
+    return a.name < b.name;  // those of several repositories together
+  });
   return index;
 }
 

@@ -1,6 +1,7 @@
 // Which models there should be: scans the repositories, orders loads so that an ensemble follows
 // its steps, carries out load, unload and poll, and answers the index. The lifecycle does the
-// loading. [any thread]
+// loading. Where repositories are namespaces, models are kept under qualified names (model_name.h):
+// callers may say a plain one, which then means every model of that name. [any thread]
 #pragma once
 
 #include <map>
@@ -18,7 +19,7 @@
 namespace nereid {
 
 struct IndexEntry {
-  std::string name;
+  std::string name;     // the model's own
   int64_t version = 0;  // 0: known, never asked to load
   VersionStatus status;
 };
@@ -56,10 +57,16 @@ class ModelRepository {
   bool AllServing() const;
 
  private:
+  using Names = std::vector<std::string>;
   using Plans = std::map<std::string, ModelPlan>;
   using Failures = std::map<std::string, Status>;
 
   std::vector<Repository> Repositories() const;
+  // What a caller's `name` means: names of plans. Itself where nothing has that name.
+  Names KeptNames(const std::string& name) const;
+  bool HasNamespaces() const;
+  Status LoadOne(const std::string& name, const std::vector<const Parameter*>& parameters);
+  Status UnloadOne(const std::string& name, bool dependents);
   // Plans `name` and, for ensembles, the steps that do not serve yet.
   void AddPlans(const std::string& name, const std::vector<Repository>& repositories, Plans* plans,
                 Failures* failures) const;

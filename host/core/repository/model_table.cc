@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "repository/model_name.h"
+
 namespace nereid {
 
 ModelTable::ModelTable() {
@@ -15,20 +17,39 @@ const ModelTable::Slot& ModelTable::MySlot() const {
   return slots_[index];
 }
 
+// [holding the lock of the snapshot's slot]
+Result<const ModelTable::VersionMap*> ModelTable::Snapshot::Resolve(std::string_view name) const {
+  if (const auto it = models.find(name); it != models.end()) return &it->second;
+  const VersionMap* known = nullptr;
+  std::string serving;  // names of those that do
+  if (const auto it = qualified.find(name); it != qualified.end()) {
+    size_t num_serving = 0;
+    for (const std::string& key : it->second) {
+      const VersionMap& versions = models.find(key)->second;
+      if (known == nullptr || !versions.empty()) known = &versions;
+      if (versions.empty()) continue;
+      ++num_serving;
+      serving += StrCat(serving.empty() ? "'" : ", '", key, "'");
+    }
+    if (num_serving > 1) {
+      return InvalidArgError("model name '", name, "' is ambiguous: ", num_serving,
+                             " models have it: ", serving);
+    }
+  }
+  if (known != nullptr) return known;
+  return NotFoundError("Request for unknown model: '", name, "' is not found");
+}
+
 Result<std::shared_ptr<Model>> ModelTable::Find(std::string_view name, int64_t version) const {
   const Slot& slot = MySlot();
   std::lock_guard lock(slot.mutex);
-  const auto it = slot.snapshot->find(name);
-  if (it == slot.snapshot->end()) {
-    return NotFoundError("Request for unknown model: '", name, "' is not found");
-  }
-  const VersionMap& versions = it->second;
+  NEREID_ASSIGN_OR_RETURN(const VersionMap* versions, slot.snapshot->Resolve(name));
   if (version == kLatest) {
-    if (!versions.empty()) return versions.rbegin()->second;
+    if (!versions->empty()) return versions->rbegin()->second;
     return NotFoundError("Request for unknown model: '", name, "' has no available versions");
   }
-  const auto found = versions.find(version);
-  if (found != versions.end()) return found->second;
+  const auto found = versions->find(version);
+  if (found != versions->end()) return found->second;
   return NotFoundError("Request for unknown model: '", name, "' version ", version,
                        " is not found");
 }
@@ -36,20 +57,26 @@ Result<std::shared_ptr<Model>> ModelTable::Find(std::string_view name, int64_t v
 Result<std::vector<int64_t>> ModelTable::Versions(std::string_view name) const {
   const Slot& slot = MySlot();
   std::lock_guard lock(slot.mutex);
-  const auto it = slot.snapshot->find(name);
-  if (it == slot.snapshot->end()) {
-    return NotFoundError("Request for unknown model: '", name, "' is not found");
-  }
+  NEREID_ASSIGN_OR_RETURN(const VersionMap* serving, slot.snapshot->Resolve(name));
   std::vector<int64_t> versions;
-  for (const auto& [version, model] : it->second) versions.push_back(version);
+  for (const auto& [version, model] : *serving) versions.push_back(version);
   return versions;
+}
+
+Result<std::vector<std::shared_ptr<Model>>> ModelTable::Serving(std::string_view name) const {
+  const Slot& slot = MySlot();
+  std::lock_guard lock(slot.mutex);
+  NEREID_ASSIGN_OR_RETURN(const VersionMap* serving, slot.snapshot->Resolve(name));
+  std::vector<std::shared_ptr<Model>> models;
+  for (const auto& [version, model] : *serving) models.push_back(model);
+  return models;
 }
 
 std::vector<std::shared_ptr<Model>> ModelTable::All() const {
   const Slot& slot = MySlot();
   std::lock_guard lock(slot.mutex);
   std::vector<std::shared_ptr<Model>> models;
-  for (const auto& [name, versions] : *slot.snapshot) {
+  for (const auto& [name, versions] : slot.snapshot->models) {
     for (const auto& [version, model] : versions) models.push_back(model);
   }
   return models;
@@ -58,7 +85,8 @@ std::vector<std::shared_ptr<Model>> ModelTable::All() const {
 void ModelTable::Publish(const std::string& name, VersionMap versions) {
   std::lock_guard write_lock(write_mutex_);
   auto next = std::make_shared<Snapshot>(*slots_[0].snapshot);
-  (*next)[name] = std::move(versions);
+  next->models[name] = std::move(versions);
+  if (IsQualified(name)) next->qualified[std::string(PlainName(name))].insert(name);
   std::shared_ptr<const Snapshot> old;  // dropped last, outside of every slot's lock
   for (Slot& slot : slots_) {
     std::shared_ptr<const Snapshot> fresh = next;

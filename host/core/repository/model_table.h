@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,13 +27,18 @@ class ModelTable {
 
   ModelTable();
 
-  // The serving version `version`, or the highest one for kLatest. NOT_FOUND names the model, the
-  // version and what is there. The pointer keeps the model alive: drop it before its own instance
-  // threads would be the last to hold it.
+  // The serving version `version`, or the highest one for kLatest. Where repositories are
+  // namespaces, `name` may be qualified (model_name.h) or plain; a plain name that models of
+  // several repositories serve under is INVALID_ARG and the error names them. NOT_FOUND names the
+  // model, the version and what is there. The pointer keeps the model alive: drop it before its own
+  // instance threads would be the last to hold it.
   Result<std::shared_ptr<Model>> Find(std::string_view name, int64_t version) const;
 
   // Serving versions of one model in ascending order; NOT_FOUND when the name is unknown.
   Result<std::vector<int64_t>> Versions(std::string_view name) const;
+
+  // Those models. [as Versions]
+  Result<std::vector<std::shared_ptr<Model>>> Serving(std::string_view name) const;
 
   // Every serving model, by name, then version.
   std::vector<std::shared_ptr<Model>> All() const;
@@ -43,7 +49,13 @@ class ModelTable {
   void Publish(const std::string& name, VersionMap versions);
 
  private:
-  using Snapshot = std::map<std::string, VersionMap, std::less<>>;
+  struct Snapshot {
+    std::map<std::string, VersionMap, std::less<>> models;
+    // Plain name -> the qualified ones; empty where repositories are no namespaces.
+    std::map<std::string, std::set<std::string>, std::less<>> qualified;
+
+    Result<const VersionMap*> Resolve(std::string_view name) const;
+  };
 
   // Padded, so that threads of different slots share no cache line.
   struct alignas(64) Slot {

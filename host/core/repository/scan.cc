@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <functional>
 
+#include "repository/model_name.h"
+
 namespace nereid {
 namespace {
 
@@ -19,7 +21,8 @@ bool IsModelFolder(const fs::directory_entry& entry) {
 
 std::string ServedName(const Repository& repository, const std::string& folder) {
   const auto it = repository.name_mapping.find(folder);
-  return it == repository.name_mapping.end() ? folder : it->second;
+  const std::string& name = it == repository.name_mapping.end() ? folder : it->second;
+  return repository.own_namespace ? QualifiedName(repository.path, name) : name;
 }
 
 }  // namespace
@@ -47,16 +50,18 @@ Result<std::map<std::string, std::vector<ScannedModel>>> ScanRepositories(
 std::vector<ScannedModel> FindModel(const std::vector<Repository>& repositories,
                                     const std::string& name) {
   std::vector<ScannedModel> found;
-  // A name is one path segment; anything else would leave the repository.
-  if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) return found;
   std::error_code ignored;
   for (const Repository& repository : repositories) {
+    const std::string own(repository.own_namespace ? PlainName(name) : std::string_view(name));
+    if (repository.own_namespace && QualifiedName(repository.path, own) != name) continue;
+    // A name is one path segment; anything else would leave the repository.
+    if (own.empty() || own.front() == '.' || IsQualified(own)) continue;
     for (const auto& [folder, served] : repository.name_mapping) {
       const fs::path path = fs::path(repository.path) / folder;
-      if (served == name && fs::is_directory(path, ignored)) found.push_back({name, path.string()});
+      if (served == own && fs::is_directory(path, ignored)) found.push_back({name, path.string()});
     }
-    const fs::path path = fs::path(repository.path) / name;
-    if (repository.name_mapping.count(name) == 0 && fs::is_directory(path, ignored)) {
+    const fs::path path = fs::path(repository.path) / own;
+    if (repository.name_mapping.count(own) == 0 && fs::is_directory(path, ignored)) {
       found.push_back({name, path.string()});
     }
   }

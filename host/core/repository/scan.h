@@ -15,10 +15,13 @@ struct Repository {
   std::string path;
   std::map<std::string, std::string>
       name_mapping;  // folder -> name under which the model is served
+  // Its models are kept under qualified names (model_name.h): those of other repositories may have
+  // the same names.
+  bool own_namespace = false;
 };
 
 struct ScannedModel {
-  std::string name;
+  std::string name;  // under which it is kept
   std::string path;  // <repository>/<folder>
 };
 

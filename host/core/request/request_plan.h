@@ -52,6 +52,7 @@ struct RequestPlan {
   int FindOutput(std::string_view name) const;
 
   std::string model_name;
+  std::string model_namespace;  // the repository, where models of several may have one name
   int64_t model_version = 0;
   int64_t max_batch_size = 0;  // 0: no batch dimension
   bool decoupled = false;

@@ -82,20 +82,6 @@ TEST_F(ServerTest, ARepositoryThatIsNotThereFailsTheStart) {
   EXPECT_NE(Start(options).message().find("/nonexistent/repository"), std::string::npos);
 }
 
-TEST_F(ServerTest, OptionsThatAskForWhatIsNotBuiltAreRefused) {
-  const auto refusal = [&](const auto& set) {
-    ServerOptions options = Options();
-    EXPECT_TRUE(set(options).ok());
-    const Status status = Start(options);
-    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-    return status.message();
-  };
-  EXPECT_NE(refusal([](ServerOptions& o) {
-              return o.Set(TRITONSERVER_ServerOptionsSetModelNamespacing, true);
-            }).find("model namespacing"),
-            std::string::npos);
-}
-
 TEST_F(ServerTest, AStarWithOtherStartupModelsIsRefused) {
   ServerOptions options = Explicit();
   ASSERT_TRUE(options.AddStartupModel("*").ok());

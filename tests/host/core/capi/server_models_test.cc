@@ -62,6 +62,35 @@ TEST_F(ServerTest, StatisticsCountWhatWasServed) {
             "requested version 7 of model 'a' is not available");
 }
 
+TEST_F(ServerTest, NamespacesKeepEqualNamesApart) {
+  AddModel("m");
+  Write("../other/m/config.pbtxt", kIdentity);
+  std::filesystem::create_directories(root_ / "other/m/1");
+  ServerOptions options = Options();
+  ASSERT_TRUE(options.AddModelRepository((root_ / "other").string()).ok());
+  ASSERT_TRUE(options.Set(TRITONSERVER_ServerOptionsSetModelNamespacing, true).ok());
+  ASSERT_TRUE(Start(options).ok());
+  const std::string first = (root_ / "repo/m").string(), second = (root_ / "other/m").string();
+  ASSERT_TRUE(Infer(first, {1}).ok());
+  ASSERT_TRUE(Infer(first, {2}).ok());
+  ASSERT_TRUE(Infer(second, {3}).ok());
+  const Status ambiguous = Infer("m", {1}).status();
+  EXPECT_EQ(ambiguous.code(), StatusCode::kInvalidArg);
+  EXPECT_NE(ambiguous.message().find(StrCat("'", second, "', '", first, "'")), std::string::npos)
+      << ambiguous.message();
+  EXPECT_EQ(Text(server_->ModelStatistics("m")), ambiguous.message());
+  const auto count = [&](const std::string& name) {
+    return Json::parse(
+        Text(server_->ModelStatistics(name.c_str())))["model_stats"][0]["inference_count"];
+  };
+  EXPECT_EQ(count(first), 2);
+  EXPECT_EQ(count(second), 1);
+  EXPECT_EQ(Json::parse(Text(server_->ModelStatistics("")))["model_stats"].size(), 2u);
+  const Json index = Json::parse(Text(server_->ModelIndex(true)));
+  ASSERT_EQ(index.size(), 2u);
+  for (const Json& entry : index) EXPECT_EQ(entry["name"], "m");
+}
+
 TEST_F(ServerTest, LoadsAndUnloadsOnRequestInExplicitMode) {
   AddModel("m");
   AddModel("other");

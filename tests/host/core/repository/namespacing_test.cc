@@ -1,0 +1,144 @@
+// Repositories as namespaces: equal names in several, what a plain name means, whose models an
+// ensemble calls.
+#include <gtest/gtest.h>
+
+#include "fake_models.h"
+#include "repository/model_name.h"
+
+namespace nereid {
+namespace {
+
+class NamespacingTest : public RepositoryTest {
+ protected:
+  NamespacingTest() {
+    for (const char* name : {"a", "b", "c"}) {
+      std::filesystem::create_directories(root_ / name);
+      EXPECT_TRUE(spaces_.Register({repo(name), {}, true}).ok());
+    }
+  }
+
+  void AddEnsembleTo(const std::string& repository, const std::string& name,
+                     const std::string& step) const {
+    Write(StrCat(repository, "/", name, "/config.pbtxt"),
+          StrCat("platform: 'ensemble' ensemble_scheduling { step { model_name: '", step,
+                 "' model_version: -1 output_map { key: 'a' value: 'b' } } }"));
+  }
+  std::string Key(const std::string& repository, const std::string& name) const {
+    return QualifiedName(repo(repository), name);
+  }
+  // The namespace that the one step of the ensemble was resolved to.
+  std::string StepSpace(const std::string& key) const {
+    const auto model = Find(key);
+    if (model == nullptr) return "not loaded";
+    return model->config.ensemble_scheduling->steps[0].model_namespace;
+  }
+  std::string Names(bool ready_only = true) const {
+    std::string text;
+    for (const IndexEntry& entry : spaces_.Index(ready_only)) {
+      text += StrCat(text.empty() ? "" : " ", entry.name);
+    }
+    return text;
+  }
+
+  ModelRepository spaces_{{}, "", &lifecycle_};
+};
+
+TEST_F(NamespacingTest, ServesEqualNamesAndAsksWhichOneIsMeant) {
+  AddModel("m", {1}, "backend: 'b'", "a");
+  AddModel("m", {1, 2}, "backend: 'b' version_policy { all { } }", "b");
+  AddModel("only", {1}, "backend: 'b'", "b");
+  ASSERT_TRUE(spaces_.LoadAll().ok());
+  EXPECT_EQ(Names(), "m m m only");
+  EXPECT_EQ(Find("only")->path, repo("b") + "/only");
+  EXPECT_EQ(Find(Key("a", "m"))->path, repo("a") + "/m");
+  EXPECT_EQ(Find(Key("b", "m"))->version, 2);
+  EXPECT_EQ(Find(Key("b", "m"))->config.name, "m");
+  const Status status = table_.Find("m", ModelTable::kLatest).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(status.message(), StrCat("model name 'm' is ambiguous: 2 models have it: '",
+                                     Key("a", "m"), "', '", Key("b", "m"), "'"));
+  EXPECT_EQ(table_.Versions("m").status().code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(table_.Find("none", 1).status().message(),
+            "Request for unknown model: 'none' is not found");
+}
+
+TEST_F(NamespacingTest, APlainNameMeansTheOneModelThatIsLeft) {
+  AddModel("m", {1}, "backend: 'b'", "a");
+  AddModel("m", {1}, "backend: 'b'", "b");
+  ASSERT_TRUE(spaces_.Load("m", {}).ok());
+  ASSERT_TRUE(spaces_.Unload(Key("a", "m"), false).ok());
+  EXPECT_EQ(Find("m")->path, repo("b") + "/m");
+  ASSERT_TRUE(spaces_.Unload("m", false).ok());
+  EXPECT_EQ(table_.Find("m", ModelTable::kLatest).status().message(),
+            "Request for unknown model: 'm' has no available versions");
+  EXPECT_EQ(spaces_.Load("none", {}).code(), StatusCode::kNotFound);
+  EXPECT_EQ(spaces_.Unload("none", false).code(), StatusCode::kNotFound);
+}
+
+TEST_F(NamespacingTest, LoadParametersNeedOneModel) {
+  AddModel("m", {1}, "backend: 'b'", "a");
+  AddModel("m", {1}, "backend: 'b'", "b");
+  const Parameter config("config", std::string("{\"backend\": \"b\"}"));
+  const Status status = spaces_.Load("m", {&config});
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArg);
+  EXPECT_NE(status.message().find(Key("a", "m")), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find(Key("b", "m")), std::string::npos) << status.message();
+  EXPECT_TRUE(spaces_.Load(Key("b", "m"), {&config}).ok());
+  EXPECT_EQ(Find("m")->path, repo("b") + "/m");
+}
+
+TEST_F(NamespacingTest, AnEnsembleCallsTheModelsOfItsOwnRepositoryFirst) {
+  for (const char* name : {"a", "b"}) {
+    AddModel("m", {1}, "backend: 'b'", name);
+    AddEnsembleTo(name, "ens", "m");
+  }
+  AddModel("elsewhere", {1}, "backend: 'b'", "b");
+  AddEnsembleTo("c", "borrows", "elsewhere");
+  ASSERT_TRUE(spaces_.LoadAll().ok());
+  EXPECT_EQ(StepSpace(Key("a", "ens")), repo("a"));
+  EXPECT_EQ(StepSpace(Key("b", "ens")), repo("b"));
+  EXPECT_EQ(StepSpace("borrows"), repo("b"));
+  EXPECT_NE(Find("borrows")->config.json.find(repo("b")), std::string::npos);
+}
+
+TEST_F(NamespacingTest, AStepThatSeveralOtherRepositoriesHaveIsAmbiguous) {
+  for (const char* name : {"a", "b"}) AddModel("m", {1}, "backend: 'b'", name);
+  AddEnsembleTo("c", "ens", "m");
+  const Status status = spaces_.Load("ens", {});
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArg);
+  EXPECT_NE(status.message().find(Key("a", "m")), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find(Key("b", "m")), std::string::npos) << status.message();
+}
+
+TEST_F(NamespacingTest, APollFollowsAStepToAnotherRepository) {
+  for (const char* name : {"a", "b"}) AddModel("m", {1}, "backend: 'b'", name);
+  AddEnsembleTo("a", "ens", "m");
+  ASSERT_TRUE(spaces_.Poll().ok());
+  EXPECT_EQ(StepSpace("ens"), repo("a"));
+  std::filesystem::remove_all(root_ / "a/m");
+  ASSERT_TRUE(spaces_.Poll().ok());
+  EXPECT_EQ(StepSpace("ens"), repo("b"));
+  EXPECT_EQ(Names(), "ens m");
+}
+
+TEST_F(NamespacingTest, AStepMayNameItsRepository) {
+  for (const char* name : {"a", "b"}) AddModel("m", {1}, "backend: 'b'", name);
+  const std::string config = StrCat(
+      "platform: 'ensemble' ensemble_scheduling { step { model_name: 'm' model_version: -1 "
+      "model_namespace: '",
+      repo("b"), "' output_map { key: 'a' value: 'b' } } }");
+  Write("a/ens/config.pbtxt", config);
+  ASSERT_TRUE(spaces_.Load("ens", {}).ok());
+  EXPECT_EQ(StepSpace("ens"), repo("b"));
+  Write("repo/plain/config.pbtxt", config);
+  EXPECT_NE(repository_.Load("plain", {}).message().find("the server has no model namespacing"),
+            std::string::npos);
+}
+
+TEST_F(NamespacingTest, WithoutNamespacesAPathIsNoName) {
+  AddModel("m");
+  EXPECT_EQ(repository_.Load(repo() + "/m", {}).code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace nereid
