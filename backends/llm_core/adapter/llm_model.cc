@@ -43,6 +43,7 @@ Status LlmModel::Initialize() {
   llm::EngineOptions options;
   options.scheduler = parameters.scheduler;
   options.max_queue_size = parameters.max_queue_size;
+  options.overlaps_steps = parameters.overlaps_steps;
   if (metrics_ != nullptr) {
     options.on_step_end = [this](const llm::EngineStats& stats) { metrics_->Update(stats); };
   }

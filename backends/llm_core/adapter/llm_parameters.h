@@ -28,6 +28,7 @@ struct LlmParameters {
   int32_t max_num_tokens = 256;    // of one step
   int32_t max_positions = 0;       // max_seq_len; 0: the model's
   int32_t num_threads = 0;         // cpu_threads; 0: all processors
+  bool overlaps_steps = true;      // overlap_steps: plan a step while one runs, where possible
 };
 
 // Unknown keys are left alone. A value that asks for what is not supported is refused by its key;

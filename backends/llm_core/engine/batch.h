@@ -1,5 +1,6 @@
 // One step's work for an executor, and its result. Built by the scheduler, on the engine thread;
-// everything that it borrows stays valid until Collect() has returned.
+// everything that it borrows stays valid until Collect() has returned, with
+// ExecutorFeatures::overlap until Submit() has.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,8 @@ struct BlockCopy {
 };
 
 struct Batch {
-  std::vector<int32_t> token_ids;  // of all sequences, one run after the other
+  // Of all sequences, one run after the other; negative: ExecutorFeatures::overlap.
+  std::vector<int32_t> token_ids;
   std::vector<BatchSequence> sequences;
   // Done before anything of the step is written, in any order: no block is read and written, none
   // is written twice. Empty for an executor without ExecutorFeatures::block_copies.

@@ -143,7 +143,12 @@ void BlockLedger::ReleasePassed(Sequence& sequence) {
 
 void BlockLedger::NotePrefix(Sequence& sequence) {
   const int32_t block = sequence.chain.num_blocks;
-  if ((block + 1) * block_size_ > sequence.num_cached || !sequence.keeps_prefix) return;
+  const int32_t num_known = std::min(sequence.num_cached, sequence.num_known());
+  if ((block + 1) * block_size_ > num_known || !sequence.keeps_prefix) return;
+  if (block >= num_sink_blocks_ && block < sequence.end_released) {  // passed while it was pending
+    sequence.keeps_prefix = false;
+    return;
+  }
   const int32_t* tokens = sequence.token_ids.data() + static_cast<size_t>(block) * block_size_;
   new_prefixes_.push_back(
       {&sequence, blocks_.PreparePrefix(tokens, sequence.block_table[block], sequence.chain)});
@@ -151,7 +156,7 @@ void BlockLedger::NotePrefix(Sequence& sequence) {
 
 void BlockLedger::KeepNotedPrefixes() {
   for (auto& [sequence, hash] : new_prefixes_) {
-    const int32_t end = sequence->num_cached / block_size_;
+    const int32_t end = std::min(sequence->num_cached, sequence->num_known()) / block_size_;
     for (int32_t i = sequence->chain.num_blocks; i < end; ++i) {
       const int32_t* tokens = sequence->token_ids.data() + static_cast<size_t>(i) * block_size_;
       blocks_.KeepPrefix(tokens, sequence->block_table[i], hash, sequence->chain);

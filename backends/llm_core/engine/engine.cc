@@ -132,6 +132,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor)
       executor_(std::move(executor)),
       limits_(executor_->limits()),
       memory_(executor_->memory()),
+      overlaps_(options_.overlaps_steps && executor_->features().overlap),
       scheduler_(options_.scheduler, limits_, executor_->features()) {
   PublishStats();
   thread_ = std::thread([this] { Run(); });
@@ -178,7 +179,7 @@ void Engine::Run() {
   if (options_.on_step_end) options_.on_step_end(stats_);
   while (Admit()) {
     DropCancelled();
-    if (!scheduler_.is_empty()) {
+    if (!scheduler_.is_empty() || !flights_.empty()) {
       if (const Status status = Step(); !status.ok()) Fail(status);
     }
     PublishStats();
@@ -191,12 +192,13 @@ bool Engine::Admit() {
   std::vector<std::unique_ptr<GenerationRequest>> arrived;
   {
     std::unique_lock lock(inbox_mutex_);
-    if (scheduler_.is_empty() && inbox_.empty() && !stop_ && health_.ok()) {
+    if (scheduler_.is_empty() && flights_.empty() && inbox_.empty() && !stop_ && health_.ok()) {
       health_ = scheduler_.CheckInvariants();  // nothing is in use: every block must be free
       if (!health_.ok()) health_ = std::move(health_).WithContext("KV cache bookkeeping is broken");
     }
-    inbox_changed_.wait(lock,
-                        [this] { return stop_ || !inbox_.empty() || !scheduler_.is_empty(); });
+    inbox_changed_.wait(lock, [this] {
+      return stop_ || !inbox_.empty() || !scheduler_.is_empty() || !flights_.empty();
+    });
     if (stop_) return false;
     arrived.swap(inbox_);
     num_waiting_ = scheduler_.counts().num_waiting + static_cast<int32_t>(arrived.size());
@@ -211,9 +213,20 @@ void Engine::DropCancelled() {
   const auto is_cancelled = [](const Sequence& sequence) {
     return sequence.request->sink->IsCancelled();
   };
-  for (const auto& sequence : scheduler_.Remove(is_cancelled)) {
+  std::vector<std::unique_ptr<Sequence>> removed = scheduler_.Remove(is_cancelled);
+  for (const auto& sequence : removed) {
     Cancel(*sequence);
     for (const auto& companion : sequence->companions) Cancel(*companion);
+  }
+  Retire(std::move(removed));
+}
+
+// The request goes at once: nothing more is put out.
+void Engine::Retire(std::vector<std::unique_ptr<Sequence>> removed) {
+  for (std::unique_ptr<Sequence>& sequence : removed) {
+    if (sequence->num_in_flight == 0) continue;
+    sequence->request.reset();
+    retired_.push_back(std::move(sequence));
   }
 }
 
@@ -227,24 +240,64 @@ void Engine::Cancel(Sequence& sequence) {
     sequence.request->sink->OnOutput(output);
     return;
   }
-  EmitTo(sequence, sequence.num_output());
+  EmitTo(sequence, static_cast<int32_t>(sequence.output_ids().size()));
 }
 
 Status Engine::Step() {
+  const size_t num_running = flights_.size();
+  if (flights_.empty() || flights_.back().may_overlap) NEREID_RETURN_IF_ERROR(Launch());
+  if (flights_.empty()) return Status::Ok();
+  const bool is_first = num_running == 0 && flights_.back().may_overlap;
+  return is_first ? Status::Ok() : Collect();  // the first one gets another beside it
+}
+
+Status Engine::Launch() {
   scheduler_.Schedule(batch_);
+  if (batch_.sequences.empty()) return Status::Ok();
   for (Sequence* sequence : scheduler_.scheduled()) {
     if (!std::exchange(sequence->was_scheduled, true)) sequence->request->sink->OnScheduled();
   }
   NEREID_RETURN_IF_ERROR(executor_->Submit(batch_));
-  NEREID_ASSIGN_OR_RETURN(StepResult result, executor_->Collect());
+  Flight& flight = flights_.emplace_back();
+  flight.sequences = scheduler_.scheduled();
+  flight.may_overlap = overlaps_;
+  for (size_t i = 0; i < flight.sequences.size(); ++i) {
+    Sequence& sequence = *flight.sequences[i];
+    ++sequence.num_in_flight;
+    flight.samples.push_back(batch_.sequences[i].samples);
+    // Beams and kept rows are planned by their results, some rules read every token.
+    flight.may_overlap &=
+        !sequence.is_special && !(flight.samples[i] && sequence.sampling().reads_output());
+  }
+  if (!overlaps_) return Status::Ok();
   scheduler_.MarkComputed();
+  if (!flight.may_overlap) return Status::Ok();
+  for (size_t i = 0; i < flight.sequences.size(); ++i) {
+    if (!flight.samples[i]) continue;
+    Sequence& sequence = *flight.sequences[i];
+    sequence.token_ids.push_back(PendingTokenId(sequence.slot));
+    ++sequence.num_pending;
+  }
+  return Status::Ok();
+}
+
+Status Engine::Collect() {
+  NEREID_ASSIGN_OR_RETURN(StepResult result, executor_->Collect());
+  const Flight flight = std::move(flights_.front());
+  flights_.pop_front();
+  if (!overlaps_) scheduler_.MarkComputed();
   ++num_steps_;
-  bool any_finished = false;
-  for (size_t i = 0; i < batch_.sequences.size(); ++i) {
-    Sequence& sequence = *scheduler_.scheduled()[i];
+  bool any_finished = false, any_retired = false;
+  for (size_t i = 0; i < flight.sequences.size(); ++i) {
+    Sequence& sequence = *flight.sequences[i];
+    --sequence.num_in_flight;
+    if (sequence.finish != FinishReason::kNone) {  // ended while the step ran
+      any_retired = true;
+      continue;
+    }
     if (sequence.rows != nullptr) KeepRows(sequence, i, result);
-    if (!batch_.sequences[i].samples) continue;
-    if (batch_.sequences[i].num_candidates > 0) {
+    if (!flight.samples[i]) continue;
+    if (sequence.beams != nullptr) {
       any_finished |= ApplyCandidates(sequence, std::move(result.candidates[i]));
       continue;
     }
@@ -252,14 +305,22 @@ Status Engine::Step() {
     any_finished |= sequence.finish != FinishReason::kNone;
   }
   if (any_finished) {
-    scheduler_.Remove([](const Sequence& s) { return s.finish != FinishReason::kNone; });
+    Retire(scheduler_.Remove([](const Sequence& s) { return s.finish != FinishReason::kNone; }));
+  }
+  if (any_retired) {
+    std::erase_if(retired_, [](const auto& sequence) { return sequence->num_in_flight == 0; });
   }
   return Status::Ok();
 }
 
 void Engine::ApplyToken(Sequence& sequence, const SampledToken& token) {
   ++num_output_tokens_;
-  sequence.token_ids.push_back(token.id);
+  if (sequence.num_pending > 0) {
+    sequence.token_ids[sequence.num_known()] = token.id;
+    --sequence.num_pending;
+  } else {
+    sequence.token_ids.push_back(token.id);
+  }
   if (sequence.request->sampling.want_log_probs) sequence.log_probs.push_back(token.log_prob);
   const StopVerdict verdict = CheckStop(sequence.request->stop, sequence.output_ids());
   sequence.finish = verdict.finish;
@@ -443,6 +504,8 @@ void Engine::Fail(const Status& status) {
   for (const auto& sequence : scheduler_.Remove([](const Sequence&) { return true; })) {
     if (told.insert(sequence->request.get()).second) sequence->request->sink->OnError(status);
   }
+  flights_.clear();
+  retired_.clear();
 }
 
 }  // namespace nereid::llm

@@ -1,9 +1,14 @@
 // The engine: one thread that admits requests, plans a step, has the executor run it, and hands out
 // the tokens: admit -> schedule -> submit -> collect -> emit. Blocked, not polling, when idle.
+//
+// With an executor that can overlap, the next step is planned and submitted while one runs: the
+// plan does not wait for tokens, only for their number. Which sequences end is then found out a
+// step late, and what that step drew for them is dropped. The tokens put out are the same.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -33,6 +38,7 @@ struct EngineStats {
 struct EngineOptions {
   SchedulerOptions scheduler;
   int32_t max_queue_size = 0;  // waiting requests; 0: no limit of the engine's own
+  bool overlaps_steps = true;  // where the executor can
   // Called on the engine thread, at its start and after the sinks of a step; may be empty.
   std::function<void(const EngineStats&)> on_step_end;
 };
@@ -60,7 +66,12 @@ class Engine {
   bool Admit();
   void DropCancelled();
   void Cancel(Sequence& sequence);
+  // Submits a step, collects one, or both.
   Status Step();
+  Status Launch();
+  Status Collect();
+  // What the steps that run still refer to lives until they are collected.
+  void Retire(std::vector<std::unique_ptr<Sequence>> removed);
   void ApplyToken(Sequence& sequence, const SampledToken& token);
   // Keeps logits and prompt log probabilities of the i-th sequence of the step.
   void KeepRows(Sequence& sequence, size_t i, StepResult& result);
@@ -77,10 +88,20 @@ class Engine {
   const std::unique_ptr<Executor> executor_;
   const ExecutorLimits limits_;
   const ExecutorMemory memory_;
+  const bool overlaps_;
+
+  // A step that was submitted and not collected.
+  struct Flight {
+    std::vector<Sequence*> sequences;  // parallel to the batch's
+    std::vector<bool> samples;
+    bool may_overlap = false;  // the next step can be planned without its result
+  };
 
   // [engine thread]
   Scheduler scheduler_;
-  Batch batch_;
+  Batch batch_;  // of the newest step
+  std::deque<Flight> flights_;
+  std::vector<std::unique_ptr<Sequence>> retired_;
   int64_t num_steps_ = 0;
   int64_t num_output_tokens_ = 0;
 

@@ -31,7 +31,16 @@ struct ExecutorFeatures {
   bool candidates = false;        // BatchSequence::num_candidates: beam search
   bool logits = false;            // BatchSequence::returns_logits
   bool prompt_log_probs = false;  // BatchSequence::next_ids
+  // A step may be submitted while the one before it runs: Submit, Submit, Collect, Submit, Collect
+  // ... Steps run in the order of submission, each on what the one before left in the cache. What a
+  // Batch borrows then lives no longer than its Submit, and a token id of PendingTokenId(slot)
+  // stands for the token that the step before draws for that slot.
+  bool overlap = false;
 };
+
+constexpr int32_t PendingTokenId(int32_t slot) {
+  return -1 - slot;
+}
 
 // What an executor holds, in bytes.
 struct ExecutorMemory {
@@ -47,9 +56,11 @@ class Executor {
   virtual const ExecutorLimits& limits() const = 0;
   virtual ExecutorFeatures features() const { return {}; }
   virtual ExecutorMemory memory() const { return {}; }
-  // Starts a step. Every Submit that returned Ok is followed by one Collect before the next Submit.
+  // Starts a step. Every Submit that returned Ok is followed by one Collect, before the next Submit
+  // unless ExecutorFeatures::overlap allows one more.
   virtual Status Submit(const Batch& batch) = 0;
-  // Waits for the step. An error means that the executor can not go on: the engine fails.
+  // Waits for the oldest step that was not collected. An error means that the executor can not go
+  // on: the engine fails.
   virtual Result<StepResult> Collect() = 0;
 };
 

@@ -104,7 +104,9 @@ void Scheduler::ScheduleRunning(Batch& batch) {
     }
     Sequence& sequence = *running_[i];
     const int32_t left = sequence.num_tokens() - sequence.num_cached;
-    if (left != 1 || sequence.is_dormant) {
+    if (sequence.num_pending > 0 && sequence.num_tokens() >= sequence.num_max_tokens) {
+      ++i;  // ends with the token that is pending
+    } else if (left != 1 || sequence.is_dormant) {
       if (left > 1 && !sequence.is_dormant) prefilling_.push_back(&sequence);
       ++i;
     } else if (ChunkSize(sequence, 1, batch) == 0) {
@@ -126,6 +128,7 @@ void Scheduler::AdmitWaiting(Batch& batch) {
   while (!waiting_.empty()) {  // in order: nobody overtakes
     const Sequence& first = *waiting_.begin()->second;
     if (free_slots_.size() < 1 + first.companions.size()) return;
+    if (first.num_pending > 0) return;  // gave way while a step drew its next token
     const int32_t num_free = ledger_.num_unpromised();
     if (&first == refused_ && num_free == refused_free_ && !running_.empty()) return;
     if (!ledger_.Plan(first, grant_)) {

@@ -57,10 +57,12 @@ class Scheduler {
   // CheckFits.
   void Add(std::unique_ptr<Sequence> sequence);
   // Plans the next step into `batch`, decodes first, then prompts, by rank. Empty only when there
-  // is nothing to do. Afterwards, scheduled() is parallel to batch.sequences.
+  // is nothing to do before pending tokens are known. Afterwards, scheduled() is parallel to
+  // batch.sequences.
   void Schedule(Batch& batch);
   const std::vector<Sequence*>& scheduled() const { return scheduled_; }
-  // The step is done: its tokens are in the cache. Companions whose prompt is there wake up.
+  // The step is done, or will be before the next one begins: its tokens are in the cache.
+  // Companions whose prompt is there wake up.
   void MarkComputed();
   // Of a beam search: gives the blocks of a beam back; it keeps its slot and may be woken by Fork.
   void Rest(Sequence& sequence);

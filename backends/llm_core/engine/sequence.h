@@ -44,7 +44,9 @@ struct BeamGroup {
 
 struct alignas(64) Sequence {
   // What every step touches: two cache lines, to the chain's number of blocks.
-  std::vector<int32_t> token_ids;    // prompt, then every token drawn
+  // Prompt, then every token drawn; the last num_pending ones are PendingTokenId(slot): they are
+  // drawn by steps that run.
+  std::vector<int32_t> token_ids;
   std::vector<int32_t> block_table;  // BlockManager::kReleased where the window has passed
   int32_t num_prompt = 0;
   int32_t num_min_tokens = 0;  // prompt and output: no end id before so many
@@ -55,6 +57,8 @@ struct alignas(64) Sequence {
   int32_t end_released = 0;    // blocks before it that are not sinks were given back
   int32_t num_promised = 0;    // blocks that it may still allocate for sure
   int32_t index = 0;           // among the sequences of its request
+  int32_t num_pending = 0;     // see token_ids
+  int32_t num_in_flight = 0;   // steps that run and hold it
   bool is_dormant = false;     // waits for the first sequence of its request to compute the prompt
   bool is_special = false;     // has beams or rows
   bool keeps_prefix = true;    // enters its full blocks in the prefix cache
@@ -80,9 +84,11 @@ struct alignas(64) Sequence {
   float cum_log_prob = 0.0f;     // of them
 
   int32_t num_tokens() const { return static_cast<int32_t>(token_ids.size()); }
-  int32_t num_output() const { return num_tokens() - num_prompt; }
+  int32_t num_output() const { return num_tokens() - num_prompt; }  // pending ones included
+  int32_t num_known() const { return num_tokens() - num_pending; }
+  // Those that are known.
   std::span<const int32_t> output_ids() const {
-    return std::span<const int32_t>(token_ids).subspan(num_prompt);
+    return std::span<const int32_t>(token_ids).first(num_known()).subspan(num_prompt);
   }
   const SamplingParams& sampling() const {
     return own_sampling != nullptr ? *own_sampling : request->sampling;

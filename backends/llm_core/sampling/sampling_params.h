@@ -37,6 +37,13 @@ struct SamplingParams {
     return repetition_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f ||
            !embedding_bias.empty() || !bad_words.empty() || no_repeat_ngram_size > 0;
   }
+  // Whether the next token's distribution depends on more of the tokens drawn than their number,
+  // the model aside.
+  bool reads_output() const {
+    return repetition_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f ||
+           !bad_words.empty() || no_repeat_ngram_size > 0 ||
+           (top_p_decay != 1.0f && top_p_reset_id >= 0);
+  }
 };
 
 // INVALID_ARG names the parameter, its value and the range.

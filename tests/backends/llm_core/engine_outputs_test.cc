@@ -92,6 +92,7 @@ struct Mode {
   bool prefix_cache = false;
   bool copies = true;
   int32_t window = 0;
+  bool overlap = false;
 };
 
 class EngineOutputsTest : public ::testing::TestWithParam<Mode> {
@@ -104,7 +105,8 @@ class EngineOutputsTest : public ::testing::TestWithParam<Mode> {
     const ExecutorFeatures features = {.block_copies = GetParam().copies,
                                        .candidates = true,
                                        .logits = true,
-                                       .prompt_log_probs = true};
+                                       .prompt_log_probs = true,
+                                       .overlap = GetParam().overlap};
     engine_ = std::make_unique<Engine>(std::move(options),
                                        std::make_unique<FakeExecutor>(limits_, features));
   }
@@ -262,11 +264,21 @@ constexpr auto kEvict = CapacityPolicy::kMaxUtilization;
 
 INSTANTIATE_TEST_SUITE_P(
     Modes, EngineOutputsTest,
-    ::testing::Values(Mode{.name = "NoEvict"}, Mode{.name = "Prefix", .prefix_cache = true},
-                      Mode{.name = "NoCopies", .copies = false},
-                      Mode{.name = "Window", .window = 9},
-                      Mode{.name = "WindowNoCopies", .copies = false, .window = 9},
-                      Mode{.name = "EvictPrefix", .policy = kEvict, .prefix_cache = true}),
+    ::testing::Values(
+        Mode{.name = "NoEvict"}, Mode{.name = "Prefix", .prefix_cache = true},
+        Mode{.name = "NoCopies", .copies = false}, Mode{.name = "Window", .window = 9},
+        Mode{.name = "WindowNoCopies", .copies = false, .window = 9},
+        Mode{.name = "EvictPrefix", .policy = kEvict, .prefix_cache = true},
+        Mode{.name = "Overlap", .overlap = true},
+        Mode{.name = "OverlapPrefix", .prefix_cache = true, .overlap = true},
+        Mode{.name = "OverlapWindowNoCopies", .copies = false, .window = 9, .overlap = true},
+        Mode{.name = "OverlapNarrowWindowPrefix",
+             .prefix_cache = true,
+             .window = 1,
+             .overlap = true},
+        Mode{.name = "OverlapEvict", .policy = kEvict, .overlap = true},
+        Mode{.name = "OverlapEvictPrefix", .policy = kEvict, .prefix_cache = true, .overlap = true},
+        Mode{.name = "OverlapEvictWindow", .policy = kEvict, .window = 9, .overlap = true}),
     [](const auto& info) { return info.param.name; });
 
 TEST(EngineFeaturesTest, RefusesByNameWhatTheExecutorLacks) {

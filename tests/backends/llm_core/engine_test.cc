@@ -61,10 +61,11 @@ class RecordingSink : public OutputSink {
   const std::shared_ptr<Seen> seen_;
 };
 
-class EngineTest : public ::testing::Test {
+// The parameter: steps overlap.
+class EngineTest : public ::testing::TestWithParam<bool> {
  protected:
   void Start(EngineOptions options = {}, ExecutorLimits limits = Limits()) {
-    auto executor = std::make_unique<FakeExecutor>(limits);
+    auto executor = std::make_unique<FakeExecutor>(limits, ExecutorFeatures{.overlap = GetParam()});
     executor_ = executor.get();
     executor_->on_submit = std::move(on_submit_);
     engine_ = std::make_unique<Engine>(std::move(options), std::move(executor));
@@ -101,7 +102,7 @@ class EngineTest : public ::testing::Test {
   std::unique_ptr<Engine> engine_;
 };
 
-TEST_F(EngineTest, PutsOutTheTokensAndTheReason) {
+TEST_P(EngineTest, PutsOutTheTokensAndTheReason) {
   Start();
   const auto seen = Send({1, 2, 3}, MaxTokens(20));
   seen->ended.get_future().wait();
@@ -111,7 +112,7 @@ TEST_F(EngineTest, PutsOutTheTokensAndTheReason) {
   EXPECT_FLOAT_EQ(seen->cum_log_prob, -10.0f);
 }
 
-TEST_F(EngineTest, StopsAtAnEndIdWithoutShowingIt) {
+TEST_P(EngineTest, StopsAtAnEndIdWithoutShowingIt) {
   Start();
   const TokenIds all = Expected({1, 2, 3}, 20);
   StopRules stop = MaxTokens(20);
@@ -122,7 +123,7 @@ TEST_F(EngineTest, StopsAtAnEndIdWithoutShowingIt) {
   EXPECT_EQ(seen->finish, FinishReason::kStop);
 }
 
-TEST_F(EngineTest, NeverShowsATokenOfACompletedStopWord) {
+TEST_P(EngineTest, NeverShowsATokenOfACompletedStopWord) {
   Start();
   const TokenIds all = Expected({9}, 20);
   StopRules stop = MaxTokens(20);
@@ -133,7 +134,7 @@ TEST_F(EngineTest, NeverShowsATokenOfACompletedStopWord) {
   EXPECT_EQ(seen->whole, seen->ids);
 }
 
-TEST_F(EngineTest, ManyAtOnceFromManyThreadsGetTheirOwnTokens) {
+TEST_P(EngineTest, ManyAtOnceFromManyThreadsGetTheirOwnTokens) {
   Start();
   std::vector<std::thread> clients;
   for (int client = 0; client < 4; ++client) {
@@ -158,7 +159,7 @@ TEST_F(EngineTest, ManyAtOnceFromManyThreadsGetTheirOwnTokens) {
   EXPECT_TRUE(engine_->health().ok());
 }
 
-TEST_F(EngineTest, CancellationEndsARunningAndAWaitingRequest) {
+TEST_P(EngineTest, CancellationEndsARunningAndAWaitingRequest) {
   std::promise<void> release;
   on_submit_ = [future = release.get_future().share()](const Batch&) {
     future.wait();
@@ -180,7 +181,7 @@ TEST_F(EngineTest, CancellationEndsARunningAndAWaitingRequest) {
   EXPECT_LE(running->ids.size(), 2u);
 }
 
-TEST_F(EngineTest, RefusesBadRequestsByName) {
+TEST_P(EngineTest, RefusesBadRequestsByName) {
   Start();
   Status refused;
   Send({}, MaxTokens(1), &refused);
@@ -200,7 +201,7 @@ TEST_F(EngineTest, RefusesBadRequestsByName) {
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArg);
 }
 
-TEST_F(EngineTest, AFullQueueRefusesWithItsLimit) {
+TEST_P(EngineTest, AFullQueueRefusesWithItsLimit) {
   std::promise<void> release, first_step;
   auto once = std::make_shared<std::once_flag>();
   on_submit_ = [future = release.get_future().share(), &first_step, once](const Batch&) {
@@ -227,7 +228,7 @@ TEST_F(EngineTest, AFullQueueRefusesWithItsLimit) {
   for (const auto& seen : accepted) seen->ended.get_future().wait();
 }
 
-TEST_F(EngineTest, AFailedStepAnswersEveryRequestAndRefusesNewOnes) {
+TEST_P(EngineTest, AFailedStepAnswersEveryRequestAndRefusesNewOnes) {
   on_submit_ = [steps = 0](const Batch&) mutable {
     return ++steps < 4 ? Status() : InternalError("device lost");
   };
@@ -243,7 +244,7 @@ TEST_F(EngineTest, AFailedStepAnswersEveryRequestAndRefusesNewOnes) {
   EXPECT_THAT(refused.message(), HasSubstr("device lost"));
 }
 
-TEST_F(EngineTest, DestructionAnswersWhatIsLeft) {
+TEST_P(EngineTest, DestructionAnswersWhatIsLeft) {
   Start();
   const auto seen = Send({1}, MaxTokens(250));
   engine_.reset();
@@ -251,7 +252,7 @@ TEST_F(EngineTest, DestructionAnswersWhatIsLeft) {
   EXPECT_TRUE(!seen->error.ok() || seen->ids.size() == 250);
 }
 
-TEST_F(EngineTest, StaysIdleWithoutSteps) {
+TEST_P(EngineTest, StaysIdleWithoutSteps) {
   Start();
   const auto seen = Send({1}, MaxTokens(3));
   seen->ended.get_future().wait();
@@ -259,7 +260,48 @@ TEST_F(EngineTest, StaysIdleWithoutSteps) {
   const int64_t steps = engine_->stats().num_steps;
   EXPECT_EQ(steps, 3);
   EXPECT_EQ(executor_->num_steps, 3);
+  EXPECT_EQ(executor_->max_outstanding, GetParam() ? 2 : 1);
 }
+
+TEST_P(EngineTest, AStopThatIsFoundLateCostsOneStep) {
+  Start();
+  const TokenIds all = Expected({1, 2, 3}, 20);
+  StopRules stop = MaxTokens(20);
+  stop.end_ids = {all[7]};
+  Send({1, 2, 3}, stop)->ended.get_future().wait();
+  while (engine_->stats().counts.num_running > 0) std::this_thread::yield();
+  Send({5}, MaxTokens(1))->ended.get_future().wait();  // its step comes after the late one
+  EXPECT_EQ(engine_->stats().num_output_tokens, 9);
+  EXPECT_EQ(executor_->num_steps, GetParam() ? 10 : 9);
+}
+
+TEST_P(EngineTest, RulesThatReadTheOutputAreNotPlannedAhead) {
+  Start();
+  const auto seen = std::make_shared<Seen>();
+  auto request = std::make_unique<GenerationRequest>();
+  request->prompt = {1, 2, 3};
+  request->stop = MaxTokens(20);
+  request->sampling.frequency_penalty = 0.5f;
+  request->sink = std::make_unique<RecordingSink>(seen);
+  ASSERT_TRUE(engine_->Enqueue(request).ok());
+  seen->ended.get_future().wait();
+  EXPECT_EQ(seen->ids, Expected({1, 2, 3}, 20));
+  EXPECT_EQ(executor_->max_outstanding, 1);
+}
+
+TEST_P(EngineTest, StepsDoNotOverlapWhereTheyMayNot) {
+  EngineOptions options;
+  options.overlaps_steps = false;
+  Start(std::move(options));
+  const auto seen = Send({1, 2, 3}, MaxTokens(20));
+  seen->ended.get_future().wait();
+  EXPECT_EQ(seen->ids, Expected({1, 2, 3}, 20));
+  EXPECT_EQ(executor_->max_outstanding, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, EngineTest, ::testing::Bool(), [](const auto& info) {
+  return info.param ? "Overlapped" : "Synchronous";
+});
 
 }  // namespace
 }  // namespace nereid::llm

@@ -1,11 +1,15 @@
 // An executor without a model: the "cache" remembers the token ids that were written, and the next
 // token is a hash of all that a sequence can see through its block table. A block that is shared
-// by mistake, freed too early or written at the wrong place changes the tokens.
+// by mistake, freed too early or written at the wrong place changes the tokens. With
+// ExecutorFeatures::overlap, a step is copied at Submit, run when it is collected, and what it
+// borrowed is not looked at again.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <set>
 #include <span>
 #include <vector>
@@ -71,6 +75,50 @@ class FakeExecutor : public Executor {
       Status status = on_submit(batch);
       if (!status.ok()) return status;
     }
+    submitted_.emplace_back(batch);
+    max_outstanding = std::max(max_outstanding, static_cast<int>(submitted_.size()));
+    if (submitted_.size() > (features_.overlap ? 2 : 1)) {
+      return InternalError(submitted_.size(), " steps are not collected");
+    }
+    return features_.overlap ? Status() : Run();
+  }
+  Result<StepResult> Collect() override {
+    if (submitted_.empty()) return InternalError("Collect without a step");
+    if (features_.overlap) NEREID_RETURN_IF_ERROR(Run());
+    submitted_.pop_front();
+    return result_;
+  }
+
+  std::function<Status(const Batch&)> on_submit;
+  int num_steps = 0;
+  int64_t num_tokens = 0;   // computed in all
+  int max_outstanding = 0;  // steps submitted and not collected
+
+ private:
+  // A step that owns what a Batch borrows.
+  struct OwnedBatch : Batch {
+    explicit OwnedBatch(const Batch& from) : Batch(from) {
+      const auto own = [this](std::span<const int32_t> ids) {
+        return std::span<const int32_t>(lists.emplace_back(ids.begin(), ids.end()));
+      };
+      for (BatchSequence& sequence : sequences) {
+        sequence.block_table = own(sequence.block_table);
+        sequence.next_ids = own(sequence.next_ids);
+        if (!sequence.samples) continue;
+        sequence.sampling.token_ids = own(sequence.sampling.token_ids);
+        sequence.sampling.banned_ids = own(sequence.sampling.banned_ids);
+        sequence.sampling.params = &params.emplace_back(*sequence.sampling.params);
+      }
+    }
+    OwnedBatch(OwnedBatch&&) = delete;
+    std::deque<TokenIds> lists;
+    std::deque<SamplingParams> params;
+  };
+
+  // The oldest step.
+  Status Run() {
+    OwnedBatch& batch = submitted_.front();
+    NEREID_RETURN_IF_ERROR(FillPending(batch));
     NEREID_RETURN_IF_ERROR(Copy(batch));
     result_ = {};
     result_.tokens.resize(batch.sequences.size());
@@ -79,17 +127,29 @@ class FakeExecutor : public Executor {
     result_.prompt_log_probs.resize(batch.sequences.size());
     for (const BatchSequence& sequence : batch.sequences) Write(batch, sequence);
     for (size_t i = 0; i < batch.sequences.size(); ++i) Answer(batch.sequences[i], i);
+    drawn_.clear();
+    for (size_t i = 0; i < batch.sequences.size(); ++i) {
+      if (batch.sequences[i].samples) drawn_[batch.sequences[i].slot] = result_.tokens[i].id;
+    }
     ++num_steps;
     num_tokens += static_cast<int64_t>(batch.token_ids.size());
     return {};
   }
-  Result<StepResult> Collect() override { return result_; }
-
-  std::function<Status(const Batch&)> on_submit;
-  int num_steps = 0;
-  int64_t num_tokens = 0;  // computed in all
-
- private:
+  // Only what the step before drew for the sequence's own slot may be pending.
+  Status FillPending(Batch& batch) const {
+    for (const BatchSequence& sequence : batch.sequences) {
+      for (int32_t i = 0; i < sequence.num_tokens; ++i) {
+        int32_t& id = batch.token_ids[sequence.first_token + i];
+        if (id >= 0) continue;
+        const auto drawn = drawn_.find(sequence.slot);
+        if (!features_.overlap || id != PendingTokenId(sequence.slot) || drawn == drawn_.end()) {
+          return InternalError("token id ", id, " for slot ", sequence.slot);
+        }
+        id = drawn->second;
+      }
+    }
+    return {};
+  }
   Status Copy(const Batch& batch) {
     std::set<int32_t> read, written;
     for (const BlockCopy& copy : batch.block_copies) {
@@ -147,6 +207,8 @@ class FakeExecutor : public Executor {
   const ExecutorLimits limits_;
   const ExecutorFeatures features_;
   std::vector<int32_t> cache_;
+  std::deque<OwnedBatch> submitted_;
+  std::map<int32_t, int32_t> drawn_;  // by slot, in the last step that ran
   StepResult result_;
 };
 

@@ -244,6 +244,7 @@ TEST(SchedulerTest, DecodesGoOnWhileALongPromptIsComputedInChunks) {
     EXPECT_EQ(batch.sequences[1].num_tokens, step < 2 ? 15 : 10);
     EXPECT_EQ(batch.sequences[1].samples, step == 2);
     ASSERT_TRUE(executor.Submit(batch).ok());
+    ASSERT_TRUE(executor.Collect().ok());
     scheduler.MarkComputed();
     for (size_t i = 0; i < batch.sequences.size(); ++i) {
       if (batch.sequences[i].samples) scheduler.scheduled()[i]->token_ids.push_back(1);
