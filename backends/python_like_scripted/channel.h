@@ -9,8 +9,8 @@
 #include <string>
 
 #include "backends/python_like_scripted/shared_region.h"
-#include "backends/python_like_scripted/unique_fd.h"
 #include "nereid/status.h"
+#include "nereid/unique_fd.h"
 
 namespace nereid::scripted {
 

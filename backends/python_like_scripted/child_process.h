@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/python_like_scripted/unique_fd.h"
 #include "nereid/status.h"
+#include "nereid/unique_fd.h"
 
 namespace nereid::scripted {
 

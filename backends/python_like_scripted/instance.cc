@@ -38,7 +38,7 @@ Status PythonInstance::TakeOver(std::shared_ptr<Session>& session) {
 Result<std::shared_ptr<Session>> PythonInstance::StartSession() {
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, model().NewWorker());
   auto session = std::make_shared<Session>(std::move(worker), open_, *this, context());
-  NEREID_RETURN_IF_ERROR(session->Initialize());
+  NEREID_RETURN_IF_ERROR(session->Initialize(model().settings().load_timeout));
   return session;
 }
 

@@ -69,8 +69,9 @@ Status PythonModel::AutoComplete(ConfigDraft& draft) {
   question.Tuple(2);
   question.Int(static_cast<int64_t>(Question::kComplete));
   question.Text(draft.json().Dump());
-  NEREID_ASSIGN_OR_RETURN(const std::string answer,
-                          worker->Ask(question.Take(), std::chrono::milliseconds(0)));
+  NEREID_ASSIGN_OR_RETURN(
+      const std::string answer,
+      worker->Ask(question.Take(), settings_.load_timeout, "finish auto_complete_config"));
   MarshalReader reader(answer);
   reader.TupleOf(2);
   (void)reader.Int();
@@ -128,7 +129,8 @@ Result<std::unique_ptr<Worker>> PythonModel::StartWorker() const {
   question.Text(file_.string());
   question.Text(is_backends_file_ ? "" : std::to_string(context().version()));
   question.Text((is_backends_file_ ? file_.parent_path() : context().version_directory()).string());
-  NEREID_RETURN_IF_ERROR(worker->Ask(question.Take(), std::chrono::milliseconds(0)).status());
+  NEREID_RETURN_IF_ERROR(
+      worker->Ask(question.Take(), settings_.load_timeout, "read the model's file").status());
   return worker;
 }
 

@@ -65,7 +65,7 @@ Session::~Session() {
   calls_->CancelAll();
 }
 
-Status Session::Initialize() {
+Status Session::Initialize(std::chrono::milliseconds timeout) {
   const ModelContext& model = instance_.model();
   const std::pair<const char*, std::string> arguments[] = {
       {"model_config", model.config().json().Dump()},
@@ -87,7 +87,7 @@ Status Session::Initialize() {
   question.Text(instance_.name());
   question.Bool(is_decoupled_);
   NEREID_ASSIGN_OR_RETURN(const std::string answer,
-                          worker_->Ask(question.Take(), std::chrono::milliseconds(0)));
+                          worker_->Ask(question.Take(), timeout, "finish initialize"));
   MarshalReader reader(answer);
   reader.TupleOf(2);
   (void)reader.Int();

@@ -34,8 +34,8 @@ class Session : public WorkerListener {
           const InstanceContext& instance);
   ~Session();
 
-  // Lets the model initialize itself. [load and restart threads]
-  Status Initialize();
+  // Lets the model initialize itself within the time (0: without limit). [load and restart threads]
+  Status Initialize(std::chrono::milliseconds timeout);
   // Runs requests that are in `open`, and answers those that end with it. [instance's thread]
   void Execute(const std::vector<uint64_t>& keys, std::chrono::milliseconds timeout);
   // Asks the model, when it has an opinion. [any thread]

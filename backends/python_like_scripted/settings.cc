@@ -1,15 +1,47 @@
 #include "backends/python_like_scripted/settings.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <iterator>
+#include <string_view>
 
 namespace nereid::scripted {
 namespace {
+
+constexpr std::string_view kKeys[] = {"interpreter",          "shm-default-byte-size",
+                                      "shm-growth-byte-size", "shm-region-prefix-name",
+                                      "stub-timeout-seconds", "execute-timeout-seconds",
+                                      "thread-pool-size",     "shm_message_queue_size"};
+// What the host says to every backend.
+constexpr std::string_view kHostKeys[] = {"auto-complete-config", "backend-directory",
+                                          "min-compute-capability", "default-max-batch-size",
+                                          "runtime_modeldir"};
+
+std::string KnownKeys() {
+  std::string text;
+  for (const std::string_view key : kKeys) {
+    if (!text.empty()) text += ", ";
+    text += key;
+  }
+  return text;
+}
 
 class Keys {
  public:
   explicit Keys(const Json& backend_config) : cmdline_(backend_config["cmdline"]) {}
 
+  Status CheckKnown() const {
+    const auto is_in = [](const auto& keys, const std::string& key) {
+      return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
+    };
+    for (const auto& [key, value] : cmdline_.members()) {
+      if (is_in(kKeys, key) || is_in(kHostKeys, key)) continue;
+      return InvalidArgError("--backend-config=python,", key, ": expected one of ", KnownKeys());
+    }
+    return {};
+  }
+  bool Has(const char* key) const { return !cmdline_[key].is_null(); }
   std::string Text(const char* key, const std::string& otherwise) const {
     const Json& value = cmdline_[key];
     return value.AsString().empty() ? otherwise : value.AsString();
@@ -36,6 +68,7 @@ class Keys {
 
 Result<Settings> Settings::Parse(const Json& backend_config) {
   const Keys keys(backend_config);
+  NEREID_RETURN_IF_ERROR(keys.CheckKnown());
   Settings settings;
   const char* named = std::getenv("NEREID_PYTHON");
   settings.interpreter =
@@ -51,6 +84,8 @@ Result<Settings> Settings::Parse(const Json& backend_config) {
   NEREID_RETURN_IF_ERROR(keys.Number("shm_message_queue_size", 1000, 1).status());
   constexpr uint64_t kMaxSeconds = 1'000'000;  // what poll's milliseconds hold
   settings.start_timeout = std::chrono::seconds(std::min(start_s, kMaxSeconds));
+  // Without the key a model may take as long as it needs to read its weights.
+  if (keys.Has("stub-timeout-seconds")) settings.load_timeout = settings.start_timeout;
   settings.execute_timeout = std::chrono::seconds(std::min(execute_s, kMaxSeconds));
   return settings;
 }

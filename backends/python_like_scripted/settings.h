@@ -18,10 +18,12 @@ struct Settings {
   uint64_t region_growth_bytes = 1 << 20;       // shm-growth-byte-size
   std::string region_prefix = "nereid";         // shm-region-prefix-name
   std::chrono::milliseconds start_timeout{};    // stub-timeout-seconds; also for finalize
+  std::chrono::milliseconds load_timeout{};     // stub-timeout-seconds when it is given; 0: none
   std::chrono::milliseconds execute_timeout{};  // execute-timeout-seconds; 0: none
 
-  // INVALID_ARG names the key. `thread-pool-size` and `shm_message_queue_size` are checked and have
-  // no meaning here: calls of other models take no thread, queues have no fixed length.
+  // INVALID_ARG names the key that is unknown or wrong. `thread-pool-size` and
+  // `shm_message_queue_size` are checked and have no meaning here: calls of other models take no
+  // thread, queues have no fixed length.
   static Result<Settings> Parse(const Json& backend_config);
 };
 

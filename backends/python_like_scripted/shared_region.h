@@ -12,8 +12,8 @@
 #include <mutex>
 #include <string>
 
-#include "backends/python_like_scripted/unique_fd.h"
 #include "nereid/status.h"
+#include "nereid/unique_fd.h"
 
 namespace nereid::scripted {
 

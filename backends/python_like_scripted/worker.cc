@@ -68,7 +68,7 @@ Status Worker::Open() {
 Status Worker::AwaitHello() {
   thread_ = std::thread([this] { Serve(); });
   const auto hello = Checked(asked_->Receive(static_cast<int>(options_.start_timeout.count())),
-                             options_.start_timeout);
+                             options_.start_timeout, "start");
   return hello.status();
 }
 
@@ -81,19 +81,23 @@ Status Worker::DeadError() {
   return UnavailableError(options_.label, ": the Python worker ", ended_.get());
 }
 
-Result<std::string> Worker::Ask(std::string question, std::chrono::milliseconds timeout) {
+Result<std::string> Worker::Ask(std::string question, std::chrono::milliseconds timeout,
+                                const char* task) {
   if (Status sent = asked_->Send(std::move(question)); !sent.ok()) {
     if (sent.message().find("shared memory") != std::string::npos) return sent;
     return DeadError();
   }
   const int timeout_ms = timeout.count() == 0 ? -1 : static_cast<int>(timeout.count());
-  return Checked(asked_->Receive(timeout_ms), timeout);
+  return Checked(asked_->Receive(timeout_ms), timeout, task);
 }
 
 Result<std::string> Worker::Checked(Result<std::optional<std::string>> answer,
-                                    std::chrono::milliseconds timeout) {
+                                    std::chrono::milliseconds timeout, const char* task) {
   if (answer.ok() && !answer->has_value()) {
-    if (!asked_->is_closed()) Kill(StrCat("it did not answer within ", timeout.count(), " ms"));
+    if (!asked_->is_closed()) {
+      is_late_ = true;
+      Kill(StrCat("it did not ", task, " within ", timeout.count(), " ms"));
+    }
     return DeadError();
   }
   if (!answer.ok()) {
@@ -134,6 +138,11 @@ void Worker::Kill(const std::string& why) {
     if (kill_reason_.empty()) kill_reason_ = why;
   }
   process_->Kill();
+}
+
+void Worker::NoteLine(std::string_view line) {
+  std::lock_guard lock(mutex_);
+  last_line_ = line;
 }
 
 void Worker::Stop(std::chrono::milliseconds timeout) {
@@ -177,6 +186,7 @@ void Worker::Serve() {
   {
     std::lock_guard lock(mutex_);
     if (!kill_reason_.empty()) how = StrCat("was ended: ", kill_reason_);
+    if (is_late_ && !last_line_.empty()) how += StrCat("; its last line: '", last_line_, "'");
   }
   is_dead_ = true;
   asked_->Shutdown();
@@ -239,6 +249,7 @@ Status Worker::HandleLog(MarshalReader& message) {
   if (level < TRITONSERVER_LOG_INFO || level > TRITONSERVER_LOG_VERBOSE) {
     return InvalidArgError("log level ", level);
   }
+  NoteLine(text);
   Log(static_cast<TRITONSERVER_LogLevel>(level), StrCat(options_.label, ": ", text), file.c_str(),
       static_cast<int>(line));
   return {};
@@ -264,6 +275,7 @@ void Worker::ServeOutput(bool is_last) {
 }
 
 void Worker::LogOutput(std::string_view line) {
+  NoteLine(line);
   LogInfo(StrCat(options_.label, ": ", line), "stdout", 0);
 }
 

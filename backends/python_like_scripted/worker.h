@@ -19,6 +19,7 @@
 #include "backends/python_like_scripted/protocol.h"
 #include "backends/python_like_scripted/shared_region.h"
 #include "nereid/status.h"
+#include "nereid/unique_fd.h"
 
 namespace nereid::scripted {
 
@@ -53,9 +54,10 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   // Asks and waits for the answer, whose body is returned behind "OK"; what the worker calls an
-  // error is INTERNAL with its text. A worker that dies meanwhile, or does not answer in time
-  // (0: whenever), is UNAVAILABLE and dead. [one thread at a time]
-  Result<std::string> Ask(std::string question, std::chrono::milliseconds timeout);
+  // error is INTERNAL with its text. A worker that dies meanwhile, or does not do in time
+  // (0: whenever) what `task` calls it, is UNAVAILABLE and dead. [one thread at a time]
+  Result<std::string> Ask(std::string question, std::chrono::milliseconds timeout,
+                          const char* task = "answer");
   // [any thread]
   Status Post(std::string message);
   // Until `count` posted messages were handled, or the worker is dead. [not the worker's thread]
@@ -84,7 +86,8 @@ class Worker {
   Status Open();
   Status AwaitHello();
   Result<std::string> Checked(Result<std::optional<std::string>> answer,
-                              std::chrono::milliseconds timeout);
+                              std::chrono::milliseconds timeout, const char* task);
+  void NoteLine(std::string_view line);
 
   void Serve();  // the thread
   bool ServePosted();
@@ -103,9 +106,11 @@ class Worker {
   std::atomic<WorkerListener*> listener_{nullptr};
   std::atomic<uint64_t> num_posted_{0};
   std::atomic<bool> is_dead_{false}, is_stopping_{false};
-  std::string output_rest_;  // the beginning of a line [worker's thread]
-  std::mutex mutex_;         // guards kill_reason_
+  std::atomic<bool> is_late_{false};  // it was ended because it took too long
+  std::string output_rest_;           // the beginning of a line [worker's thread]
+  std::mutex mutex_;                  // guards what follows
   std::string kill_reason_;
+  std::string last_line_;  // of its log or its output
   std::promise<std::string> end_;
   std::shared_future<std::string> ended_{end_.get_future()};
   std::thread thread_;

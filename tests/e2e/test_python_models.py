@@ -117,6 +117,7 @@ def test_arguments_of_initialize(server, repository):
 
 @pytest.mark.parametrize("case, expected", [
     ("exec", [2.0, 4.0]),
+    ("bytes", [2.0, 4.0]),
     ("large", True),
     ("fails", {"error": "minus one", "code": 2}),
     ("async", [[2.0 * each] for each in range(20)]),
@@ -355,6 +356,37 @@ def test_a_load_that_fails_says_why(server, repository, code, text):
         assert text.format(path=repository / "broken/1/model.py") in answer["error"], answer
     finally:
         shutil.rmtree(repository / "broken")
+
+
+def test_a_load_that_hangs_is_ended_in_time(start_server, tmp_path):
+    stages = {"import": "print('reads')\nimport time\ntime.sleep(600)\n",
+              "complete": "class TritonPythonModel:\n  @staticmethod\n  def auto_complete_config(config):\n    import time\n    print('completes')\n"
+                          "    time.sleep(600)\n  def execute(self, requests): pass\n",
+              "initialize": "import triton_python_backend_utils as pb_utils\nclass TritonPythonModel:\n  def initialize(self, args):\n    import time\n"
+                            "    pb_utils.Logger.log_info('initializes')\n    time.sleep(600)\n  def execute(self, requests): pass\n"}
+    for name, code in stages.items():
+        write_model(tmp_path / "models", name, code)
+    running = start_server(tmp_path / "models", python_flags("--model-control-mode=explicit", "--backend-config=python,stub-timeout-seconds=20"))
+    answers = {}
+    loads = [threading.Thread(target=lambda name=name: answers.update({name: post(running, f"/v2/repository/models/{name}/load", {})})) for name in stages]
+    for each in loads:
+        each.start()
+    for each in loads:
+        each.join()
+    for name, task in (("import", "read the model's file within 20000 ms; its last line: 'reads'"),
+                       ("complete", "finish auto_complete_config within 20000 ms; its last line: 'completes'"),
+                       ("initialize", "finish initialize within 20000 ms; its last line: 'initializes'")):
+        status, answer = answers[name]
+        assert status >= 400 and f"model '{name}'" in answer["error"] and f"it did not {task}" in answer["error"], answer
+    assert running.stop() == 0
+
+
+def test_an_unknown_setting_is_named(start_server, tmp_path):
+    write_model(tmp_path / "models", "plain", "class TritonPythonModel:\n  def execute(self, requests): pass\n")
+    running = start_server(tmp_path / "models", python_flags("--model-control-mode=explicit", "--backend-config=python,thread-pool-sise=4"))
+    status, answer = post(running, "/v2/repository/models/plain/load", {})
+    assert status >= 400 and "--backend-config=python,thread-pool-sise: expected one of" in answer["error"], answer
+    assert running.stop() == 0
 
 
 def test_an_interpreter_without_numpy_is_named(server, repository, tmp_path):

@@ -10,7 +10,7 @@
 #include <memory>
 #include <mutex>
 
-#include "base/unique_fd.h"
+#include "nereid/unique_fd.h"
 
 namespace nereid::log {
 namespace {
@@ -22,7 +22,7 @@ struct Logger {
   std::atomic<Format> format{Format::kDefault};
 
   std::mutex mutex;  // guards the members below
-  UniqueFd fd;       // invalid: stderr
+  UniqueFd fd;       // closed: stderr
   std::string file;
   std::shared_ptr<const Callback> callback;
 };
@@ -95,7 +95,7 @@ void AppendEscaped(std::string_view text, std::string* out) {
 void Emit(const std::string& text) {
   Logger& logger = Get();
   std::lock_guard lock(logger.mutex);
-  const int fd = logger.fd.valid() ? logger.fd.get() : STDERR_FILENO;
+  const int fd = logger.fd.is_open() ? logger.fd.get() : STDERR_FILENO;
   for (size_t done = 0; done < text.size();) {
     const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
     if (n <= 0) return;  // nowhere to complain
@@ -151,7 +151,8 @@ Status SetFile(const std::string& path) {
   UniqueFd fd;
   if (!path.empty()) {
     fd.Reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-    if (!fd.valid()) return InvalidArgError("log file '", path, "': cannot be opened for writing");
+    if (!fd.is_open())
+      return InvalidArgError("log file '", path, "': cannot be opened for writing");
   }
   std::lock_guard lock(Get().mutex);
   Get().fd = std::move(fd);

@@ -14,6 +14,7 @@ TEST(ScriptedSettingsTest, HasTritonsDefaults) {
   EXPECT_EQ(settings.region_bytes, 1u << 20);
   EXPECT_EQ(settings.region_growth_bytes, 1u << 20);
   EXPECT_EQ(settings.start_timeout, std::chrono::seconds(30));
+  EXPECT_EQ(settings.load_timeout, std::chrono::seconds(0));
   EXPECT_EQ(settings.execute_timeout, std::chrono::seconds(0));
 }
 
@@ -26,6 +27,7 @@ TEST(ScriptedSettingsTest, ReadsEveryKey) {
   EXPECT_EQ(settings.region_growth_bytes, 8192u);
   EXPECT_EQ(settings.region_prefix, "p");
   EXPECT_EQ(settings.start_timeout, std::chrono::seconds(3));
+  EXPECT_EQ(settings.load_timeout, std::chrono::seconds(3));
   EXPECT_EQ(settings.execute_timeout, std::chrono::seconds(7));
   EXPECT_EQ(settings.interpreter, "/opt/python");
 }
@@ -39,6 +41,19 @@ TEST(ScriptedSettingsTest, NamesTheKeyThatIsWrong) {
     EXPECT_NE(settings.status().message().find(key), std::string::npos);
     EXPECT_NE(settings.status().message().find("got '-1'"), std::string::npos);
   }
+}
+
+TEST(ScriptedSettingsTest, RefusesAKeyThatItDoesNotKnow) {
+  const auto settings = Parsed(R"({"stub-timeout-second":"3"})");
+  ASSERT_FALSE(settings.ok());
+  EXPECT_NE(settings.status().message().find("python,stub-timeout-second: expected one of"),
+            std::string::npos);
+}
+
+TEST(ScriptedSettingsTest, LeavesToTheHostWhatItSaysToEveryBackend) {
+  EXPECT_TRUE(Parsed(R"({"auto-complete-config":"true","backend-directory":"/b",)"
+                     R"("min-compute-capability":"6.0","default-max-batch-size":"4"})")
+                  .ok());
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 """Errors that models make and meet, and their text."""
+from .arguments import text_of
 
 
 class TritonError:
     UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG, UNAVAILABLE, UNSUPPORTED, ALREADY_EXISTS, CANCELLED = range(8)
 
     def __init__(self, message, code=INTERNAL):
-        if not isinstance(message, str):
-            raise TypeError(f"TritonError: expected the message as str, got {type(message).__name__}")
+        message = text_of(message, "TritonError: expected the message")
         if not isinstance(code, int) or not 0 <= code <= 7:
             raise ValueError(f"TritonError: expected a code of TritonError, got {code!r}")
         self._message = message

@@ -19,6 +19,9 @@ def _log(message, level, depth=2):
 
 
 class Logger:
+    LogLevel = LogLevel
+    INFO, WARNING, ERROR, VERBOSE = LogLevel.INFO, LogLevel.WARNING, LogLevel.ERROR, LogLevel.VERBOSE
+
     @staticmethod
     def log(message, level=LogLevel.INFO):
         _log(message, LogLevel(level))

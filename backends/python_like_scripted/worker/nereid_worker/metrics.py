@@ -2,6 +2,7 @@
 import enum
 
 from . import calls, protocol
+from .arguments import text_of
 
 
 class MetricKind(enum.IntEnum):
@@ -12,7 +13,8 @@ class MetricKind(enum.IntEnum):
 
 class Metric:
     def __init__(self, family, labels, buckets):
-        labels = tuple((str(key), str(value)) for key, value in (labels or {}).items())
+        labels = tuple((text_of(key, "labels: expected keys"), text_of(value, "labels: expected values"))
+                       for key, value in (labels or {}).items())
         buckets = None if buckets is None else tuple(float(each) for each in buckets)
         self._family = family  # lives as long as its metrics
         self._key = calls.call(protocol.NEW_METRIC, (family._key, labels, buckets))
@@ -44,7 +46,8 @@ class MetricFamily:
         if kind is None:
             raise TypeError("MetricFamily: expected a kind: MetricFamily.COUNTER, GAUGE or HISTOGRAM")
         self._kind = MetricKind(kind)
-        self._key = calls.call(protocol.NEW_METRIC_FAMILY, (str(name), str(description), int(self._kind)))
+        texts = text_of(name, "MetricFamily: expected name"), text_of(description, "MetricFamily: expected description")
+        self._key = calls.call(protocol.NEW_METRIC_FAMILY, (*texts, int(self._kind)))
 
     def Metric(self, labels=None, buckets=None):  # noqa: N802 as models call it
         return Metric(self, labels, buckets)

@@ -1,5 +1,8 @@
 """A request: one that the model received, or one that it makes to call another model."""
+import enum
+
 from . import calls, protocol
+from .arguments import text_of
 from .errors import TritonModelException
 from .response import InferenceResponseSender, parameters_text, parameters_tuple
 from .tensor import Tensor
@@ -7,19 +10,20 @@ from .tensor import Tensor
 RELEASE_ALL, RELEASE_RESCHEDULE = 1, 2
 
 
-class MemoryType:
-    pass
+class MemoryType(enum.IntEnum):
+    TRITONSERVER_MEMORY_GPU = 0
+    TRITONSERVER_MEMORY_CPU = 1
 
 
-TRITONSERVER_MEMORY_CPU, TRITONSERVER_MEMORY_GPU = 0, 2
+TRITONSERVER_MEMORY_GPU, TRITONSERVER_MEMORY_CPU = MemoryType
 
 
 class PreferredMemory:
     """Where a called model's outputs should lie. They lie in host memory; a wish for a GPU is heard and not granted."""
 
     def __init__(self, preferred_memory_type, preferred_device_id=0):
-        if preferred_memory_type not in (TRITONSERVER_MEMORY_CPU, TRITONSERVER_MEMORY_GPU):
-            raise ValueError(f"PreferredMemory: expected TRITONSERVER_MEMORY_CPU or _GPU, got {preferred_memory_type!r}")
+        if not isinstance(preferred_memory_type, MemoryType):
+            raise TypeError(f"PreferredMemory: expected TRITONSERVER_MEMORY_CPU or _GPU, got {preferred_memory_type!r}")
         self._memory_type = preferred_memory_type
         self._device_id = int(preferred_device_id)
 
@@ -49,8 +53,9 @@ class InferenceRequest:
 
     def __init__(self, request_id="", correlation_id=0, inputs=None, requested_output_names=None, model_name=None, model_version=-1,
                  flags=0, timeout=0, preferred_memory=None, trace=None, parameters=None):
-        if not isinstance(model_name, str) or not model_name:
-            raise TypeError(f"InferenceRequest: expected model_name as str, got {model_name!r}")
+        model_name = text_of(model_name, "InferenceRequest: expected model_name")
+        if not model_name:
+            raise TypeError("InferenceRequest: expected the name of a model, got ''")
         if not isinstance(correlation_id, (int, str)):
             raise TypeError(f"InferenceRequest: expected correlation_id as int or str, got {type(correlation_id).__name__}")
         if preferred_memory is not None and not isinstance(preferred_memory, PreferredMemory):
@@ -58,13 +63,13 @@ class InferenceRequest:
         if trace is not None and not isinstance(trace, InferenceTrace):
             raise TypeError(f"InferenceRequest: expected an InferenceTrace, got {type(trace).__name__}")
         self._key = 0
-        self._id = str(request_id)
+        self._id = text_of(request_id, "InferenceRequest: expected request_id")
         self._correlation_id = correlation_id
         self._inputs = list(inputs or ())
         for each in self._inputs:
             if not isinstance(each, Tensor):
                 raise TypeError(f"InferenceRequest: expected inputs of type Tensor, got {type(each).__name__}")
-        self._outputs = tuple(str(each) for each in requested_output_names or ())
+        self._outputs = tuple(text_of(each, "InferenceRequest: expected names of outputs") for each in requested_output_names or ())
         self._model_name = model_name
         self._model_version = int(model_version)
         self._flags = int(flags)
@@ -114,7 +119,7 @@ class InferenceRequest:
         return self._trace
 
     def requested_output_names(self):
-        return list(self._outputs)
+        return set(self._outputs)
 
     def get_response_sender(self):
         if not self._key:

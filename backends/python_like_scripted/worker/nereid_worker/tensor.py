@@ -2,6 +2,7 @@
 import numpy as np
 
 from . import channel
+from .arguments import text_of
 from .data_types import BF16, BYTES, DTYPES, NUMPY_TYPES, NAMES, deserialize, number_of, object_array, serialize
 from .errors import TritonModelException
 
@@ -13,8 +14,8 @@ class Tensor:
     __slots__ = ("_name", "_type", "_shape", "_array", "_data")
 
     def __init__(self, name, numpy_array):
-        if not isinstance(name, str):
-            raise TypeError(f"Tensor: expected the name as str, got {type(name).__name__}")
+        if type(name) is not str:
+            name = text_of(name, "Tensor: expected the name")
         if not isinstance(numpy_array, np.ndarray):
             raise TypeError(f"Tensor '{name}': expected a numpy.ndarray, got {type(numpy_array).__name__}")
         number = number_of(numpy_array.dtype)

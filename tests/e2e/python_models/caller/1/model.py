@@ -49,6 +49,12 @@ class TritonPythonModel:
         output = result_of(call("doubler", large).exec())
         return output == (large * 2).tolist() or output
 
+    def case_bytes(self, values, request):
+        """Names as elements of a BYTES tensor, as models pass them on."""
+        response = pb_utils.InferenceRequest(model_name=b"doubler", request_id=b"r", requested_output_names=[b"OUT"],
+                                             inputs=[pb_utils.Tensor(b"IN", values)]).exec()
+        return result_of(response)
+
     def case_unknown(self, values, request):
         return result_of(call("nosuch", values).exec())
 
@@ -114,7 +120,7 @@ class TritonPythonModel:
 
     def case_request(self, values, request):
         return {"id": request.request_id(), "correlation": request.correlation_id(), "flags": request.flags(), "timeout": request.timeout(),
-                "outputs": request.requested_output_names(), "parameters": json.loads(request.parameters()),
+                "outputs": sorted(request.requested_output_names()), "parameters": json.loads(request.parameters()),
                 "cancelled": request.is_cancelled(), "trace": request.trace().get_context(), "inputs": [each.name() for each in request.inputs()]}
 
     def case_memory(self, values, request):
@@ -125,7 +131,7 @@ class TritonPythonModel:
 
     def case_logs(self, values, request):
         pb_utils.Logger.log_warn("a warning from the model")
-        pb_utils.Logger.log("a line from the model", pb_utils.LogLevel.INFO)
+        pb_utils.Logger.log("a line from the model", pb_utils.Logger.INFO)
         print("a line on stdout")
         return "logged"
 

@@ -1,4 +1,4 @@
-// A file descriptor that closes itself. Move-only. [any thread]
+// A file descriptor with one owner, which closes it. [any thread; one object, one thread]
 #pragma once
 
 #include <unistd.h>
@@ -6,6 +6,7 @@
 #include <utility>
 
 namespace nereid {
+inline namespace sdk {
 
 class UniqueFd {
  public:
@@ -19,9 +20,9 @@ class UniqueFd {
   ~UniqueFd() { Reset(); }
 
   int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
+  bool is_open() const { return fd_ >= 0; }
   void Reset(int fd = -1) {
-    if (fd_ >= 0) ::close(fd_);
+    if (fd_ >= 0) close(fd_);
     fd_ = fd;
   }
 
@@ -29,4 +30,5 @@ class UniqueFd {
   int fd_ = -1;
 };
 
+}  // namespace sdk
 }  // namespace nereid

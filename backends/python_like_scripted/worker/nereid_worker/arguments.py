@@ -1,0 +1,10 @@
+"""Arguments of models, checked."""
+
+
+def text_of(value, what):
+    """A text may come as bytes: elements of a BYTES tensor are often passed on as names."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (bytes, bytearray)):
+        return value.decode()
+    raise TypeError(f"{what} as str, got {value!r}")
