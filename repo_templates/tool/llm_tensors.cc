@@ -53,6 +53,7 @@ constexpr LlmTensor kEngineInputs[] = {
     {"end_id", "INT32", "[1]", "", false},
     {"pad_id", "INT32", "[1]", "", false},
     {"stop_words_list", "INT32", "[2,-1]", "", false},
+    {"stop_words", "STRING", "[-1]", "", false},
     {"bad_words_list", "INT32", "[2,-1]", "", false},
     {"embedding_bias", "FP32", "[-1]", "", false},
     {"beam_width", "INT32", "[1]", "", false},

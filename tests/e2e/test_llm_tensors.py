@@ -1,4 +1,5 @@
 """The tensors of the `tensorrt_llm` model beyond a plain prompt: several sequences, beams, logits, statistics, metrics."""
+import json
 import pathlib
 import shutil
 import time
@@ -54,6 +55,24 @@ def ask(llm, outputs, prompt=PROMPT, tokens=6, model="llm", **fields):
         inputs[-1].set_data_from_numpy(value)
     answer = client.infer(model, inputs, outputs=[httpclient.InferRequestedOutput(name) for name in outputs])
     return {name: answer.as_numpy(name) for name in outputs}
+
+
+@pytest.fixture(scope="module")
+def recommended(start_server, tmp_path_factory):
+    """The demo with a generation_config.json that draws: obeyed by one model, not by another; and models with logits in half the width."""
+    root = tmp_path_factory.mktemp("repository")
+    checkpoint = tmp_path_factory.mktemp("checkpoint") / "demo"
+    shutil.copytree(DEMO, checkpoint)
+    recommends = {"eos_token_id": 0, "do_sample": True, "temperature": 1.5, "top_k": 50, "top_p": 0.9, "repetition_penalty": 1.2}
+    (checkpoint / "generation_config.json").write_text(json.dumps(recommends))
+    logits = "".join(f'output {{ name: "{name}" data_type: TYPE_%s dims: {dims} }}\n'
+                     for name, dims in (("context_logits", [-1, -1]), ("generation_logits", [-1, -1, -1]), ("output_ids", [-1, -1])))
+    logits = logits.replace('"output_ids" data_type: TYPE_%s', '"output_ids" data_type: TYPE_INT32')
+    drawn = 'parameters { key: "sampling_defaults" value { string_value: "generation_config" } }'
+    for name, more in (("drawn", drawn), ("plain", ""), ("fp16", logits % ("FP16", "FP16")), ("fp32", logits % ("FP32", "FP32"))):
+        (root / name / "1").mkdir(parents=True)
+        (root / name / "config.pbtxt").write_text(CONFIG.format(path=checkpoint) + more)
+    return start_server(root)
 
 
 def log_softmax(logits):
@@ -117,6 +136,38 @@ def test_times_are_in_their_order(llm):
     got = ask(llm, names, return_perf_metrics=True)
     times = [int(got[name][0]) for name in names[:4]]
     assert 0 < times[0] and times == sorted(times) and got["total_draft_tokens"][0] == 0
+
+
+def test_what_the_checkpoint_recommends_fills_in_what_a_request_leaves_open(recommended):
+    def ids(model, **fields):
+        return ask(recommended, ["output_ids"], model=model, tokens=24, end_id=-1, **fields)["output_ids"].tolist()
+
+    same = dict(temperature=1.5, runtime_top_k=50, runtime_top_p=0.9, repetition_penalty=1.2)
+    for seed in (3, 4):
+        assert ids("drawn", seed=seed) == ids("plain", seed=seed, **same)
+    assert ids("drawn", seed=3) != ids("drawn", seed=4)
+    # A request's own value goes first, each for itself.
+    assert ids("drawn", seed=3, temperature=0.7) == ids("plain", seed=3, **{**same, "temperature": 0.7})
+    assert ids("drawn", runtime_top_k=1, repetition_penalty=1.0) == ids("plain")
+    # Without the parameter a request that sets nothing is greedy.
+    assert ids("plain", seed=3) == ids("plain", seed=4) == ids("plain", runtime_top_k=1)
+
+
+def test_logits_come_in_the_type_that_the_configuration_says(recommended):
+    fields = dict(return_context_logits=True, return_generation_logits=True)
+    names = ["context_logits", "generation_logits", "output_ids"]
+    wide, half = (ask(recommended, names, model=model, **fields) for model in ("fp32", "fp16"))
+    for name in names[:2]:
+        assert wide[name].dtype == np.float32 and half[name].dtype == np.float16
+        assert np.array_equal(wide[name].astype(np.float16), half[name])
+
+
+def test_logits_of_another_type_are_refused_by_name(start_server, tmp_path):
+    (tmp_path / "llm" / "1").mkdir(parents=True)
+    output = 'output { name: "context_logits" data_type: TYPE_FP64 dims: [ -1, -1 ] }'
+    (tmp_path / "llm" / "config.pbtxt").write_text(CONFIG.format(path=DEMO) + output)
+    server = start_server(tmp_path, ["--exit-on-error=false", "--strict-readiness=false"], wait_for="/v2/health/live")
+    assert "output 'context_logits': logits of type TYPE_FP64 are not supported, expected TYPE_FP32" in pathlib.Path(server.log).read_text()
 
 
 @pytest.mark.parametrize("fields, message", [

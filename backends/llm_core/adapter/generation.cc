@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "llm_core/adapter/llm_metrics.h"
+#include "llm_core/adapter/logits_format.h"
 #include "llm_core/adapter/response_thread.h"
 
 namespace nereid::llm_adapter {
@@ -22,12 +24,23 @@ int64_t NowNs() {
 
 class RowSink : public llm::OutputSink {
  public:
-  RowSink(std::shared_ptr<Generation> generation, size_t row, int64_t arrival_ns)
-      : generation_(std::move(generation)), row_(row), arrival_ns_(arrival_ns) {}
+  RowSink(std::shared_ptr<Generation> generation, size_t row,
+          std::shared_ptr<const StopTexts> stop_texts, int64_t arrival_ns)
+      : generation_(std::move(generation)),
+        row_(row),
+        stop_texts_(std::move(stop_texts)),
+        arrival_ns_(arrival_ns) {}
 
   bool IsCancelled() const override { return generation_->IsCancelled(); }
   void OnScheduled() override {
     if (first_scheduled_ns_ == 0) first_scheduled_ns_ = NowNs();
+  }
+  llm::StopVerdict OnToken(int32_t sequence_index, std::span<const int32_t> ids) override {
+    if (stop_texts_ == nullptr) return OutputSink::OnToken(sequence_index, ids);
+    const auto index = static_cast<size_t>(sequence_index);
+    while (watched_.size() <= index) watched_.emplace_back().text.emplace(stop_texts_);
+    watched_[index].verdict = watched_[index].text->OnToken(ids);
+    return watched_[index].verdict;
   }
   void OnOutput(const llm::Output& output) override {
     const auto index = static_cast<size_t>(output.sequence_index);
@@ -39,16 +52,35 @@ class RowSink : public llm::OutputSink {
       timing.last_token_ns = NowNs();
       if (timing.first_token_ns == 0) timing.first_token_ns = timing.last_token_ns;
     }
-    generation_->Post(row_, output, timing);
+    generation_->Post(row_, output, timing, Tail(output));
   }
   void OnError(const Status& status) override { generation_->PostError(row_, status); }
 
  private:
+  // What a stop string was found in, and the last word on it.
+  struct Watched {
+    std::optional<StopText> text;
+    llm::StopVerdict verdict;
+  };
+
+  // The ids for what a token has before the stop string that begins within it.
+  llm::TokenIds Tail(const llm::Output& output) const {
+    const auto index = static_cast<size_t>(output.sequence_index);
+    if (index >= watched_.size() || output.finish != llm::FinishReason::kStop) return {};
+    const Watched& watched = watched_[index];
+    const auto num_visible = static_cast<size_t>(watched.verdict.num_visible);
+    const bool is_its = watched.verdict.finish == llm::FinishReason::kStop;
+    if (!is_its || output.ids.size() != num_visible) return {};  // something else ended it
+    return watched.text->Tail(output.ids);
+  }
+
   const std::shared_ptr<Generation> generation_;
   const size_t row_;
+  const std::shared_ptr<const StopTexts> stop_texts_;
   const int64_t arrival_ns_;
   int64_t first_scheduled_ns_ = 0;
-  std::vector<Timing> timings_;  // by sequence
+  std::vector<Timing> timings_;   // by sequence
+  std::vector<Watched> watched_;  // by sequence
 };
 
 void Append(std::vector<float>& to, std::span<const float> from) {
@@ -59,7 +91,22 @@ void Append(std::vector<float>& to, std::span<const float> from) {
 
 ConfiguredOutputs::ConfiguredOutputs(const ModelConfig& config)
     : is_batching(config.max_batch_size() > 0), is_decoupled(config.is_decoupled()) {
-  for (const TensorSpec& output : config.outputs()) names.push_back(output.name);
+  for (const TensorSpec& output : config.outputs()) {
+    names.push_back(output.name);
+    if (output.name == "context_logits") context_logits = output.datatype;
+    if (output.name == "generation_logits") generation_logits = output.datatype;
+  }
+}
+
+Status ConfiguredOutputs::CheckLogits() const {
+  const std::pair<const char*, DataType> all[] = {{"context_logits", context_logits},
+                                                  {"generation_logits", generation_logits}};
+  for (const auto& [name, datatype] : all) {
+    if (IsLogitsType(datatype)) continue;
+    return UnsupportedError("output '", name, "': logits of type ", ConfigName(datatype),
+                            " are not supported, expected TYPE_FP32, TYPE_FP16 or TYPE_BF16");
+  }
+  return {};
 }
 
 bool ConfiguredOutputs::Has(std::string_view name) const {
@@ -114,8 +161,9 @@ Generation::Generation(Request request, const ClientRequest& client,
   num_open_ = parts_.size();
 }
 
-std::unique_ptr<llm::OutputSink> Generation::MakeSink(size_t row) {
-  return std::make_unique<RowSink>(shared_from_this(), row, arrival_ns_);
+std::unique_ptr<llm::OutputSink> Generation::MakeSink(size_t row,
+                                                      std::shared_ptr<const StopTexts> stop_texts) {
+  return std::make_unique<RowSink>(shared_from_this(), row, std::move(stop_texts), arrival_ns_);
 }
 
 bool Generation::IsCancelled() const {
@@ -125,7 +173,8 @@ bool Generation::IsCancelled() const {
   return is_cancelled;
 }
 
-void Generation::Post(size_t row, const llm::Output& output, const Timing& timing) {
+void Generation::Post(size_t row, const llm::Output& output, const Timing& timing,
+                      const llm::TokenIds& tail) {
   const bool is_streaming = is_streaming_ && !rows_[row].is_combined;
   if (!is_streaming && output.finish == llm::FinishReason::kNone) {
     if (output.context_logits.empty() && output.prompt_log_probs.empty()) return;
@@ -147,8 +196,13 @@ void Generation::Post(size_t row, const llm::Output& output, const Timing& timin
       const size_t vocab_size = output.generation_logits.size() / output.ids.size();
       Append(news.generation_logits, output.generation_logits.subspan(first * vocab_size));
     }
+    news.ids.insert(news.ids.end(), tail.begin(), tail.end());
+    if (rows_[row].wants_log_probs) news.log_probs.resize(news.ids.size());
+    if (!news.generation_logits.empty()) {
+      news.generation_logits.resize(news.ids.size() * static_cast<size_t>(outputs_.vocab_size));
+    }
     news.cum_log_prob = output.cum_log_prob;
-    news.num_output = static_cast<int32_t>(output.ids.size());
+    news.num_output = static_cast<int32_t>(output.ids.size() + tail.size());
     news.num_reused_blocks = output.num_reused_blocks;
     news.num_new_blocks = output.num_new_blocks;
     news.timing = timing;
@@ -322,8 +376,8 @@ Status Generation::FillLogits(Response& response, std::span<const News> all) {
   const auto vocab_size = int64_t{outputs_.vocab_size};
   if (!first.context_logits.empty() && Wants(response, "context_logits")) {
     const int64_t num_rows = static_cast<int64_t>(first.context_logits.size()) / vocab_size;
-    NEREID_RETURN_IF_ERROR(response.SetOutput<float>(
-        "context_logits", Shape({num_rows, vocab_size}), first.context_logits));
+    NEREID_RETURN_IF_ERROR(SetLogits(response, "context_logits", outputs_.context_logits,
+                                     Shape({num_rows, vocab_size}), first.context_logits));
   }
   size_t longest = 0;
   for (const News& news : all) longest = std::max(longest, news.generation_logits.size());
@@ -333,10 +387,19 @@ Status Generation::FillLogits(Response& response, std::span<const News> all) {
     Append(logits, news.generation_logits);
     logits.insert(logits.end(), longest - news.generation_logits.size(), 0.0f);
   }
-  return response.SetOutput<float>("generation_logits",
-                                   Shape({static_cast<int64_t>(all.size()),
-                                          static_cast<int64_t>(longest) / vocab_size, vocab_size}),
-                                   logits);
+  return SetLogits(response, "generation_logits", outputs_.generation_logits,
+                   Shape({static_cast<int64_t>(all.size()),
+                          static_cast<int64_t>(longest) / vocab_size, vocab_size}),
+                   logits);
+}
+
+Status Generation::SetLogits(Response& response, const char* name, DataType datatype,
+                             const std::vector<int64_t>& shape, std::span<const float> logits) {
+  NEREID_ASSIGN_OR_RETURN(
+      const std::span<std::byte> target,
+      response.OutputBytes(name, datatype, shape, logits.size() * ByteSize(datatype)));
+  ConvertLogits(logits, datatype, target);
+  return {};
 }
 
 Status Generation::FillStatistics(Response& response, const Row& row, const News& news) {

@@ -24,11 +24,15 @@ class ResponseThread;
 struct ConfiguredOutputs {
   explicit ConfiguredOutputs(const ModelConfig& config);
   bool Has(std::string_view name) const;
+  // UNSUPPORTED names logits of a type that there is no conversion to.
+  Status CheckLogits() const;
 
   bool is_batching;
   bool is_decoupled;
   int32_t vocab_size = 0;  // of the logits
   std::vector<std::string> names;
+  // As the configuration has them (logits_datatype): FP32, FP16 or BF16.
+  DataType context_logits = DataType::kFp32, generation_logits = DataType::kFp32;
 };
 
 // When a sequence got how far, by the steady clock. 0: not yet.
@@ -49,12 +53,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   const std::string& id() const { return id_; }
   // A sink for the engine. The prompt is echoed in front of the output where that is asked for.
-  std::unique_ptr<llm::OutputSink> MakeSink(size_t row);
+  // `stop_texts` may be null.
+  std::unique_ptr<llm::OutputSink> MakeSink(size_t row,
+                                            std::shared_ptr<const StopTexts> stop_texts);
 
   void Cancel() { is_stopped_.store(true, std::memory_order_relaxed); }  // [any thread]
   bool IsCancelled() const;                                              // [engine thread]
-  // [engine thread]
-  void Post(size_t row, const llm::Output& output, const Timing& timing);
+  // `tail`: ids behind those of `output` that were not drawn. [engine thread]
+  void Post(size_t row, const llm::Output& output, const Timing& timing,
+            const llm::TokenIds& tail = {});
   // Ends the row with an error. [engine thread, instance thread]
   void PostError(size_t row, const Status& status);
   // Sends what was posted. [response thread]
@@ -105,6 +112,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void Send(Part& part, std::span<const News> all);
   Status FillResponse(Response& response, Part& part, std::span<const News> all);
   Status FillLogits(Response& response, std::span<const News> all);
+  Status SetLogits(Response& response, const char* name, DataType datatype,
+                   const std::vector<int64_t>& shape, std::span<const float> logits);
   Status FillStatistics(Response& response, const Row& row, const News& news);
   bool Wants(const Response& response, const char* name) const;
   // With a leading 1 where the model batches.

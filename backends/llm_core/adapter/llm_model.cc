@@ -22,7 +22,11 @@ Status LlmModel::Initialize() {
   NEREID_ASSIGN_OR_RETURN(llm::DecoderModel decoder,
                           llm::ReadDecoder(*checkpoint, TakesQuantised()));
   defaults_.end_ids = decoder.spec.end_ids;
+  if (parameters.uses_generation_config) defaults_.sampling = decoder.spec.sampling_defaults;
   defaults_.exclude_input_in_output = parameters.exclude_input_in_output;
+  tokenizer_.emplace(parameters.tokenizer_path, parameters.skip_special_tokens);
+  defaults_.tokenizer = &*tokenizer_;
+  defaults_.finds_words_in_text = parameters.stop_words_in_text;
   NEREID_RETURN_IF_ERROR(
       llm::LimitAttention(parameters.attention_windows, parameters.num_sink_tokens, decoder.spec));
   const std::string architecture = decoder.spec.architecture;
@@ -37,6 +41,7 @@ Status LlmModel::Initialize() {
   defaults_.max_beam_width = parameters.max_beam_width;
   defaults_.max_num_sequences = limits.max_num_sequences;
   outputs_.emplace(config());
+  NEREID_RETURN_IF_ERROR(outputs_->CheckLogits());
   outputs_->vocab_size = limits.vocab_size;
   metrics_ = LlmMetrics::Create(name(), context().version(), parameters.stats_period_ms);
   responses_ = std::make_unique<ResponseThread>();
@@ -118,7 +123,7 @@ void LlmModel::Generate(Request request, ClientRequest client) {
     work->want_context_logits = client.rows[row].want_context_logits;
     work->want_generation_logits = client.rows[row].want_generation_logits;
     work->want_prompt_log_probs = client.rows[row].want_prompt_log_probs;
-    work->sink = generation->MakeSink(row);
+    work->sink = generation->MakeSink(row, std::move(client.rows[row].stop_texts));
     if (const Status queued = engine_->Enqueue(work); !queued.ok()) {
       generation->PostError(row, queued);
     }

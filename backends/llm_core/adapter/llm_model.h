@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "llm_core/adapter/generation.h"
+#include "llm_core/adapter/lazy_tokenizer.h"
 #include "llm_core/adapter/llm_metrics.h"
 #include "llm_core/adapter/llm_parameters.h"
 #include "llm_core/adapter/request_reader.h"
@@ -46,6 +47,7 @@ class LlmModel : public Model {
   void Stop(Request request, const std::string& id);
   void Remember(const std::shared_ptr<Generation>& generation);
 
+  std::optional<LazyTokenizer> tokenizer_;
   RequestDefaults defaults_;
   std::optional<ConfiguredOutputs> outputs_;
 

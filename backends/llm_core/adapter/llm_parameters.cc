@@ -83,6 +83,18 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context,
   result.checkpoint_directory = CheckpointDirectory(context);
   NEREID_ASSIGN_OR_RETURN(result.exclude_input_in_output,
                           parameters.Bool("exclude_input_in_output", false));
+  const std::string tokenizer = parameters.String("tokenizer_dir");
+  result.tokenizer_path = tokenizer.empty()
+                              ? result.checkpoint_directory
+                              : (context.directory() / tokenizer).lexically_normal().string();
+  NEREID_ASSIGN_OR_RETURN(result.skip_special_tokens, parameters.Bool("skip_special_tokens", true));
+  NEREID_ASSIGN_OR_RETURN(result.stop_words_in_text, parameters.Bool("stop_words_in_text", true));
+  const std::string sampling = parameters.String("sampling_defaults", "none");
+  if (sampling != "none" && sampling != "generation_config") {
+    return InvalidArgError("parameter 'sampling_defaults' is '", sampling,
+                           "', expected none or generation_config");
+  }
+  result.uses_generation_config = sampling == "generation_config";
   NEREID_RETURN_IF_ERROR(ReadScheduler(parameters, result.scheduler, notes));
   NEREID_ASSIGN_OR_RETURN(result.max_cache_tokens,
                           SizeOr(parameters, "max_tokens_in_paged_kv_cache", 0));

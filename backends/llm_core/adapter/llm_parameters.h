@@ -13,6 +13,11 @@ namespace nereid::llm_adapter {
 
 struct LlmParameters {
   std::string checkpoint_directory;  // gpt_model_path; default: the version directory
+  std::string tokenizer_path;        // tokenizer_dir; default: the checkpoint's directory
+  bool skip_special_tokens = true;   // of texts that stop words are looked for in
+  bool stop_words_in_text = true;    // our own: stop_words_list is looked for in the text, too
+  // sampling_defaults, our own: generation_config, or none: greedy, as the model always was
+  bool uses_generation_config = false;
   bool exclude_input_in_output = false;
   llm::SchedulerOptions
       scheduler;  // batch_scheduler_policy, enable_chunked_context, enable_kv_cache_reuse

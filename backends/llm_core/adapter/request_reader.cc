@@ -9,6 +9,9 @@
 namespace nereid::llm_adapter {
 namespace {
 
+constexpr size_t kMaxStopBytes = 65536;  // of a row's stop words
+constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
+
 // The inputs of one request by name, with rows cut out of them.
 class InputRows {
  public:
@@ -103,7 +106,9 @@ Status ReadPrompt(InputRows& inputs, int64_t row, llm::TokenIds& prompt) {
   return {};
 }
 
-Status ReadSampling(InputRows& inputs, int64_t row, llm::SamplingParams& sampling) {
+Status ReadSampling(InputRows& inputs, int64_t row, const RequestDefaults& defaults,
+                    llm::SamplingParams& sampling) {
+  sampling = defaults.sampling;
   NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("temperature", row, sampling.temperature));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("runtime_top_k", row, sampling.top_k));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("runtime_top_p", row, sampling.top_p));
@@ -215,6 +220,87 @@ Status ReadStop(InputRows& inputs, int64_t row, const RequestDefaults& defaults,
   return {};
 }
 
+// A word of ids as text, where it has one of its own: none for special tokens and parts of
+// characters.
+std::string TextOf(const tokenizer::Tokenizer& tokenizer, const llm::TokenIds& word) {
+  const auto is_special = [&](int32_t id) { return tokenizer.IsSpecial(id); };
+  if (std::any_of(word.begin(), word.end(), is_special)) return "";
+  std::string text = tokenizer.Decode(word);
+  return text.find(kReplacementCharacter) == text.npos ? text : "";
+}
+
+// Words that hold special tokens, and those of a search with beams, are found by their ids.
+Status AddTextWords(const tokenizer::Tokenizer& tokenizer,
+                    const std::vector<std::string_view>& words, GenerationRow& out,
+                    std::vector<std::string>& texts) {
+  for (const std::string_view word : words) {
+    if (word.empty()) continue;
+    NEREID_ASSIGN_OR_RETURN(
+        llm::TokenIds ids,
+        tokenizer.Encode(
+            word, {.add_special_tokens = false, .invalid_utf8 = tokenizer::InvalidUtf8::kRefuse}));
+    const auto is_special = [&](int32_t id) { return tokenizer.IsSpecial(id); };
+    const bool by_ids = out.beams.width > 1 || std::any_of(ids.begin(), ids.end(), is_special);
+    if (by_ids && !ids.empty()) out.stop.stop_words.push_back(std::move(ids));
+    if (!by_ids) texts.emplace_back(word);
+  }
+  return {};
+}
+
+Result<std::vector<std::string_view>> ReadTextWords(InputRows& inputs, int64_t row) {
+  TensorView* view = inputs.Find("stop_words");
+  if (view == nullptr) return std::vector<std::string_view>();
+  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> all, view->Strings());
+  const auto num_rows = static_cast<size_t>(inputs.num_rows());
+  if (all.size() % num_rows != 0) {
+    return InvalidArgError("input 'stop_words': shape ", ToString(view->shape()),
+                           " does not divide into ", num_rows, " rows");
+  }
+  const auto per_row = static_cast<ptrdiff_t>(all.size() / num_rows);
+  std::vector<std::string_view> words(all.begin() + row * per_row,
+                                      all.begin() + (row + 1) * per_row);
+  size_t num_bytes = 0;
+  for (const std::string_view word : words) num_bytes += word.size();
+  if (num_bytes > kMaxStopBytes) {
+    return InvalidArgError("input 'stop_words': ", num_bytes, " bytes in a row, expected at most ",
+                           kMaxStopBytes);
+  }
+  return words;
+}
+
+// Stop words in text: those that are given so, and those of stop_words_list as far as they fit.
+Status ReadStopTexts(InputRows& inputs, int64_t row, const RequestDefaults& defaults,
+                     GenerationRow& out) {
+  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> words, ReadTextWords(inputs, row));
+  const auto is_some = [](std::string_view word) { return !word.empty(); };
+  const bool has_texts = std::any_of(words.begin(), words.end(), is_some);
+  const bool looks_at_ids =
+      defaults.finds_words_in_text && !out.stop.stop_words.empty() && out.beams.width <= 1;
+  if (!has_texts && !looks_at_ids) return {};
+  Result<std::shared_ptr<const tokenizer::Tokenizer>> loaded = defaults.tokenizer->Get();
+  if (!loaded.ok()) {
+    if (!has_texts) return {};  // ids are matched as ids
+    return std::move(loaded).status().WithContext("input 'stop_words' needs a tokenizer");
+  }
+  std::vector<std::string> texts;
+  size_t num_bytes = 0;
+  if (looks_at_ids) {
+    for (const llm::TokenIds& word : out.stop.stop_words) {
+      std::string text = TextOf(**loaded, word);
+      num_bytes += text.size();
+      if (!text.empty() && num_bytes <= kMaxStopBytes) texts.push_back(std::move(text));
+    }
+  }
+  if (const Status added = AddTextWords(**loaded, words, out, texts); !added.ok()) {
+    return Status(added).WithContext("input 'stop_words'");
+  }
+  if (texts.empty()) return {};
+  out.stop_texts = std::make_shared<const StopTexts>(
+      StopTexts{*loaded, defaults.tokenizer->skip_special_tokens(), out.stop.min_tokens,
+                tokenizer::StopStringMatcher(texts)});
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<llm::TokenIds>> ReadWords(const char* name, std::span<const int32_t> elements) {
@@ -255,9 +341,10 @@ Result<ClientRequest> ReadRequest(Request& request, const RequestDefaults& defau
   for (int64_t row = 0; row < inputs.num_rows(); ++row) {
     GenerationRow& out = result.rows.emplace_back();
     NEREID_RETURN_IF_ERROR(ReadPrompt(inputs, row, out.prompt));
-    NEREID_RETURN_IF_ERROR(ReadSampling(inputs, row, out.sampling));
+    NEREID_RETURN_IF_ERROR(ReadSampling(inputs, row, defaults, out.sampling));
     NEREID_RETURN_IF_ERROR(ReadStop(inputs, row, defaults, out));
     NEREID_RETURN_IF_ERROR(ReadBeams(inputs, row, defaults, out));
+    NEREID_RETURN_IF_ERROR(ReadStopTexts(inputs, row, defaults, out));
     NEREID_RETURN_IF_ERROR(ReadExtras(inputs, row, out));
   }
   return result;

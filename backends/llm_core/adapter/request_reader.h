@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "llm_core/adapter/lazy_tokenizer.h"
+#include "llm_core/adapter/stop_text.h"
 #include "llm_core/engine/request.h"
 #include "nereid/backend.h"
 
@@ -12,17 +14,21 @@ namespace nereid::llm_adapter {
 
 // What requests fall back to; constant while the model lives.
 struct RequestDefaults {
-  llm::TokenIds end_ids;  // of the checkpoint
+  llm::TokenIds end_ids;         // of the checkpoint
+  llm::SamplingParams sampling;  // what a request does not set
   int32_t max_positions = 0;
   int32_t max_beam_width = 1;
   int32_t max_num_sequences = 1;  // of one request
   bool exclude_input_in_output = false;
+  LazyTokenizer* tokenizer = nullptr;  // outlives the defaults
+  bool finds_words_in_text = true;     // stop_words_list counts as text, too
 };
 
 struct GenerationRow {
   llm::TokenIds prompt;
   llm::SamplingParams sampling;
   llm::StopRules stop;
+  std::shared_ptr<const StopTexts> stop_texts;  // null: none
   llm::BeamParams beams;
   int32_t num_sequences = 1;
   int32_t priority = 0;

@@ -17,6 +17,7 @@ const std::vector<InputTensor>& InputTensors() {
       {"end_id", kInt, {1}, kUsed},
       {"pad_id", kInt, {1}, kIgnored},
       {"stop_words_list", kInt, {2, -1}, kUsed},
+      {"stop_words", DataType::kBytes, {-1}, kUsed},  // our own: the same as text
       {"bad_words_list", kInt, {2, -1}, kUsed},
       {"embedding_bias", kFloat, {-1}, kUsed},
       {"beam_width", kInt, {1}, kUsed},

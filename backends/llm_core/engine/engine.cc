@@ -322,7 +322,9 @@ void Engine::ApplyToken(Sequence& sequence, const SampledToken& token) {
     sequence.token_ids.push_back(token.id);
   }
   if (sequence.request->sampling.want_log_probs) sequence.log_probs.push_back(token.log_prob);
-  const StopVerdict verdict = CheckStop(sequence.request->stop, sequence.output_ids());
+  const GenerationRequest& request = *sequence.request;
+  const StopVerdict verdict = Combine(CheckStop(request.stop, sequence.output_ids()),
+                                      request.sink->OnToken(sequence.index, sequence.output_ids()));
   sequence.finish = verdict.finish;
   EmitTo(sequence, verdict.num_visible);
 }

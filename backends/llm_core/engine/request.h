@@ -17,6 +17,13 @@ enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled };
 // "", "stop", "length", "cancelled".
 std::string_view FinishReasonText(FinishReason reason);
 
+struct StopVerdict {
+  FinishReason finish = FinishReason::kNone;
+  // Output tokens that may be put out now: an end id and a completed stop word are cut off; tokens
+  // that may be the beginning of a stop word are held back until the sequence goes on or ends.
+  int32_t num_visible = 0;
+};
+
 // When a sequence ends.
 struct StopRules {
   int32_t max_tokens = 0;            // of output, at least 1
@@ -61,6 +68,11 @@ class OutputSink {
   virtual bool IsCancelled() const = 0;
   // The request leaves the waiting queue for the first time.
   virtual void OnScheduled() {}
+  // A sequence drew a token; `ids` is all of its output. What the sink finds in it beside the
+  // request's StopRules ends the sequence or holds tokens back. Not called for beams.
+  virtual StopVerdict OnToken(int32_t /*sequence_index*/, std::span<const int32_t> ids) {
+    return {FinishReason::kNone, static_cast<int32_t>(ids.size())};
+  }
   // There are new ids, or a finish reason, or both.
   virtual void OnOutput(const Output& output) = 0;
   virtual void OnError(const Status& status) = 0;

@@ -39,6 +39,14 @@ std::string_view FinishReasonText(FinishReason reason) {
   return "";
 }
 
+StopVerdict Combine(StopVerdict rules, StopVerdict other) {
+  if (rules.finish == other.finish) {
+    return {rules.finish, std::min(rules.num_visible, other.num_visible)};
+  }
+  if (other.finish == FinishReason::kStop) return other;
+  return rules.finish == FinishReason::kNone ? other : rules;
+}
+
 StopVerdict CheckStop(const StopRules& rules, std::span<const int32_t> output_ids) {
   const auto num_output = static_cast<int32_t>(output_ids.size());
   if (num_output > rules.min_tokens) {

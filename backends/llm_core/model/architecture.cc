@@ -76,11 +76,16 @@ Status CheckSpec(const DecoderSpec& spec) {
   return Status::Ok();
 }
 
-// What a `do_sample` generation_config.json recommends.
+constexpr double kMaxNgramSize = 1 << 24;
+
+// What generation_config.json recommends: penalties always, the rules of drawing where it draws
+// (`do_sample`). A rule that it does not mention is off.
 void ReadSamplingDefaults(ConfigReader& generation, DecoderSpec& spec) {
   SamplingParams& sampling = spec.sampling_defaults;
   sampling.repetition_penalty =
       static_cast<float>(generation.NumberOr("repetition_penalty", sampling.repetition_penalty));
+  sampling.no_repeat_ngram_size = static_cast<int32_t>(
+      std::clamp(generation.NumberOr("no_repeat_ngram_size", 0.0), 0.0, kMaxNgramSize));
   if (!generation.BoolOr("do_sample", false)) return;
   sampling.temperature = static_cast<float>(generation.NumberOr("temperature", 1.0));
   sampling.top_k = static_cast<int32_t>(

@@ -80,6 +80,19 @@ TokenDecoder::Piece TokenDecoder::MakePiece(const Token& token, bool first, bool
   return piece;
 }
 
+int32_t TokenDecoder::LongestBeginning(std::string_view text) const {
+  int32_t found = -1;
+  uint32_t longest = 0;
+  for (size_t id = 0; id < pieces_.size(); ++id) {
+    const Piece& piece = pieces_[id];
+    if (piece.kind != Kind::kText || piece.special || piece.size <= longest) continue;
+    if (!text.starts_with(TextOf(piece))) continue;
+    found = static_cast<int32_t>(id);
+    longest = piece.size;
+  }
+  return found;
+}
+
 DecodeState::DecodeState(const TokenDecoder& decoder, bool skip_special_tokens, size_t max_held_ids)
     : decoder_(decoder), skip_special_tokens_(skip_special_tokens), max_held_ids_(max_held_ids) {
   for (const TokenStep& step : decoder.steps_.on_text) {
@@ -90,6 +103,12 @@ DecodeState::DecodeState(const TokenDecoder& decoder, bool skip_special_tokens, 
 void DecodeState::AssumeStarted() {
   first_ = false;
   for (TextStepState& state : text_states_) state.start_left = 0;
+}
+
+bool DecodeState::is_settled() const {
+  const auto holds = [](const TextStepState& state) { return !state.held.empty(); };
+  return pending_.empty() && held_last_ < 0 &&
+         std::none_of(text_states_.begin(), text_states_.end(), holds);
 }
 
 void DecodeState::Push(int32_t id, std::string& out) {

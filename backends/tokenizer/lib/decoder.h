@@ -29,6 +29,11 @@ class TokenDecoder {
   static Result<TokenDecoder> Make(const nlohmann::json& spec, int32_t id_end,
                                    const TokenOfId& token_of_id);
 
+  // The id whose text, in the middle of others, is the longest beginning of `text`; special tokens
+  // and bytes do not count. -1: none. Looks at each id.
+  int32_t LongestBeginning(std::string_view text) const;
+  size_t SizeOf(int32_t id) const { return pieces_[id].size; }  // of that text
+
   bool IsSpecial(int32_t id) const {
     return id >= 0 && id < static_cast<int32_t>(pieces_.size()) && pieces_[id].special;
   }
@@ -73,6 +78,8 @@ class DecodeState {
   void Finish(std::string& out);
   // Declares that text came before, so that nothing is treated as the text's start.
   void AssumeStarted();
+  // The text of all ids so far is out.
+  bool is_settled() const;
 
  private:
   void PushText(int32_t id, std::string& out);

@@ -1,8 +1,10 @@
 // Stop strings, found in a text as it streams in, wherever token borders lie. Text that may yet
-// turn out to begin a stop string is held back. [one thread at a time]
+// turn out to begin a stop string is held back. Copies share the strings: one may be made for each
+// of many texts. [one thread at a time]
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +29,8 @@ class StopStringMatcher {
   // Index into `stops` of the string that was found.
   std::optional<size_t> match() const { return match_; }
   size_t held_bytes() const { return held_.size(); }
+  // Forgets the text so far, and what was found in it.
+  void Restart();
 
  private:
   struct Node {
@@ -37,13 +41,15 @@ class StopStringMatcher {
     std::vector<std::pair<char, int32_t>> children;
   };
 
-  int32_t Child(int32_t node, char byte) const;
-  int32_t Next(int32_t node, char byte) const;
-  void Add(std::string_view stop, size_t index);
-  void LinkSuffixes();
+  using Nodes = std::vector<Node>;
 
-  std::vector<Node> nodes_ = {Node()};
-  const bool keep_stop_;
+  static int32_t Child(const Nodes& nodes, int32_t node, char byte);
+  static int32_t Next(const Nodes& nodes, int32_t node, char byte);
+  static void Add(std::string_view stop, size_t index, Nodes& nodes);
+  static void LinkSuffixes(Nodes& nodes);
+
+  std::shared_ptr<const Nodes> nodes_;
+  bool keep_stop_;
   int32_t node_ = 0;  // of the longest prefix of a stop string that the text ends with
   std::string held_;  // that prefix
   std::optional<size_t> match_;

@@ -175,6 +175,30 @@ std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_to
   return text;
 }
 
+std::vector<int32_t> Tokenizer::Spell(std::string_view text, std::span<const int32_t> prior_ids,
+                                      bool skip_special_tokens) const {
+  if (text.empty()) return {};
+  const auto spells = [&](std::span<const int32_t> ids) {
+    IncrementalDecoder decoder(*this, skip_special_tokens);
+    std::string before, added;
+    decoder.Push(prior_ids, before);
+    decoder.Push(ids, added);
+    decoder.Finish(added);
+    return added == text;
+  };
+  Result<std::vector<int32_t>> usual = Encode(text, {.add_special_tokens = false});
+  if (usual.ok() && spells(*usual)) return std::move(*usual);
+  std::vector<int32_t> pieces;
+  for (std::string_view left = text; !left.empty();) {
+    const int32_t id = parts_->decoder->LongestBeginning(left);
+    if (id < 0) return {};
+    pieces.push_back(id);
+    left.remove_prefix(parts_->decoder->SizeOf(id));
+  }
+  if (!spells(pieces)) pieces.clear();
+  return pieces;
+}
+
 std::optional<std::string_view> Tokenizer::IdToToken(int32_t id) const {
   for (const AddedToken& token : parts_->added.tokens()) {
     if (token.id == id) return token.content;
@@ -219,6 +243,10 @@ void IncrementalDecoder::Replay(std::span<const int32_t> ids) {
 
 void IncrementalDecoder::Push(std::span<const int32_t> ids, std::string& out) {
   for (const int32_t id : ids) state_->decode.Push(id, out);
+}
+
+bool IncrementalDecoder::is_settled() const {
+  return state_->decode.is_settled();
 }
 
 void IncrementalDecoder::Finish(std::string& out) {

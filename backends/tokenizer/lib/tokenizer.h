@@ -67,6 +67,11 @@ class Tokenizer {
   // Text of `ids`, valid UTF-8. Ids that no token has add nothing.
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
 
+  // Ids that add exactly `text` behind `prior_ids`, of which the last few suffice: the usual ones
+  // where there are such, else longer tokens before shorter ones. Empty when no ids do.
+  std::vector<int32_t> Spell(std::string_view text, std::span<const int32_t> prior_ids,
+                             bool skip_special_tokens = true) const;
+
   // The token's own spelling (byte-level tokens in their printable form), or nothing.
   std::optional<std::string_view> IdToToken(int32_t id) const;
   std::optional<int32_t> TokenToId(std::string_view token) const;
@@ -101,6 +106,8 @@ class IncrementalDecoder {
   void Replay(std::span<const int32_t> ids);
   // Appends to `out` the text that `ids` settle.
   void Push(std::span<const int32_t> ids, std::string& out);
+  // The text of all ids so far is out: nothing is held back.
+  bool is_settled() const;
   // Appends what was held back. Only Replay on a fresh decoder may follow.
   void Finish(std::string& out);
 

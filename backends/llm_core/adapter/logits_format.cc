@@ -1,0 +1,50 @@
+// See logits_format.h.
+#include "llm_core/adapter/logits_format.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace nereid::llm_adapter {
+namespace {
+
+// The upper half of the bits. A carry into the exponent is right: it is the next power of two, at
+// last infinity.
+uint16_t ToBf16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if (std::isnan(value)) return static_cast<uint16_t>((bits >> 16) | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+uint16_t ToFp16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
+  if (std::isnan(value)) return sign | 0x7e00;
+  const float size = std::fabs(value);
+  if (size >= 65520.0f) return sign | 0x7c00;  // rounds to infinity
+  if (size < 0x1p-14f) {                       // subnormal: counted in steps of 2^-24
+    return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(size * 0x1p24f)));
+  }
+  const uint32_t rounded = (bits & 0x7fffffff) + 0xfff + ((bits >> 13) & 1);
+  return static_cast<uint16_t>(sign | ((rounded >> 13) - (112 << 10)));
+}
+
+}  // namespace
+
+bool IsLogitsType(DataType datatype) {
+  return datatype == DataType::kFp32 || datatype == DataType::kFp16 || datatype == DataType::kBf16;
+}
+
+void ConvertLogits(std::span<const float> logits, DataType datatype, std::span<std::byte> target) {
+  if (datatype == DataType::kFp32) {
+    if (!logits.empty()) std::memcpy(target.data(), logits.data(), logits.size_bytes());
+    return;
+  }
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const uint16_t half = datatype == DataType::kBf16 ? ToBf16(logits[i]) : ToFp16(logits[i]);
+    std::memcpy(target.data() + 2 * i, &half, 2);
+  }
+}
+
+}  // namespace nereid::llm_adapter
