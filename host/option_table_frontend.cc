@@ -60,6 +60,14 @@ Status ApplyCompression(Options& options, Text text) {
   return InvalidArgError("expected none, low, medium or high, got '", text, "'");
 }
 
+// TLS with certificates on both sides is TLS.
+template <TlsOptions Options::*tls, bool Options::*use>
+Status ApplyMutualTls(Options& options, Text text) {
+  NEREID_RETURN_IF_ERROR(SetBool((options.*tls).is_mutual, text));
+  options.*use = options.*use || (options.*tls).is_mutual;
+  return Status::Ok();
+}
+
 // The C API's setter, and a copy for the frontends.
 template <auto setter, bool Options::*copy>
 Status ApplyLogBool(Options& options, Text text) {
@@ -164,6 +172,14 @@ const Flag kFlags[] = {
     {kHttp, "--http-restricted-api", "groups:key=value",
      "Groups of endpoints that need the header <key> with this value. Repeatable.",
      [](Options& o, Text text) { return o.kserve.restricted.Add(text); }},
+    {kHttp, "--http-use-ssl", "boolean", "Speak TLS (https) on the HTTP port. Default: false.",
+     NEREID_BOOL(use_http_tls)},
+    {kHttp, "--http-use-ssl-mutual", "boolean", "Clients show a certificate too. Default: false.",
+     &ApplyMutualTls<&Options::http_tls, &Options::use_http_tls>},
+    {kHttp, "--http-server-cert", "path", "PEM.", NEREID_TEXT(http_tls.server_cert_path)},
+    {kHttp, "--http-server-key", "path", "PEM.", NEREID_TEXT(http_tls.server_key_path)},
+    {kHttp, "--http-root-cert", "path", "PEM: who signs the clients' certificates.",
+     NEREID_TEXT(http_tls.root_cert_path)},
     {kHttp, "--http-max-connections", "integer", "Open at a time. Default: 16384.",
      NEREID_INT(http.limits.max_connections, 1, INT32_MAX)},
     {kHttp, "--http-max-header-size", "integer", "Bytes of a request's head. Default: 65536.",
@@ -216,11 +232,7 @@ const Flag kFlags[] = {
      [](Options& o, Text text) { return o.grpc.restricted.Add(text); }},
     {kGrpc, "--grpc-use-ssl", "boolean", "Default: false.", NEREID_BOOL(use_grpc_tls)},
     {kGrpc, "--grpc-use-ssl-mutual", "boolean", "Clients show a certificate too. Default: false.",
-     [](Options& options, Text text) {
-       NEREID_RETURN_IF_ERROR(SetBool(options.grpc_tls.is_mutual, text));
-       options.use_grpc_tls = options.use_grpc_tls || options.grpc_tls.is_mutual;
-       return Status::Ok();
-     }},
+     &ApplyMutualTls<&Options::grpc_tls, &Options::use_grpc_tls>},
     {kGrpc, "--grpc-server-cert", "path", "PEM.", NEREID_TEXT(grpc_tls.server_cert_path)},
     {kGrpc, "--grpc-server-key", "path", "PEM.", NEREID_TEXT(grpc_tls.server_key_path)},
     {kGrpc, "--grpc-root-cert", "path", "PEM.", NEREID_TEXT(grpc_tls.root_cert_path)},

@@ -40,10 +40,12 @@ struct Options {
   TraceOptions trace;
   bool allow_http = true;
   http::ServerConfig http;
+  TlsOptions http_tls{.flag_prefix = "--http"};
+  bool use_http_tls = false;
   http::KServeOptions kserve;
   bool allow_grpc = true;
   GrpcOptions grpc;
-  GrpcTlsOptions grpc_tls;
+  TlsOptions grpc_tls{.flag_prefix = "--grpc"};
   bool use_grpc_tls = false;
   bool allow_metrics = true;
   http::ServerConfig metrics;

@@ -12,6 +12,9 @@ import urllib.request
 
 import pytest
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from certificates import Certificates  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -24,11 +27,12 @@ def free_ports(count):
 
 
 class Server:
-    """A running server; its log is in `log`. `flags` are further command-line flags."""
+    """A running server; its log is in `log`. `flags` are further command-line flags, `tls` the client's context where HTTP is https."""
 
-    def __init__(self, repository, log, flags=(), wait_for="/v2/health/ready"):
+    def __init__(self, repository, log, flags=(), wait_for="/v2/health/ready", tls=None):
         self.http, self.grpc, self.metrics = free_ports(3)
         self.log = log
+        self.tls = tls
         command = [os.environ["NEREID_DIST"] + "/bin/nereid", f"--model-repository={repository}", "--http-address=127.0.0.1",
                    "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1", f"--http-port={self.http}", f"--grpc-port={self.grpc}",
                    f"--metrics-port={self.metrics}", *flags]
@@ -39,7 +43,7 @@ class Server:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.http}"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.http}"
 
     def alive(self):
         return self.process.poll() is None
@@ -49,7 +53,7 @@ class Server:
         while time.monotonic() < deadline:
             assert self.alive(), f"the server ended: {pathlib.Path(self.log).read_text()[-3000:]}"
             try:
-                return urllib.request.urlopen(self.url + path, timeout=5)
+                return urllib.request.urlopen(self.url + path, timeout=5, context=self.tls)
             except (urllib.error.URLError, ConnectionError, TimeoutError):
                 time.sleep(0.05)
         self.stop()
@@ -76,16 +80,29 @@ def dist():
 
 @pytest.fixture(scope="session")
 def start_server(tmp_path_factory, dist):
-    """start_server(repository, flags=[], wait_for=path): a Server, stopped at the session's end if the test did not."""
+    """start_server(repository, flags=[], wait_for=path, tls=None): a Server, stopped at the session's end if the test did not."""
     running = []
 
-    def start(repository, flags=(), wait_for="/v2/health/ready"):
-        running.append(Server(repository, tmp_path_factory.mktemp("log") / "server.log", flags, wait_for))
+    def start(repository, flags=(), wait_for="/v2/health/ready", tls=None):
+        running.append(Server(repository, tmp_path_factory.mktemp("log") / "server.log", flags, wait_for, tls))
         return running[-1]
 
     yield start
     for server in running:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory):
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def test_backends():
+    """The flag that adds the test backends."""
+    if not os.environ.get("NEREID_TEST_BACKENDS"):
+        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
+    return f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}"
 
 
 @pytest.fixture(scope="session")

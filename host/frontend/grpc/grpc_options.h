@@ -8,18 +8,11 @@
 #include <string>
 
 #include "restricted_apis.h"
+#include "tls/tls_options.h"
 
 namespace nereid {
 
 struct FrontendState;
-
-// PEM files. With `is_mutual` a client must show a certificate that `root_cert_path` signs.
-struct GrpcTlsOptions {
-  std::string server_cert_path;
-  std::string server_key_path;
-  std::string root_cert_path;
-  bool is_mutual = false;
-};
 
 // HTTP/2 keep-alive, in the words of the --grpc-keepalive-* and --grpc-max-connection-* flags.
 struct GrpcKeepaliveOptions {
@@ -39,7 +32,7 @@ struct GrpcOptions {
   std::string address = "0.0.0.0";  // a host address, or "unix:<path>" (then no port)
   uint16_t port = 8001;             // 0: any free one, see GrpcServer::port()
   bool is_port_reused = false;      // SO_REUSEPORT
-  std::optional<GrpcTlsOptions> tls;
+  std::optional<TlsOptions> tls;
   GrpcKeepaliveOptions keepalive;
   GrpcCompression response_compression = GrpcCompression::kNone;
 

@@ -13,34 +13,36 @@
 
 #include "control_service.h"
 #include "health_service.h"
+#include "tls/tls_context.h"
 
 namespace nereid {
 namespace {
 
 constexpr size_t kMaxPendingControlCalls = 256;
 
-Result<std::string> ReadPem(const std::string& role, const std::string& path) {
+// The content of a file that was read once before.
+Result<std::string> ReadPem(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream content;
   content << file.rdbuf();
-  if (!file || content.view().empty()) {
-    return InvalidArgError("gRPC ", role, " '", path, "': cannot be read, or is empty");
-  }
+  if (!file || content.view().empty()) return InvalidArgError("'", path, "': cannot be read");
   return std::move(content).str();
 }
 
 Result<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(const GrpcOptions& options) {
   if (!options.tls.has_value()) return grpc::InsecureServerCredentials();
-  const GrpcTlsOptions& tls = *options.tls;
+  const TlsOptions& tls = *options.tls;
+  // gRPC itself says of bad files only that it cannot listen.
+  NEREID_RETURN_IF_ERROR(TlsContext::Create(tls).status());
   grpc::SslServerCredentialsOptions ssl(
       tls.is_mutual ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
                     : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
   grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
-  NEREID_ASSIGN_OR_RETURN(pair.cert_chain, ReadPem("server certificate", tls.server_cert_path));
-  NEREID_ASSIGN_OR_RETURN(pair.private_key, ReadPem("server key", tls.server_key_path));
+  NEREID_ASSIGN_OR_RETURN(pair.cert_chain, ReadPem(tls.server_cert_path));
+  NEREID_ASSIGN_OR_RETURN(pair.private_key, ReadPem(tls.server_key_path));
   ssl.pem_key_cert_pairs.push_back(std::move(pair));
   if (!tls.root_cert_path.empty()) {
-    NEREID_ASSIGN_OR_RETURN(ssl.pem_root_certs, ReadPem("root certificate", tls.root_cert_path));
+    NEREID_ASSIGN_OR_RETURN(ssl.pem_root_certs, ReadPem(tls.root_cert_path));
   }
   return grpc::SslServerCredentials(ssl);
 }

@@ -58,6 +58,24 @@ TEST(OptionsTest, NamesTheFlagAndTheValueOfAnError) {
   EXPECT_FALSE(ParseOptions({}).ok());
 }
 
+TEST(OptionsTest, TlsIsOfOnePort) {
+  EXPECT_FALSE(Parse({"--http-server-cert=c", "--http-server-key=k"})->http.tls.has_value());
+  const Result<Options> options = Parse(
+      {"--http-use-ssl=true", "--http-server-cert=c", "--http-server-key=k", "--http-root-cert=r"});
+  ASSERT_TRUE(options.ok()) << options.status().message();
+  ASSERT_TRUE(options->http.tls.has_value());
+  EXPECT_EQ(options->http.tls->flag_prefix, "--http");
+  EXPECT_EQ(options->http.tls->server_cert_path, "c");
+  EXPECT_EQ(options->http.tls->server_key_path, "k");
+  EXPECT_EQ(options->http.tls->root_cert_path, "r");
+  EXPECT_FALSE(options->http.tls->is_mutual);
+  EXPECT_FALSE(options->grpc.tls.has_value());
+  EXPECT_FALSE(options->metrics.tls.has_value());
+  // Certificates on both sides are TLS.
+  EXPECT_TRUE(Parse({"--http-use-ssl-mutual=1"})->http.tls->is_mutual);
+  EXPECT_TRUE(Parse({"--grpc-use-ssl-mutual=1"})->grpc.tls->is_mutual);
+}
+
 TEST(OptionsTest, RefusesByNameWhatIsNotBuilt) {
   EXPECT_EQ(ErrorOf({"--sagemaker-port=8080"}),
             "--sagemaker-port: is not supported by this server yet; leave it out");

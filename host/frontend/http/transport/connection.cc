@@ -17,6 +17,10 @@ namespace {
 constexpr size_t kInputBytes = 16 * 1024;
 constexpr int64_t kLingerSeconds = 2;
 constexpr int64_t kMinBodyBytesPerSecond = 4096;
+// Sent as it stands to a client that speaks HTTP to a port with TLS.
+constexpr char kPlainOnTls[] =
+    "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 43\r\n"
+    "Connection: close\r\n\r\n{\"error\":\"this port speaks TLS: use https\"}";
 }  // namespace
 
 Connection::Connection(int fd, EventLoop& loop, LoopConnections& owner, Service& service,
@@ -30,7 +34,7 @@ Connection::~Connection() {
   if (fd_ >= 0) close(fd_);
 }
 
-Status Connection::Open() {
+Status Connection::Open(const TlsContext* tls) {
   const int on = 1;
   setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   setsockopt(fd_, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
@@ -40,7 +44,11 @@ Status Connection::Open() {
   if (read_event_ == nullptr || hangup_event_ == nullptr || write_event_ == nullptr) {
     return UnavailableError("connection: cannot allocate its events");
   }
-  progress_s_ = owner_.now_s();
+  if (tls != nullptr) {
+    NEREID_ASSIGN_OR_RETURN(tls_, TlsSession::Create(*tls, fd_));
+    output_.UseTls(tls_.get());
+  }
+  progress_s_ = request_start_s_ = owner_.now_s();
   WatchReads(true);
   return Status::Ok();
 }
@@ -50,6 +58,8 @@ void Connection::WatchReads(bool on) {
   watches_reads_ = on;
   event_add(on ? read_event_ : hangup_event_, nullptr);
   event_del(on ? hangup_event_ : read_event_);
+  // What was decrypted already is not in the socket any more.
+  if (on && tls_ != nullptr && tls_->has_input()) event_active(read_event_, EV_READ, 0);
 }
 
 void Connection::WatchWrites(bool on) {
@@ -91,14 +101,25 @@ ByteBuffer& Connection::ReadTarget() {
 }
 
 void Connection::OnReadable() {
+  ReadOnce();
+  while (tls_ != nullptr && state_ != State::kClosed && watches_reads_ && tls_->has_input()) {
+    ReadOnce();
+  }
+}
+
+ssize_t Connection::Receive(char* data, size_t size) {
+  return tls_ == nullptr ? read(fd_, data, size) : tls_->Read(data, size);
+}
+
+void Connection::ReadOnce() {
   ByteBuffer& target = ReadTarget();
   if (target.free_bytes() == 0) {
     WatchReads(false);
     return;
   }
-  const ssize_t count = read(fd_, target.tail(), target.free_bytes());
+  const ssize_t count = Receive(target.tail(), target.free_bytes());
   if (count < 0) {
-    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) Close();
+    OnReadError();
     return;
   }
   if (count == 0) {
@@ -109,6 +130,22 @@ void Connection::OnReadable() {
   target.AddFilled(count);
   if (state_ != State::kLingering) progress_s_ = owner_.now_s();
   if (state_ == State::kHead || state_ == State::kBody) ProcessInput();
+}
+
+void Connection::OnReadError() {
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
+    if (tls_ != nullptr && tls_->wants_write()) WatchWrites(true);
+    return;
+  }
+  if (tls_ == nullptr || !tls_->got_plain_http()) {
+    Close();
+    return;
+  }
+  [[maybe_unused]] const ssize_t sent =
+      send(fd_, kPlainOnTls, sizeof(kPlainOnTls) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+  output_.UseTls(nullptr);
+  tls_.reset();
+  Linger();
 }
 
 // The client sends nothing more. It is taken as gone, unless all that is left is to finish writing
@@ -127,6 +164,10 @@ void Connection::OnPeerClosed() {
 }
 
 void Connection::OnWritable() {
+  if (tls_ != nullptr && tls_->wants_write()) {
+    OnReadable();
+    if (state_ == State::kClosed || (tls_ != nullptr && tls_->wants_write())) return;
+  }
   const size_t unsent_before = output_.unsent_bytes();
   const OutputQueue::Outcome outcome = output_.Flush(fd_);
   if (output_.unsent_bytes() != unsent_before) progress_s_ = owner_.now_s();
@@ -142,6 +183,7 @@ bool Connection::HasStalled(int64_t now_s) const {
   const int64_t still_s = now_s - progress_s_;
   if (state_ == State::kLingering) return still_s > kLingerSeconds;
   if (!output_.empty()) return still_s > limits_.write_timeout_s;
+  if (tls_ != nullptr && !tls_->is_established()) return still_s > limits_.read_timeout_s;
   if (state_ == State::kHead && input_.empty()) return still_s > limits_.idle_timeout_s;
   if (state_ == State::kHead) return now_s - request_start_s_ > limits_.read_timeout_s;
   if (state_ == State::kBody) {
@@ -173,6 +215,7 @@ void Connection::Linger() {
   }
   state_ = State::kLingering;
   progress_s_ = owner_.now_s();
+  if (tls_ != nullptr) tls_->SayGoodbye();
   shutdown(fd_, SHUT_WR);
   WatchReads(true);
 }

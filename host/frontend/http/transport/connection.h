@@ -15,6 +15,7 @@
 #include "host/frontend/http/transport/output_queue.h"
 #include "host/frontend/http/transport/request.h"
 #include "host/frontend/http/transport/service.h"
+#include "host/frontend/http/transport/tls_session.h"
 #include "nereid/status.h"
 
 struct event;
@@ -39,7 +40,8 @@ class Connection {
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
-  Status Open();
+  // `tls` is null on a port without TLS.
+  Status Open(const TlsContext* tls);
 
   // ---- for services: answer the request at hand, exactly once, in one of two ways
   void Reply(const ReplyHead& head, std::string_view body);
@@ -80,6 +82,9 @@ class Connection {
 
   // connection.cc: the socket and its life.
   void OnReadable();
+  void ReadOnce();
+  ssize_t Receive(char* data, size_t size);
+  void OnReadError();
   void OnPeerClosed();
   void OnWritable();
   ByteBuffer& ReadTarget();
@@ -109,6 +114,7 @@ class Connection {
   Service& service_;
   const Limits& limits_;
   int fd_;
+  std::unique_ptr<TlsSession> tls_;
   event* read_event_ = nullptr;    // data or end of data
   event* hangup_event_ = nullptr;  // end of data alone, while reading is paused
   event* write_event_ = nullptr;
@@ -131,7 +137,7 @@ class Connection {
   ByteBuffer body_;          // of a request that does not fit into input_, or is chunked
   std::optional<ChunkedDecoder> chunks_;
 
-  OutputQueue output_;
+  OutputQueue output_;  // after tls_, which it uses
   ActiveCall* call_ = nullptr;
 };
 

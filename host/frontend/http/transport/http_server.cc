@@ -52,6 +52,9 @@ int OneLoopACore() {
 Result<std::unique_ptr<HttpServer>> HttpServer::Start(const ServerConfig& config,
                                                       Service& service) {
   std::unique_ptr<HttpServer> server(new HttpServer(config, service));
+  if (config.tls) {
+    NEREID_ASSIGN_OR_RETURN(server->tls_, TlsContext::Create(*config.tls));
+  }
   NEREID_RETURN_IF_ERROR(server->Listen());
   NEREID_RETURN_IF_ERROR(server->StartWorkers());
   return server;
@@ -91,8 +94,8 @@ Status HttpServer::StartWorkers() {
   for (int i = 0; i < config_.num_threads; ++i) {
     Worker worker;
     NEREID_ASSIGN_OR_RETURN(worker.loop, EventLoop::Create());
-    worker.connections =
-        std::make_unique<LoopConnections>(*worker.loop, service_, config_.limits, num_open_);
+    worker.connections = std::make_unique<LoopConnections>(*worker.loop, service_, config_.limits,
+                                                           tls_.get(), num_open_);
     worker.loop->SetTick([this, connections = worker.connections.get(), is_first = i == 0] {
       connections->OnTick();
       if (is_first) TrimWhenQuiet();

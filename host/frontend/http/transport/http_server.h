@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "host/frontend/http/transport/limits.h"
 #include "host/frontend/http/transport/loop_connections.h"
 #include "host/frontend/http/transport/service.h"
+#include "host/frontend/tls/tls_context.h"
 #include "nereid/status.h"
 
 namespace nereid::http {
@@ -25,6 +27,7 @@ struct ServerConfig {
   uint16_t port = 8000;  // 0 takes a free one
   bool reuse_port = false;
   int num_threads = OneLoopACore();
+  std::optional<TlsOptions> tls;
   Limits limits;
 };
 
@@ -62,6 +65,7 @@ class HttpServer {
 
   const ServerConfig config_;
   Service& service_;
+  std::unique_ptr<TlsContext> tls_;  // null: plain HTTP
   uint16_t port_ = 0;
   int listen_fd_ = -1;
   event* accept_event_ = nullptr;

@@ -7,7 +7,7 @@ namespace nereid::http {
 
 void LoopConnections::Adopt(int fd) {
   auto connection = std::make_unique<Connection>(fd, loop_, *this, service_, limits_);
-  if (is_draining_ || !connection->Open().ok()) {
+  if (is_draining_ || !connection->Open(tls_).ok()) {
     num_open_.fetch_sub(1);
     return;
   }

@@ -16,10 +16,11 @@ namespace nereid::http {
 
 class LoopConnections {
  public:
-  // All outlive this object; `num_open` counts the connections of every loop.
-  LoopConnections(EventLoop& loop, Service& service, const Limits& limits,
+  // All outlive this object; `num_open` counts the connections of every loop, `tls` is null where
+  // sockets carry plain HTTP.
+  LoopConnections(EventLoop& loop, Service& service, const Limits& limits, const TlsContext* tls,
                   std::atomic<size_t>& num_open)
-      : loop_(loop), service_(service), limits_(limits), num_open_(num_open) {}
+      : loop_(loop), service_(service), limits_(limits), tls_(tls), num_open_(num_open) {}
 
   // Takes `fd`, an accepted socket already counted in `num_open`.
   void Adopt(int fd);
@@ -51,6 +52,7 @@ class LoopConnections {
   EventLoop& loop_;
   Service& service_;
   const Limits& limits_;
+  const TlsContext* const tls_;
   std::atomic<size_t>& num_open_;
   std::unordered_map<Connection*, std::unique_ptr<Connection>> connections_;
   int64_t now_s_ = 0;

@@ -8,6 +8,8 @@
 #include <array>
 #include <cerrno>
 
+#include "host/frontend/http/transport/tls_session.h"
+
 namespace nereid::http {
 namespace {
 
@@ -33,6 +35,10 @@ iovec ToIovec(std::string_view bytes) {
 
 }  // namespace
 
+ssize_t OutputQueue::Write(int fd, iovec* pieces, size_t count) {
+  return tls_ == nullptr ? SendGathered(fd, pieces, count) : tls_->Send(pieces, count);
+}
+
 void OutputQueue::Enqueue(OutPiece piece, const std::shared_ptr<const void>& keep) {
   if (piece.bytes.empty()) return;
   unsent_bytes_ += piece.bytes.size();
@@ -55,7 +61,7 @@ OutputQueue::Outcome OutputQueue::Send(int fd, std::span<const OutPiece> pieces,
   if (segments_.empty() && pieces.size() <= kMaxPieces) {
     std::array<iovec, kMaxPieces> vectors;
     for (size_t i = 0; i < pieces.size(); ++i) vectors[i] = ToIovec(pieces[i].bytes);
-    const ssize_t sent = SendGathered(fd, vectors.data(), pieces.size());
+    const ssize_t sent = Write(fd, vectors.data(), pieces.size());
     if (sent < 0) return Outcome::kFailed;
     size_t left = sent;
     while (first_unsent < pieces.size() && left >= pieces[first_unsent].bytes.size()) {
@@ -76,7 +82,7 @@ OutputQueue::Outcome OutputQueue::Flush(int fd) {
     for (size_t i = 0; i < count; ++i) {
       vectors[i] = ToIovec(segments_[i].bytes().substr(i == 0 ? sent_of_first_ : 0));
     }
-    const ssize_t sent = SendGathered(fd, vectors.data(), count);
+    const ssize_t sent = Write(fd, vectors.data(), count);
     if (sent < 0) return Outcome::kFailed;
     if (sent == 0) return Outcome::kBlocked;
     unsent_bytes_ -= sent;

@@ -2,6 +2,8 @@
 // sent from where they lie. [loop thread]
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -9,7 +11,11 @@
 #include <string>
 #include <string_view>
 
+struct iovec;
+
 namespace nereid::http {
+
+class TlsSession;
 
 // A piece of an answer. Text is copied when it cannot be sent at once; a block is referenced.
 struct OutPiece {
@@ -20,6 +26,9 @@ struct OutPiece {
 class OutputQueue {
  public:
   enum class Outcome { kDrained, kBlocked, kFailed };
+
+  // From now on bytes go through `tls`, which outlives their sending; null: as they are.
+  void UseTls(TlsSession* tls) { tls_ = tls; }
 
   // Sends what is queued, then `pieces`, as far as the socket takes them; the rest is queued.
   // `keep` owns the blocks and lives until the last of them is sent.
@@ -38,7 +47,9 @@ class OutputQueue {
   };
 
   void Enqueue(OutPiece piece, const std::shared_ptr<const void>& keep);
+  ssize_t Write(int fd, iovec* pieces, size_t count);
 
+  TlsSession* tls_ = nullptr;
   std::deque<Segment> segments_;
   size_t sent_of_first_ = 0;
   size_t unsent_bytes_ = 0;
