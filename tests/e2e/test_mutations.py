@@ -10,6 +10,7 @@ import urllib.request
 
 import grpc
 import pytest
+from raw_http2 import PREFACE, SETTINGS, call, frame
 from tritonclient.grpc import service_pb2
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden/repo"
@@ -144,21 +145,9 @@ def test_mutated_grpc_messages(server):
 
 
 def test_mutated_http2_frames(server):
-    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-    path = b"/inference.GRPCInferenceService/ServerLive"
-
-    def literal(name, value):
-        return b"\x00" + bytes([len(name)]) + name + bytes([len(value)]) + value
-
-    headers = b"".join(literal(name, value) for name, value in [
-        (b":method", b"POST"), (b":scheme", b"http"), (b":path", path), (b":authority", b"x"), (b"content-type", b"application/grpc"), (b"te", b"trailers")])
-
-    def frame(kind, flags, stream, payload):
-        return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
-
-    good = frame(4, 0, 0, b"") + frame(1, 4, 1, headers) + frame(0, 1, 1, bytes(5))
+    good = frame(SETTINGS, 0, 0, b"") + call(b"/inference.GRPCInferenceService/ServerLive", b"")
     chance = random.Random(SEED + 2)
     for _ in batches(0.1):
         for _ in range(BATCH):
-            send(server.grpc, preface + mutate(chance, good))
+            send(server.grpc, PREFACE + mutate(chance, good))
         check(server)
