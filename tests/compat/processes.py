@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-PATIENCE_S = 90
+PATIENCE_S = 180
 
 
 def free_ports(count):

@@ -125,7 +125,15 @@ def test_arguments_of_initialize(server, repository):
     ("metrics", [3.0, 2.5, True]),
     ("dlpack", [[1.0, 2.0], True, [True, False], "bool", [1, 0], "DLPack does not have support for string tensors."]),
     ("free", True),
-    ("early", "BLS is supported only during the 'execute' function."),
+    ("codes", [0, 1, 2, 3, 4, 5, 6, 7, 1, "bytes"]),
+    ("types", [["|b1", "|u1", "<u2", "<u4", "<u8", "|i1", "<i2", "<i4", "<i8", "<f2", "<f4", "<f8", "|O"], [1, 2, 9, 10, 11, 13],
+               ["|b1", "<u2", "<f2", "|O"]]),
+    ("strings", ["0100000061020000006263000000000300000064c3a9", ["a", "bc", "", "d\u00e9"]]),
+    ("config", ["TYPE_FP32", [1], None, False, True]),
+    ("constants", [1, 1, 2, 0, 1, 0, 1]),
+    ("refusals", ["TypeError"] * 8),
+    ("async_cancel", ["cancelled", [2.0, 4.0]]),
+    ("early", "BLS is only supported during the 'execute' function."),
 ])
 def test_answer_to(server, case, expected):
     assert ask_caller(server, case) == expected
@@ -136,6 +144,56 @@ def test_streams_of_other_models(server):
     assert ask_caller(server, "async_stream", [3.0]) == [[each] for each in range(3)]
     assert "exec(decoupled=True)" in ask_caller(server, "stream_refused", [3.0])["error"]
     assert ask_caller(server, "cancel") == [[0.0], 7]
+
+
+def test_other_models_hear_ids_and_flags(server):
+    heard = ask_caller(server, "sequence")
+    assert [each["correlation"] for each in heard] == [0, 7, 2**63, "abc"]
+    assert all((each["id"], each["flags"], each["outputs"]) == ("id", 3, ["OUT"]) for each in heard), heard
+
+
+@pytest.mark.parametrize("sequence_id", [2**40, "abc"])
+def test_a_model_hears_the_id_of_a_sequence(server, sequence_id):
+    with grpcclient.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
+        tensor = grpcclient.InferInput("IN", [1], "FP32")
+        tensor.set_data_from_numpy(np.ones(1, np.float32))
+        answer = client.infer("echo", [tensor], sequence_id=sequence_id, sequence_start=True, request_id="r", timeout=10**7, parameters={"p": 5})
+    assert json.loads(answer.as_numpy("OUT")[0]) == {"id": "r", "correlation": sequence_id, "flags": 1, "timeout": 10**7, "outputs": ["OUT"],
+                                                     "parameters": {"p": 5}}
+
+
+def test_requests_are_given_back_to_be_scheduled_again(server):
+    """Several sequences at once, each taken as often as its request says before it is answered."""
+    answers = {}
+
+    def ask(sequence_id, steps):
+        with grpcclient.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
+            tensor = grpcclient.InferInput("IN", [1, 1], "INT32")
+            tensor.set_data_from_numpy(np.array([[steps]], np.int32))
+            answers[sequence_id] = client.infer("steps", [tensor], sequence_id=sequence_id, client_timeout=PATIENCE_S).as_numpy("OUT").item()
+
+    expected = {1: 1, 2: 7, 3: 30, 4: 3}
+    threads = [threading.Thread(target=ask, args=each) for each in expected.items()]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert answers == expected
+
+
+def test_a_model_sees_the_context_of_a_trace(start_server, repository):
+    """The address of the collector is one where nobody listens: what matters is the context that the client sent."""
+    running = start_server(repository, python_flags("--model-control-mode=explicit", "--load-model=caller", "--trace-config=mode=opentelemetry",
+                                                    "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS",
+                                                    "--trace-config=opentelemetry,url=http://127.0.0.1:1/v1/traces"))
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    body = {"inputs": [{"name": "CASE", "datatype": "BYTES", "shape": [1], "data": ["request"]},
+                       {"name": "IN", "datatype": "FP32", "shape": [1], "data": [1]}]}
+    request = urllib.request.Request(running.url + "/v2/models/caller/infer", json.dumps(body).encode(),
+                                     {"traceparent": f"00-{trace_id}-00f067aa0ba902b7-01"})
+    answer = json.loads(json.loads(urllib.request.urlopen(request, timeout=PATIENCE_S).read())["outputs"][0]["data"][0])
+    assert json.loads(answer["trace"])["traceparent"].split("-")[1] == trace_id
+    assert running.stop() == 0
 
 
 def test_a_model_that_is_not_there(server):

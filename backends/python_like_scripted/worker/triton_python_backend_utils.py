@@ -83,19 +83,14 @@ def triton_string_to_numpy(triton_type_string):
 
 
 def serialize_byte_tensor(input_tensor):
-    """The bytes of an array of strings, as an array of one element; None for an empty array."""
+    """The bytes of an array of strings, each behind its length; () for an empty array, None for one of another kind."""
     if input_tensor.size == 0:
-        return None
-    if input_tensor.dtype.kind not in "OSU":
-        raise TritonModelException(f"cannot serialize bytes tensor: invalid datatype {input_tensor.dtype}")
-    import numpy
-    return numpy.asarray(_types.serialize(input_tensor), dtype=numpy.object_)
+        return ()
+    return _types.serialize(input_tensor) if input_tensor.dtype.kind in "OS" else None
 
 
 def deserialize_bytes_tensor(encoded_tensor):
-    import numpy
-    return _types.object_array(_types.deserialize(memoryview(encoded_tensor)), (-1,)) if len(encoded_tensor) else numpy.empty(
-        0, numpy.object_)
+    return _types.object_array(_types.deserialize(memoryview(encoded_tensor)), (-1,))
 
 
 def get_model_dir():

@@ -126,7 +126,7 @@ def call(operation, arguments):
 
 def _check(request):
     if not is_allowed:
-        raise TritonModelException("BLS is supported only during the 'execute' function.")
+        raise TritonModelException("BLS is only supported during the 'execute' function.")
     return request.packed()
 
 

@@ -42,9 +42,7 @@ class InferenceResponse:
             if not isinstance(each, Tensor):
                 raise TypeError(f"InferenceResponse: expected output_tensors of type Tensor, got {type(each).__name__}")
         if error is not None and not isinstance(error, TritonError):
-            if not isinstance(error, str):
-                raise TypeError(f"InferenceResponse: expected the error as TritonError, got {type(error).__name__}")
-            error = TritonError(error)
+            raise TypeError(f"InferenceResponse: expected the error as TritonError, got {type(error).__name__}")
         self._outputs = outputs
         self._error = error
         self._parameters = parameters_text(parameters)

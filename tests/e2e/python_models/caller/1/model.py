@@ -12,7 +12,7 @@ def call(model, values, **further):
 
 def result_of(response):
     if response.has_error():
-        return {"error": response.error().message(), "code": response.error().code()}
+        return {"error": response.error().message(), "code": int(response.error().code())}
     return pb_utils.get_output_tensor_by_name(response, "OUT").as_numpy().tolist()
 
 
@@ -87,7 +87,7 @@ class TritonPythonModel:
         last = None
         for last in responses:
             pass
-        return [first, last.error().code() if last is not None and last.has_error() else "ended"]
+        return [first, int(last.error().code()) if last is not None and last.has_error() else "ended"]
 
     def case_metrics(self, values, request):
         family = pb_utils.MetricFamily(name="caller_seen", description="what was seen", kind=pb_utils.MetricFamily.COUNTER)
@@ -148,7 +148,84 @@ class TritonPythonModel:
                 str(flags.as_numpy().dtype), list(tensor.__dlpack_device__()), refused]
 
     def case_free(self, values, request):
-        return pb_utils.SharedMemory.free_memory() > 0
+        from c_python_backend_utils import shared_memory
+        return shared_memory.free_memory() > 0
 
     def case_directory(self, values, request):
         return pb_utils.get_model_dir()
+
+    def case_codes(self, values, request):
+        names = ["UNKNOWN", "INTERNAL", "NOT_FOUND", "INVALID_ARG", "UNAVAILABLE", "UNSUPPORTED", "ALREADY_EXISTS", "CANCELLED"]
+        codes = [int(pb_utils.TritonError(name, getattr(pb_utils.TritonError, name)).code()) for name in names]
+        return codes + [int(pb_utils.TritonError("no code").code()), pb_utils.TritonError(b"bytes").message()]
+
+    def case_types(self, values, request):
+        """Numbers, names and NumPy types of elements."""
+        return [[np.dtype(pb_utils.triton_to_numpy_type(number)).str for number in range(1, 14)],
+                [int(pb_utils.numpy_to_triton_type(each)) for each in (np.bool_, np.uint8, np.int64, np.float16, np.float32, np.object_)],
+                [np.dtype(pb_utils.triton_string_to_numpy(each)).str for each in ("TYPE_BOOL", "TYPE_UINT16", "TYPE_FP16", "TYPE_STRING")]]
+
+    def case_strings(self, values, request):
+        words = np.array([["a", b"bc"], ["", "d\u00e9"]], dtype=np.object_)
+        encoded = pb_utils.serialize_byte_tensor(words)
+        return [bytes(encoded).hex(), [each.decode() for each in pb_utils.deserialize_bytes_tensor(encoded)]]
+
+    def case_config(self, values, request):
+        config = json.loads(self.args["model_config"])
+        return [pb_utils.get_input_config_by_name(config, "IN")["data_type"], pb_utils.get_output_config_by_name(config, "OUT")["dims"],
+                pb_utils.get_input_config_by_name(config, "NOSUCH"), pb_utils.using_decoupled_model_transaction_policy(config),
+                pb_utils.using_decoupled_model_transaction_policy({"model_transaction_policy": {"decoupled": True}})]
+
+    def case_constants(self, values, request):
+        return [int(each) for each in (pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL, pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START,
+                                       pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END, pb_utils.TRITONSERVER_MEMORY_GPU,
+                                       pb_utils.TRITONSERVER_MEMORY_CPU, pb_utils.MetricFamily.COUNTER, pb_utils.MetricFamily.GAUGE)]
+
+    def case_tensors(self, values, request):
+        """Tensors of every kind, as their makers see them."""
+        seen = []
+        for array in (np.zeros((2, 3), np.float32), np.ones(0, np.int64), np.array([True]), np.array([[b"x", "y"]], np.object_),
+                      np.arange(6, dtype=np.int16).reshape(2, 3).T, np.array(3.0, np.float32)):
+            tensor = pb_utils.Tensor("T", array)
+            seen.append([tensor.name(), list(tensor.shape()), tensor.is_cpu(), str(tensor.as_numpy().tolist())])
+        return seen
+
+    def case_refusals(self, values, request):
+        """What kind of exception a wrong argument raises."""
+        tensor = pb_utils.Tensor("T", values)
+        attempts = [lambda: pb_utils.Tensor("T", [1, 2]), lambda: pb_utils.Tensor(5, values), lambda: pb_utils.InferenceResponse(["x"]),
+                    lambda: pb_utils.InferenceResponse([tensor], error="text"), lambda: pb_utils.TritonError(5),
+                    lambda: pb_utils.InferenceRequest(inputs=[tensor], requested_output_names=["OUT"], model_name=None),
+                    lambda: pb_utils.PreferredMemory(0), lambda: pb_utils.MetricFamily(name="n", description="d", kind=None)]
+        return [self.raised(each) for each in attempts]
+
+    @staticmethod
+    def raised(attempt):
+        try:
+            attempt()
+        except Exception as error:  # noqa: BLE001 its kind is what is asked for
+            return type(error).__name__
+        return "nothing"
+
+    def case_sequence(self, values, request):
+        """What another model hears of ids and flags."""
+        heard = []
+        for correlation in (0, 7, 2**63, "abc"):
+            echo = pb_utils.InferenceRequest(model_name="echo", request_id="id", correlation_id=correlation, inputs=[pb_utils.Tensor("IN", values)],
+                                             requested_output_names=["OUT"], flags=pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START)
+            echo.set_flags(pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START | pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END)
+            heard.append(json.loads(echo.exec().output_tensors()[0].as_numpy()[0]))
+        return heard
+
+    def case_async_cancel(self, values, request):
+        """Cancelling what async_exec gave leaves the loop and the model usable."""
+        async def cancel_one():
+            task = asyncio.ensure_future(call("doubler", values).async_exec())
+            task.cancel()
+            try:
+                await task
+                ended = "answered"
+            except asyncio.CancelledError:
+                ended = "cancelled"
+            return [ended, result_of(await call("doubler", values).async_exec())]
+        return asyncio.run(cancel_one())

@@ -12,5 +12,7 @@ class TritonPythonModel:
             if values[0] == -1:
                 responses.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("minus one", pb_utils.TritonError.NOT_FOUND)))
                 continue
-            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", twice(values))], parameters=json.loads(request.parameters())))
+            parameters = json.loads(request.parameters() or "{}")
+            further = {"parameters": parameters} if parameters else {}  # an argument that older backends do not have
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", twice(values))], **further))
         return responses
