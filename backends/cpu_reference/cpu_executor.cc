@@ -139,13 +139,7 @@ void CpuExecutor::SampleOne(const llm::Batch& batch, size_t index, std::span<flo
 
 int64_t CpuExecutor::weight_bytes_per_step() const {
   int64_t bytes = 0;
-  const auto add = [&](const Linear& linear) {
-    const WeightMatrix& weights = linear.weights;
-    bytes += weights.rows * weights.row_bytes();
-    if (weights.type == WeightType::kInt4) {
-      bytes += weights.rows * weights.num_groups() * static_cast<int64_t>(sizeof(float) + 1);
-    }
-  };
+  const auto add = [&](const Linear& linear) { bytes += linear.weights.size_bytes(); };
   for (const LayerWeights& layer : weights_.layers) {
     for (const Linear* linear : {&layer.q, &layer.k, &layer.v, &layer.attention_out,
                                  &layer.mlp.gate, &layer.mlp.up, &layer.mlp.down, &layer.router}) {

@@ -50,6 +50,8 @@ class Loader {
     matrix.data = is_usable ? first : Copy(*weight, matrix);
     if (weight->quant.method == llm::QuantMethod::kFp8) {
       matrix.row_scales = RowScales(*weight);
+    } else if (weight->quant.method == llm::QuantMethod::kFp8Blocks) {
+      matrix.block_scales = BlockScales(*weight);
     }
     return matrix;
   }
@@ -69,7 +71,7 @@ class Loader {
   Linear LinearOf(int32_t layer, WeightKind kind, int32_t expert = kNoExpert) {
     const ResolvedWeight* weight = Find(layer, kind, expert);
     Linear linear;
-    if (weight != nullptr && weight->quant.group_size > 0) {
+    if (weight != nullptr && weight->quant.num_bits > 0) {
       Status repacked = Repack(*weight, linear);
       if (status_.ok()) status_ = std::move(repacked);
     } else {
@@ -117,23 +119,40 @@ class Loader {
     return to;
   }
 
-  // Int4 rows in the order of WeightType::kInt4.
+  const float* BlockScales(const ResolvedWeight& weight) {
+    const llm::TensorView& scales = weight.quant.scales;
+    const int64_t first = weight.source.first_row / kF8Block;
+    const int64_t blocks = (weight.source.num_rows() + kF8Block - 1) / kF8Block;
+    const int64_t columns = scales.shape[1];
+    auto* to = Allocate<float>(blocks * columns);
+    for (int64_t i = 0; i < blocks * columns; ++i) {
+      to[i] = llm::ElementAsFloat(scales, first * columns + i);
+    }
+    return to;
+  }
+
+  // Rows of integers in strips, as WeightType says.
   Status Repack(const ResolvedWeight& weight, Linear& linear) {
-    NEREID_ASSIGN_OR_RETURN(llm::Int4Rows rows, llm::Int4Rows::Of(weight));
+    NEREID_ASSIGN_OR_RETURN(llm::Int4Rows rows, llm::Int4Rows::Of(weight, 8));
     WeightMatrix& matrix = linear.weights;
-    matrix.type = WeightType::kInt4;
+    matrix.type = rows.num_bits() == 4 ? WeightType::kInt4 : WeightType::kInt8;
     matrix.rows = rows.num_rows();
     matrix.columns = rows.num_columns();
     matrix.group_size = rows.group_size();
-    const int64_t groups = matrix.num_groups();
-    auto* packed = Allocate<uint8_t>(matrix.rows * matrix.row_bytes());
-    auto* scales = Allocate<float>(matrix.rows * groups);
-    auto* zeros = Allocate<uint8_t>(matrix.rows * groups);
+    const int64_t num_strips = matrix.num_strips(), groups = matrix.num_groups();
+    auto* packed = Allocate<uint8_t>(num_strips * matrix.strip_bytes());
+    auto* scales = Allocate<float>(num_strips * groups * kStripOutputs);
+    auto* zeros = Allocate<uint16_t>(num_strips * groups * kStripOutputs);
+    std::memset(packed, 0, num_strips * matrix.strip_bytes());
+    std::fill_n(scales, num_strips * groups * kStripOutputs, 0.0f);
+    std::fill_n(zeros, num_strips * groups * kStripOutputs, uint16_t{0});
     for (int64_t row = 0; row < matrix.rows; ++row) {
-      PackRow(rows.Row(row), packed + row * matrix.row_bytes());
+      const int64_t strip = row / kStripOutputs, output = row % kStripOutputs;
+      PackRow(rows.Row(row), matrix.type, packed + strip * matrix.strip_bytes() + 4 * output);
       for (int64_t group = 0; group < groups; ++group) {
-        scales[row * groups + group] = rows.Scale(row, group);
-        zeros[row * groups + group] = static_cast<uint8_t>(rows.Zero(row, group));
+        const int64_t at = (strip * groups + group) * kStripOutputs + output;
+        scales[at] = rows.Scale(row, group);
+        zeros[at] = static_cast<uint16_t>(rows.Zero(row, group));
       }
     }
     matrix.data = packed;
@@ -144,14 +163,15 @@ class Loader {
     return {};
   }
 
-  static void PackRow(std::span<const uint8_t> values, uint8_t* to) {
-    for (size_t block = 0; block < values.size(); block += kInt4BlockColumns) {
-      uint32_t words[16] = {};
-      const size_t width = std::min<size_t>(kInt4BlockColumns, values.size() - block);
-      for (size_t c = 0; c < width; ++c) {
-        words[c % 16] |= uint32_t{values[block + c]} << (c / 16 * 4);
+  // `to`: the output's first byte in its strip.
+  static void PackRow(std::span<const uint8_t> values, WeightType type, uint8_t* to) {
+    const auto columns = static_cast<int64_t>(values.size());
+    for (int64_t c = 0; c < columns; c += 4) {
+      uint8_t* four = to + (type == WeightType::kInt4 ? c / 8 : c / 4) * 64;
+      const int shift = type == WeightType::kInt4 && c % 8 == 4 ? 4 : 0;
+      for (int64_t i = 0; i < std::min<int64_t>(4, columns - c); ++i) {
+        four[i] |= static_cast<uint8_t>(values[c + i] << shift);
       }
-      std::memcpy(to + block / 2, words, sizeof(words));
     }
   }
 

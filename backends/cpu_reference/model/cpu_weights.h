@@ -1,7 +1,6 @@
 // The weights of a decoder on the CPU: matrices point into the checkpoint's mapping where their
-// rows lie together there, and are copied (transposed, gathered, int4 repacked) where not; vectors
-// become float. No matrix changes its precision.
-// Immutable after load. [any thread]
+// rows lie together there, and are copied (transposed, gathered, integers repacked) where not;
+// vectors become float. No matrix changes its precision. Immutable after load. [any thread]
 #pragma once
 
 #include <cstdlib>

@@ -9,7 +9,7 @@ namespace {
 
 // Below this many multiply-adds a loop is not worth sharing.
 constexpr int64_t kMinSharedWork = 1 << 15;
-constexpr int64_t kOutputGrain = 8;
+constexpr int64_t kOutputGrain = 32;  // what every kind of product takes as a whole
 
 ActivationKind KindOf(llm::Activation activation) {
   switch (activation) {
@@ -29,10 +29,11 @@ void Grow(std::vector<float>& buffer, int64_t size) {
   if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(size);
 }
 
-MatmulParams Product(const Linear& linear, const float* in, int64_t num_rows, float* out,
+MatmulParams Product(const Linear& linear, const ProductInput& in, int64_t num_rows, float* out,
                      int64_t out_stride) {
   MatmulParams params;
-  params.in = in;
+  params.in = in.floats;
+  params.fixed_point = in.fixed_point;
   params.num_rows = num_rows;
   params.weights = linear.weights;
   params.bias = linear.bias_or_null();
@@ -51,6 +52,7 @@ Decoder::Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const 
       cache_(cache),
       ops_(ops),
       pool_(pool),
+      inputs_(ops, pool),
       cos_(spec.ropes.size()),
       sin_(spec.ropes.size()),
       scores_(pool.num_threads()),
@@ -154,13 +156,12 @@ void Decoder::RunAttention(const llm::Batch& batch, int32_t layer) {
   const LayerWeights& weights = weights_.layers[layer];
   const int64_t q_size = spec_.q_size();
   const int64_t kv_size = spec_.kv_size();
-  const auto product = [&](const Linear& linear, int buffer, float* out, int64_t size) {
-    return Product(linear, Arrange(linear, normed_.data(), num_tokens_, arranged_[buffer]),
-                   num_tokens_, out, size);
-  };
-  const MatmulParams products[] = {product(weights.q, 0, q_.data(), q_size),
-                                   product(weights.k, 1, k_.data(), kv_size),
-                                   product(weights.v, 2, v_.data(), kv_size)};
+  const Linear* linears[] = {&weights.q, &weights.k, &weights.v};
+  ProductInput inputs[3];
+  inputs_.Prepare(linears, normed_.data(), num_tokens_, inputs);
+  const MatmulParams products[] = {Product(weights.q, inputs[0], num_tokens_, q_.data(), q_size),
+                                   Product(weights.k, inputs[1], num_tokens_, k_.data(), kv_size),
+                                   Product(weights.v, inputs[2], num_tokens_, v_.data(), kv_size)};
   // One loop over the outputs of all three.
   const int64_t outputs = q_size + 2 * kv_size;
   pool_.ParallelRanges(outputs, kOutputGrain, [&](int64_t first, int64_t last, int thread) {
@@ -304,16 +305,17 @@ void Decoder::RunMlp(const Mlp& mlp, const float* in, int64_t num_rows, float* o
   const int64_t inner = mlp.up.weights.rows;
   const bool gated = spec_.mlp == llm::MlpKind::kGated;
   float* acted = gated ? gate_.data() : up_.data();  // what the activation is applied to
-  const float* up_in = Arrange(mlp.up, in, num_rows, arranged_[0]);
-  const float* gate_in = Arrange(mlp.gate, in, num_rows, arranged_[1]);
+  const Linear* linears[] = {&mlp.up, &mlp.gate};
+  ProductInput inputs[2];
+  inputs_.Prepare(std::span(linears, gated ? 2 : 1), in, num_rows, inputs);
   pool_.ParallelRanges(inner, kOutputGrain, [&](int64_t first, int64_t last, int thread) {
-    MatmulParams up = Product(mlp.up, up_in, num_rows, up_.data(), inner);
+    MatmulParams up = Product(mlp.up, inputs[0], num_rows, up_.data(), inner);
     up.scratch = scratch_[thread].data();
     up.first_output = first;
     up.last_output = last;
     ops_.matmul(up);
     if (gated) {
-      MatmulParams gate = Product(mlp.gate, gate_in, num_rows, gate_.data(), inner);
+      MatmulParams gate = Product(mlp.gate, inputs[1], num_rows, gate_.data(), inner);
       gate.scratch = scratch_[thread].data();
       gate.first_output = first;
       gate.last_output = last;
@@ -426,9 +428,11 @@ void Decoder::ApplyRope(int32_t layer, float* heads, int64_t num_heads) {
 
 void Decoder::Multiply(const Linear& linear, const float* in, int64_t num_rows, float* out,
                        int64_t out_stride, bool accumulate) {
-  const float* arranged = Arrange(linear, in, num_rows, arranged_[0]);
+  const Linear* linears[] = {&linear};
+  ProductInput input;
+  inputs_.Prepare(linears, in, num_rows, std::span(&input, 1));
   const auto run = [&](int64_t first, int64_t last, int thread) {
-    MatmulParams params = Product(linear, arranged, num_rows, out, out_stride);
+    MatmulParams params = Product(linear, input, num_rows, out, out_stride);
     params.scratch = scratch_[thread].data();
     params.accumulate = accumulate;
     params.first_output = first;
@@ -439,22 +443,6 @@ void Decoder::Multiply(const Linear& linear, const float* in, int64_t num_rows, 
   num_rows* outputs* linear.weights.columns < kMinSharedWork
       ? run(0, outputs, 0)
       : pool_.ParallelRanges(outputs, kOutputGrain, run);
-}
-
-const float* Decoder::Arrange(const Linear& linear, const float* in, int64_t num_rows,
-                              std::vector<float>& buffer) {
-  if (!linear.arranges_input()) return in;
-  const int64_t columns = linear.weights.columns;
-  Grow(buffer, num_rows * columns);
-  for (int64_t row = 0; row < num_rows; ++row) {
-    const float* from = in + row * columns;
-    float* to = buffer.data() + row * columns;
-    for (int64_t c = 0; c < columns; ++c) {
-      const int64_t source = linear.column_order.empty() ? c : linear.column_order[c];
-      to[c] = linear.input_scale.empty() ? from[source] : from[source] * linear.input_scale[source];
-    }
-  }
-  return buffer.data();
 }
 
 }  // namespace nereid::cpu

@@ -9,6 +9,7 @@
 
 #include "cpu_reference/model/cpu_weights.h"
 #include "cpu_reference/model/kv_cache.h"
+#include "cpu_reference/model/product_inputs.h"
 #include "cpu_reference/ops/op_table.h"
 #include "cpu_reference/thread_pool.h"
 #include "llm_core/engine/batch.h"
@@ -53,9 +54,6 @@ class Decoder {
   void ApplyRope(int32_t layer, float* heads, int64_t num_heads);
   void Multiply(const Linear& linear, const float* in, int64_t num_rows, float* out,
                 int64_t out_stride, bool accumulate);
-  // Rows of `in` as the linear layer's weights want their columns; in `buffer` when they differ.
-  const float* Arrange(const Linear& linear, const float* in, int64_t num_rows,
-                       std::vector<float>& buffer);
   // Adds what a half of a layer made in hidden_ to the residual, by way of the post norm if any.
   bool adds_directly() const { return !spec_.post_norms; }
 
@@ -64,6 +62,7 @@ class Decoder {
   const KvCache& cache_;
   const OpTable& ops_;
   ThreadPool& pool_;
+  ProductInputs inputs_;
 
   int64_t num_tokens_ = 0;
   std::vector<int32_t> positions_;  // [num_tokens]
@@ -79,7 +78,6 @@ class Decoder {
   std::vector<std::vector<float>> scores_;       // per thread
   std::vector<std::vector<AttentionRow>> rows_;  // per thread
   std::vector<std::vector<float>> scratch_;      // per thread, for MatmulParams::scratch
-  std::vector<float> arranged_[3];               // [num_tokens, columns] for Arrange
   // Of an encoded cache, per thread: blocks of one head as floats, and 0, 1, 2, ... as their table.
   std::vector<std::vector<float>> decoded_;
   std::vector<std::vector<int32_t>> decoded_tables_;

@@ -16,7 +16,8 @@ constexpr long kTileData = 18;               // the state component of the tile 
 bool ProcessorHasAmx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  const bool has_tiles = (d >> 22 & 1u) != 0 && (d >> 24 & 1u) != 0;  // AMX_BF16, AMX_TILE
+  const bool has_tiles =  // AMX_BF16, AMX_TILE, AMX_INT8
+      (d >> 22 & 1u) != 0 && (d >> 24 & 1u) != 0 && (d >> 25 & 1u) != 0;
   if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0) return false;
   return has_tiles && (a >> 5 & 1u) != 0;  // AVX512_BF16
 }

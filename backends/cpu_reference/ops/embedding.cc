@@ -32,6 +32,7 @@ void AddRowOf(const WeightMatrix& table, int64_t row, float scale, bool add, flo
       return AddRow(static_cast<const Fp16*>(table.data) + offset, table.columns, scale, add, out);
     case WeightType::kF8E4M3:
     case WeightType::kInt4:
+    case WeightType::kInt8:
       return;  // no checkpoint has quantised embeddings: refused at load
   }
 }

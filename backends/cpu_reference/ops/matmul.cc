@@ -2,7 +2,6 @@
 // Bound by memory for few rows (weights are read once), by multiply-adds for many.
 #include "cpu_reference/ops/matmul.h"
 
-#include "cpu_reference/ops/int4.h"
 #include "cpu_reference/ops/simd.h"
 
 namespace nereid::cpu::NEREID_ISA {
@@ -23,12 +22,25 @@ struct Tile {
   const float* in;   // first row
   const W* weights;  // first output
   int64_t columns;
-  const float* scales;  // of the first output, or null
-  const float* bias;    // likewise
+  const float* scales;        // of the first output, or null
+  const float* bias;          // likewise
+  const float* block_scales;  // of Fp8Blocks
+  int64_t first_output;
   float* out;
   int64_t out_stride;
   bool accumulate;
 };
+
+// A weight in a block with a scale is one product more, rounded once.
+template <typename W>
+NEREID_INLINE VecF Scaled(const Tile<W>&, int, int64_t, VecF weights) {
+  return weights;
+}
+NEREID_INLINE VecF Scaled(const Tile<Fp8Blocks>& tile, int n, int64_t column, VecF weights) {
+  const int64_t num_blocks = (tile.columns + kF8Block - 1) / kF8Block;
+  const int64_t row = (tile.first_output + n) / kF8Block * num_blocks;
+  return weights * tile.block_scales[row + column / kF8Block];
+}
 
 NEREID_INLINE void Finish4(float* out, Vec4 sums, const float* scales, const float* bias,
                            bool accumulate) {
@@ -81,7 +93,7 @@ __attribute__((noinline)) void RunTile(const Tile<W>& tile) {
     for (int m = 0; m < MR; ++m) in[m] = Load(tile.in + m * columns + k);
 #pragma GCC unroll 8
     for (int n = 0; n < NR; ++n) {
-      const VecF weights = LoadWeights(tile.weights + n * columns + k);
+      const VecF weights = Scaled(tile, n, k, LoadWeights(tile.weights + n * columns + k));
 #pragma GCC unroll 8
       for (int m = 0; m < MR; ++m) sums[m][n] = MulAdd(in[m], weights, sums[m][n]);
     }
@@ -93,7 +105,8 @@ __attribute__((noinline)) void RunTile(const Tile<W>& tile) {
     for (int m = 0; m < MR; ++m) in[m] = LoadPart(tile.in + m * columns + whole, rest);
 #pragma GCC unroll 8
     for (int n = 0; n < NR; ++n) {
-      const VecF weights = LoadWeightsPart(tile.weights + n * columns + whole, rest);
+      const VecF weights =
+          Scaled(tile, n, whole, LoadWeightsPart(tile.weights + n * columns + whole, rest));
 #pragma GCC unroll 8
       for (int m = 0; m < MR; ++m) sums[m][n] = MulAdd(in[m], weights, sums[m][n]);
     }
@@ -109,6 +122,7 @@ NEREID_INLINE void RunRows(Tile<W> tile, int64_t num_outputs) {
   const auto advance = [&](int64_t outputs) {
     tile.weights += outputs * tile.columns;
     tile.out += outputs;
+    tile.first_output += outputs;
     if (tile.scales != nullptr) tile.scales += outputs;
     if (tile.bias != nullptr) tile.bias += outputs;
     num_outputs -= outputs;
@@ -160,6 +174,8 @@ Tile<W> PanelOf(const MatmulParams& p, int64_t first, const W* weights) {
           p.weights.columns,
           p.weights.row_scales != nullptr ? p.weights.row_scales + first : nullptr,
           p.bias != nullptr ? p.bias + first : nullptr,
+          p.weights.block_scales,
+          first,
           p.out + first,
           p.out_stride,
           p.accumulate};
@@ -182,91 +198,9 @@ void Run(const MatmulParams& p) {
   });
 }
 
-// Few rows: each weight is made in a register and used there. The order of additions is that of a
-// tile of floats.
-template <int MR, int NR>
-__attribute__((noinline)) void RunInt4Tile(const Tile<float>& tile, const Int4Matrix& weights,
-                                           int64_t first) {
-  VecF sums[MR][NR] = {};
-  const int64_t columns = tile.columns;
-  for (int64_t block = 0; block < columns; block += kInt4BlockColumns) {
-    const int64_t width = columns - block < kInt4BlockColumns ? columns - block : kInt4BlockColumns;
-    const int64_t group = block / weights.group_size;
-    const float* in = tile.in + block;
-#pragma GCC unroll 8
-    for (int n = 0; n < NR; ++n) {
-      const Int4Block words(weights, first + n, block, group);
-      words.ForEachVector(
-          width, [&](VecF values, int64_t column, int count) __attribute__((always_inline)) {
-#pragma GCC unroll 8
-            for (int m = 0; m < MR; ++m) {
-              const float* from = in + m * columns + column;
-              const VecF x = count == kLanes ? Load(from) : LoadPart(from, count);
-              sums[m][n] = MulAdd(x, values, sums[m][n]);
-            }
-          });
-    }
-  }
-  FinishTile<MR, NR>(tile, sums);
-}
-
-template <int MR>
-NEREID_INLINE void RunInt4Rows(const MatmulParams& p) {
-  constexpr int kWide = MR == 1 ? 4 : 2;
-  const Int4Matrix weights = Int4MatrixOf(p.weights);
-  int64_t first = p.first_output;
-  for (; first + kWide <= p.last_output; first += kWide) {
-    RunInt4Tile<MR, kWide>(PanelOf<float>(p, first, nullptr), weights, first);
-  }
-  for (; first < p.last_output; ++first) {
-    RunInt4Tile<MR, 1>(PanelOf<float>(p, first, nullptr), weights, first);
-  }
-}
-
-// Many rows: a panel of weights becomes float in the cache, and serves all of them.
-void RunInt4Panels(const MatmulParams& p) {
-  const int64_t columns = p.weights.columns;
-  const Int4Matrix weights = Int4MatrixOf(p.weights);
-  ForEachPanel(p, [&](int64_t first, int64_t count) {
-    for (int64_t n = 0; n < count; ++n) {
-      float* to = p.scratch + n * columns;
-      for (int64_t block = 0; block < columns; block += kInt4BlockColumns) {
-        const int64_t left = columns - block;
-        const Int4Block words(weights, first + n, block, block / weights.group_size);
-        words.ForEachVector(
-            left < kInt4BlockColumns ? left : kInt4BlockColumns, [&](VecF values, int64_t column,
-                                                                     int lanes)
-                                                                     __attribute__((
-                                                                         always_inline)) {
-                                                                       float* out =
-                                                                           to + block + column;
-                                                                       lanes == kLanes
-                                                                           ? Store(out, values)
-                                                                           : StorePart(out, values,
-                                                                                       lanes);
-                                                                     });
-      }
-    }
-    RunPanel(PanelOf<float>(p, first, p.scratch), p.num_rows, count);
-  });
-}
-
-void RunInt4(const MatmulParams& p) {
-  switch (p.num_rows) {
-    case 1:
-      return RunInt4Rows<1>(p);
-    case 2:
-      return RunInt4Rows<2>(p);
-    case 3:
-      return RunInt4Rows<3>(p);
-    case 4:
-      return RunInt4Rows<4>(p);
-    default:
-      return RunInt4Panels(p);
-  }
-}
-
 }  // namespace
+
+void MatmulIntegers(const MatmulParams& params);  // matmul_int.cc
 
 void Matmul(const MatmulParams& params) {
   switch (params.weights.type) {
@@ -277,9 +211,10 @@ void Matmul(const MatmulParams& params) {
     case WeightType::kF16:
       return Run<Fp16>(params);
     case WeightType::kF8E4M3:
-      return Run<Fp8>(params);
+      return params.weights.block_scales != nullptr ? Run<Fp8Blocks>(params) : Run<Fp8>(params);
     case WeightType::kInt4:
-      return RunInt4(params);
+    case WeightType::kInt8:
+      return MatmulIntegers(params);
   }
 }
 

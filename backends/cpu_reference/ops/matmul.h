@@ -1,7 +1,8 @@
 // out = in x weights^T (+ bias) (+ out): the one matrix product of the model, for decode and
 // prefill.
 //   in      [num_rows, columns]        float
-//   weights [outputs, columns]         any WeightType, never converted in memory
+//   weights [outputs, columns]         any WeightType, never converted in memory; integers take
+//                                      their input in fixed point
 //   bias    [outputs] or null          float
 //   out     [num_rows, out_stride]     float
 // Computes outputs [first_output, last_output) for all rows; threads share a product by outputs.
@@ -14,11 +15,12 @@
 
 namespace nereid::cpu {
 
-// Outputs that are computed together for all rows.
+// Outputs that are computed together for all rows: ranges best start at multiples of it.
 inline constexpr int64_t kOutputsPerPanel = 32;
 
 struct MatmulParams {
   const float* in = nullptr;
+  const uint8_t* fixed_point = nullptr;  // instead of `in`, with integer weights: fixed_point.h
   int64_t num_rows = 0;
   WeightMatrix weights;
   const float* bias = nullptr;

@@ -6,6 +6,7 @@
 
 #include "cpu_reference/ops/activation.h"
 #include "cpu_reference/ops/embedding.h"
+#include "cpu_reference/ops/fixed_point.h"
 #include "cpu_reference/ops/layer_norm.h"
 #include "cpu_reference/ops/matmul.h"
 #include "cpu_reference/ops/paged_attention.h"
@@ -19,6 +20,7 @@ struct OpTable {
   std::string_view isa;
   void (*activation)(const ActivationParams&);
   void (*embedding)(const EmbeddingParams&);
+  void (*fixed_point)(const FixedPointParams&);
   void (*layer_norm)(const LayerNormParams&);
   void (*matmul)(const MatmulParams&);
   void (*paged_attention)(const PagedAttentionParams&);

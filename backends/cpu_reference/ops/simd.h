@@ -157,6 +157,9 @@ struct Fp16 {
 struct Fp8 {
   uint8_t bits;
 };
+struct Fp8Blocks {  // with a scale for each 128 by 128
+  uint8_t bits;
+};
 
 // Spelt out: GCC 12 makes five instructions of __builtin_convertvector.
 NEREID_INLINE VecU Widen(const uint16_t* from) {
@@ -199,6 +202,10 @@ NEREID_INLINE VecF LoadWeights(const Fp8* from) {
 #endif
   const VecF magnitude = reinterpret_cast<VecF>((byte & 0x7fu) << 20) * 0x1p120f;
   return reinterpret_cast<VecF>(reinterpret_cast<VecU>(magnitude) | ((byte & 0x80u) << 24));
+}
+
+NEREID_INLINE VecF LoadWeights(const Fp8Blocks* from) {
+  return LoadWeights(reinterpret_cast<const Fp8*>(from));
 }
 
 template <typename W>

@@ -6,40 +6,60 @@
 
 namespace nereid::cpu {
 
-enum class WeightType : uint8_t { kF32, kBf16, kF16, kF8E4M3, kInt4 };
+enum class WeightType : uint8_t { kF32, kBf16, kF16, kF8E4M3, kInt4, kInt8 };
 
-// Columns of an int4 row that lie in 64 bytes together: 16 words of 32 bits, where nibble k of word
-// i is column 16 k + i. So one shift of all words gives 16 columns in order, for vectors of 4, 8 or
-// 16 lanes alike. The last block of a row may be part empty.
-inline constexpr int64_t kInt4BlockColumns = 128;
-inline constexpr int64_t kInt4BlockBytes = 64;
+// Integer weights lie in strips of 16 outputs, so that one vector holds four columns of each:
+//   kInt8: for each four columns 64 bytes, byte 4 o + c is column c of output o
+//   kInt4: for each eight columns 64 bytes, byte 4 o + c has column c in its low half and column
+//          4 + c in its high one
+// Values are unsigned. Outputs that fill up the last strip have scale 0.
+inline constexpr int64_t kStripOutputs = 16;
+inline constexpr int64_t kMaxSegment = 128;
+// Columns and rows that share a scale of kF8E4M3 with block_scales.
+inline constexpr int64_t kF8Block = 128;
 
-// Row-major [rows, columns]; row r is the weights of output r.
-//   kF8E4M3: weight = value * row_scales[r]
-//   kInt4:   weight = (value - group_zeros[r, g]) * group_scales[r, g], g = column / group_size; a
-//            group_size divides 128 or is a multiple of it, or is the whole row
+// Row-major [rows, columns] but for integers; row r is the weights of output r.
+//   kF8E4M3: weight = value * row_scales[r], or value * block_scales[r / 128, column / 128]
+//   kInt4, kInt8: weight = (value - group_zeros[s, g, o]) * group_scales[s, g, o], where r = 16 s +
+//            o and g = column / group_size; a group_size divides 128 or is a multiple of it, or is
+//            the whole row
 struct WeightMatrix {
   const void* data = nullptr;
   WeightType type = WeightType::kF32;
   int64_t rows = 0;
   int64_t columns = 0;
-  const float* row_scales = nullptr;     // [rows]
-  const float* group_scales = nullptr;   // [rows, num_groups]
-  const uint8_t* group_zeros = nullptr;  // [rows, num_groups]
+  const float* row_scales = nullptr;      // [rows]
+  const float* block_scales = nullptr;    // [ceil(rows / 128), ceil(columns / 128)]
+  const float* group_scales = nullptr;    // [strips, num_groups, 16]
+  const uint16_t* group_zeros = nullptr;  // likewise
   int64_t group_size = 0;
 
+  bool is_integer() const { return type == WeightType::kInt4 || type == WeightType::kInt8; }
   int64_t num_groups() const { return (columns + group_size - 1) / group_size; }
+  int64_t num_strips() const { return (rows + kStripOutputs - 1) / kStripOutputs; }
+  int64_t strip_bytes() const {
+    const int64_t eights = (columns + 7) / 8;
+    return eights * (type == WeightType::kInt4 ? 64 : 128);
+  }
+  // Columns of which a product makes one sum of integers.
+  int64_t segment() const {
+    return group_size < kMaxSegment && kMaxSegment % group_size == 0 ? group_size : kMaxSegment;
+  }
+  // Of types that lie row by row.
   int64_t row_bytes() const {
     switch (type) {
       case WeightType::kF32:
         return columns * 4;
       case WeightType::kF8E4M3:
         return columns;
-      case WeightType::kInt4:
-        return (columns + kInt4BlockColumns - 1) / kInt4BlockColumns * kInt4BlockBytes;
       default:
         return columns * 2;
     }
+  }
+  int64_t size_bytes() const {
+    if (!is_integer()) return rows * row_bytes();
+    const int64_t scales = num_strips() * num_groups() * kStripOutputs;
+    return num_strips() * strip_bytes() + scales * static_cast<int64_t>(sizeof(float) + 2);
   }
 };
 

@@ -19,10 +19,6 @@ float HalfToFloat(uint16_t half) {
   return (half & 0x8000u) != 0 ? -magnitude : magnitude;
 }
 
-uint8_t Nibble(uint32_t word, int64_t index) {
-  return static_cast<uint8_t>(word >> (4 * index) & 15u);
-}
-
 }  // namespace
 
 float ElementAsFloat(const TensorView& tensor, int64_t index) {
@@ -50,7 +46,12 @@ Int4Rows::Int4Rows(const ResolvedWeight& weight)
   for (int64_t c = 0; c < num_columns_; ++c) input_scale_.push_back(ElementAsFloat(scale, c));
 }
 
-Result<Int4Rows> Int4Rows::Of(const ResolvedWeight& weight) {
+Result<Int4Rows> Int4Rows::Of(const ResolvedWeight& weight, int32_t max_bits) {
+  if (weight.quant.num_bits == 0 || weight.quant.num_bits > max_bits) {
+    return UnsupportedError("'", weight.source.tensor, "': weights of ",
+                            weight.quant.num_bits == 0 ? "no integers" : "8 bits",
+                            " are not supported by this backend");
+  }
   Int4Rows rows(weight);
   NEREID_RETURN_IF_ERROR(rows.OrderColumns());
   return rows;
@@ -92,33 +93,40 @@ void Int4Rows::FillBlock(int64_t block) {
   const auto value = [&](int64_t row, int64_t column) -> uint8_t& {
     return values[row * num_columns_ + column];
   };
+  const int64_t n = values_a_word();
   switch (weight_->quant.method) {
     case QuantMethod::kAwq:
       for (int64_t c = 0; c < num_columns_; ++c) {
         const uint32_t word = Word(packed, c * (num_stored_rows_ / 8) + block);
-        for (int64_t r = 0; r < rows; ++r) value(r, c) = Nibble(word, kAwqNibble[r]);
+        for (int64_t r = 0; r < rows; ++r) value(r, c) = ValueOf(word, kAwqNibble[r]);
       }
       break;
     case QuantMethod::kGptq:
-      for (int64_t c8 = 0; c8 < num_columns_ / 8; ++c8) {
+      for (int64_t c = 0; c < num_columns_; c += n) {
         for (int64_t r = 0; r < rows; ++r) {
-          const uint32_t word = Word(packed, c8 * num_stored_rows_ + 8 * block + r);
-          for (int64_t i = 0; i < 8; ++i) value(r, 8 * c8 + i) = Nibble(word, i);
+          const uint32_t word = Word(packed, c / n * num_stored_rows_ + 8 * block + r);
+          for (int64_t i = 0; i < n; ++i) value(r, c + i) = ValueOf(word, i);
         }
       }
       break;
     case QuantMethod::kPacked:
       for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t c8 = 0; c8 < num_columns_ / 8; ++c8) {
-          const uint32_t word = Word(packed, (8 * block + r) * (num_columns_ / 8) + c8);
-          for (int64_t i = 0; i < 8; ++i) value(r, 8 * c8 + i) = Nibble(word, i);
+        for (int64_t c = 0; c < num_columns_; c += n) {
+          const uint32_t word = Word(packed, (8 * block + r) * (num_columns_ / n) + c / n);
+          for (int64_t i = 0; i < n; ++i) value(r, c + i) = ValueOf(word, i);
         }
+      }
+      break;
+    case QuantMethod::kInt8:
+      for (int64_t r = 0; r < rows; ++r) {
+        const uint8_t* bytes = packed.bytes.data() + (8 * block + r) * num_columns_;
+        for (int64_t c = 0; c < num_columns_; ++c) value(r, c) = bytes[c] ^ 128;
       }
       break;
     default:  // kTrtAwq: two's complement, two rows a byte
       for (int64_t r = 0; r < rows; ++r) {
         const uint8_t* bytes = packed.bytes.data() + (8 * block + r) / 2 * num_columns_;
-        for (int64_t c = 0; c < num_columns_; ++c) value(r, c) = Nibble(bytes[c], r % 2) ^ 8;
+        for (int64_t c = 0; c < num_columns_; ++c) value(r, c) = ValueOf(bytes[c], r % 2) ^ 8;
       }
       break;
   }
@@ -138,20 +146,26 @@ float Int4Rows::Scale(int64_t row, int64_t group) const {
   const QuantParts& quant = weight_->quant;
   const int64_t stored = weight_->source.SourceRow(row);
   const bool by_group = quant.method == QuantMethod::kAwq || quant.method == QuantMethod::kGptq;
-  return ElementAsFloat(
-      quant.scales, by_group ? group * num_stored_rows_ + stored : stored * num_groups() + group);
+  const bool is_one = quant.scales.bytes.size() == Info(quant.scales.type).size_bytes;
+  const int64_t index =
+      by_group ? group * num_stored_rows_ + stored : stored * num_groups() + group;
+  return ElementAsFloat(quant.scales, is_one ? 0 : index);
 }
 
 int32_t Int4Rows::Zero(int64_t row, int64_t group) const {
   const QuantParts& quant = weight_->quant;
-  if (quant.zeros.bytes.empty()) return 8;
-  const int64_t stored = weight_->source.SourceRow(row);
-  if (quant.method == QuantMethod::kPacked) {
-    return Nibble(Word(quant.zeros, stored / 8 * num_groups() + group), stored % 8);
+  const int32_t middle = 1 << (quant.num_bits - 1);
+  if (quant.zeros.bytes.empty()) return middle;
+  const int64_t stored = weight_->source.SourceRow(row), n = values_a_word();
+  if (quant.method == QuantMethod::kInt8) {
+    return quant.zeros.bytes[quant.zeros.bytes.size() == 1 ? 0 : stored] ^ 128;
   }
-  const uint32_t word = Word(quant.zeros, group * (num_stored_rows_ / 8) + stored / 8);
+  if (quant.method == QuantMethod::kPacked) {
+    return ValueOf(Word(quant.zeros, stored / n * num_groups() + group), stored % n);
+  }
+  const uint32_t word = Word(quant.zeros, group * (num_stored_rows_ / n) + stored / n);
   const bool is_awq = quant.method == QuantMethod::kAwq;
-  return Nibble(word, is_awq ? kAwqNibble[stored % 8] : stored % 8) + quant.zero_offset;
+  return ValueOf(word, is_awq ? kAwqNibble[stored % 8] : stored % n) + quant.zero_offset;
 }
 
 }  // namespace nereid::llm

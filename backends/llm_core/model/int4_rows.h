@@ -1,7 +1,7 @@
-// Rows of an int4 matrix, whatever layout the checkpoint keeps it in: AWQ, GPTQ, compressed-tensors
-// or TensorRT-LLM. weight[r][c] = (Row(r)[c] - Zero(r, g)) * Scale(r, g), where c is a column in
-// the order of column_order() and g = c / group_size(). Executors repack rows as their kernels want
-// them, at load. Borrows the checkpoint. [load thread]
+// Rows of a matrix of integers, whatever layout the checkpoint keeps it in: AWQ, GPTQ,
+// compressed-tensors or TensorRT-LLM. weight[r][c] = (Row(r)[c] - Zero(r, g)) * Scale(r, g), where
+// c is a column in the order of column_order() and g = c / group_size(). Executors repack rows as
+// their kernels want them, at load. Borrows the checkpoint. [load thread]
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,11 @@ namespace nereid::llm {
 
 class Int4Rows {
  public:
-  // `weight` is resolved with an int4 method. INVALID_ARG when group indices make no groups of one
-  // size.
-  static Result<Int4Rows> Of(const ResolvedWeight& weight);
+  // `weight` is resolved with a method of integers. UNSUPPORTED when it has more than `max_bits`,
+  // 4 or 8; INVALID_ARG when group indices make no groups of one size.
+  static Result<Int4Rows> Of(const ResolvedWeight& weight, int32_t max_bits = 4);
 
+  int32_t num_bits() const { return weight_->quant.num_bits; }
   int64_t num_rows() const { return weight_->source.num_rows(); }
   int64_t num_columns() const { return num_columns_; }
   int64_t group_size() const { return weight_->quant.group_size; }
@@ -28,10 +29,10 @@ class Int4Rows {
   // What the input's columns are multiplied with first, by input column; empty: nothing.
   const std::vector<float>& input_scale() const { return input_scale_; }
 
-  // Values 0 to 15, [num_columns]; valid until the next call.
+  // Values 0 to 15 or 255, [num_columns]; valid until the next call.
   std::span<const uint8_t> Row(int64_t row);
   float Scale(int64_t row, int64_t group) const;
-  int32_t Zero(int64_t row, int64_t group) const;  // 0 to 16
+  int32_t Zero(int64_t row, int64_t group) const;  // 0 to 16 or 256
 
  private:
   explicit Int4Rows(const ResolvedWeight& weight);
@@ -39,6 +40,12 @@ class Int4Rows {
   // Unpacks the eight stored rows from 8 * block on: most layouts hold several rows in a word.
   void FillBlock(int64_t block);
   uint32_t Word(const TensorView& tensor, int64_t index) const;
+  // Value `index` of a word.
+  uint8_t ValueOf(uint32_t word, int64_t index) const {
+    const int32_t bits = num_bits();
+    return static_cast<uint8_t>(word >> (bits * index) & ((1u << bits) - 1));
+  }
+  int64_t values_a_word() const { return 32 / num_bits(); }
 
   const ResolvedWeight* weight_;
   int64_t num_stored_rows_ = 0;

@@ -8,16 +8,24 @@ namespace nereid::llm {
 namespace {
 
 constexpr const char* kKnown =
-    "known: awq (gemm), gptq and compressed-tensors of 4 bits, fp8 by tensor or channel";
+    "known: awq (gemm) of 4 bits, gptq and compressed-tensors of 4 or 8 bits, fp8 by tensor, "
+    "channel or block of 128 x 128";
 
 // The first fault of a quantisation's keys.
 class Checker {
  public:
   explicit Checker(ConfigReader& config) : config_(config) {}
 
-  void Bits(std::string_view key, int32_t expected) {
-    const int32_t bits = config_.SizeOr(key, expected);
-    if (bits != expected) Refuse(key, StrCat(bits), StrCat("expected ", expected));
+  // One of `known`, the first of which is the default.
+  int32_t Bits(std::string_view key, std::initializer_list<int32_t> known) {
+    const int32_t bits = config_.SizeOr(key, *known.begin());
+    std::string list;
+    for (const int32_t value : known) {
+      if (bits == value) return bits;
+      list += StrCat(list.empty() ? "expected " : " or ", value);
+    }
+    Refuse(key, StrCat(bits), list);
+    return bits;
   }
   // One of `known`, the first of which is the default.
   std::string Text(std::string_view key, std::initializer_list<std::string_view> known) {
@@ -56,51 +64,76 @@ class Checker {
 
 QuantSpec ReadAwq(ConfigReader& config) {
   Checker check(config);
-  check.Bits("bits", 4);
+  check.Bits("bits", {4});
   check.Text("version", {"gemm", "GEMM"});
-  return {QuantMethod::kAwq, check.GroupSize(), true, 0};
+  return {QuantMethod::kAwq, 4, check.GroupSize(), true, 0};
 }
 
 QuantSpec ReadGptq(ConfigReader& config) {
   Checker check(config);
-  check.Bits("bits", 4);
+  const int32_t bits = check.Bits("bits", {4, 8});
   const std::string format = check.Text("checkpoint_format", {"gptq", "gptq_v2"});
-  return {QuantMethod::kGptq, check.GroupSize(), true, format == "gptq" ? 1 : 0};
+  return {QuantMethod::kGptq, bits, check.GroupSize(), true, format == "gptq" ? 1 : 0};
+}
+
+constexpr int32_t kFp8Block = 128;
+
+QuantSpec Fp8Of(bool by_block) {
+  QuantSpec spec;
+  spec.method = by_block ? QuantMethod::kFp8Blocks : QuantMethod::kFp8;
+  return spec;
+}
+
+// A block's height and width.
+void CheckFp8Block(ConfigReader& config, const char* key) {
+  if (config.json()[key] == nlohmann::json{kFp8Block, kFp8Block}) return;
+  Checker(config).Refuse(key, config.json()[key].dump(), "expected [128, 128]");
 }
 
 QuantSpec ReadFp8(ConfigReader& config) {
-  if (config.Has("weight_block_size")) {
-    Checker(config).Refuse("weight_block_size", config.json()["weight_block_size"].dump(),
-                           "fp8 scales are known by tensor or channel");
-  }
-  return {QuantMethod::kFp8, 0, false, 0};
+  const bool by_block = config.Has("weight_block_size");
+  if (by_block) CheckFp8Block(config, "weight_block_size");
+  return Fp8Of(by_block);
 }
 
-// compressed-tensors: one group of config for all layers that it does not ignore.
+QuantSpec ReadCompressedFp8(ConfigReader& weights) {
+  Checker check(weights);
+  check.Bits("num_bits", {8});
+  check.Text("type", {"float"});
+  const bool by_block = check.Text("strategy", {"tensor", "channel", "block"}) == "block";
+  if (by_block) CheckFp8Block(weights, "block_structure");
+  return Fp8Of(by_block);
+}
+
+QuantSpec ReadCompressedIntegers(ConfigReader& weights, bool is_packed) {
+  Checker check(weights);
+  check.Text("type", {"int"});
+  QuantSpec spec;
+  spec.method = is_packed ? QuantMethod::kPacked : QuantMethod::kInt8;
+  spec.num_bits = is_packed ? check.Bits("num_bits", {4, 8}) : check.Bits("num_bits", {8});
+  const std::string strategy = is_packed ? check.Text("strategy", {"group", "channel"})
+                                         : check.Text("strategy", {"channel", "tensor"});
+  if (strategy == "group") spec.group_size = check.GroupSize();
+  spec.has_zeros = !weights.BoolOr("symmetric", true);
+  return spec;
+}
+
+// compressed-tensors: one group of config for all layers that it does not ignore. Activations keep
+// their precision, whatever `input_activations` says of kernels that need less.
 QuantSpec ReadCompressed(ConfigReader& config) {
   Checker check(config);
-  const std::string format =
-      check.Text("format", {"pack-quantized", "float-quantized", "naive-quantized"});
+  const std::string format = check.Text(
+      "format", {"pack-quantized", "float-quantized", "naive-quantized", "int-quantized"});
   const ConfigReader groups = config.Object("config_groups");
   if (groups.json().size() != 1) {
     check.Refuse("config_groups", StrCat("of ", groups.json().size(), " groups"), "expected one");
     return {};
   }
   ConfigReader weights = groups.Object(groups.json().begin().key()).Object("weights");
-  Checker check_weights(weights);
-  const bool is_fp8 = format != "pack-quantized";
-  check_weights.Bits("num_bits", is_fp8 ? 8 : 4);
-  QuantSpec spec;
-  if (is_fp8) {
-    check_weights.Text("type", {"float"});
-    check_weights.Text("strategy", {"tensor", "channel"});
-    spec = {QuantMethod::kFp8, 0, false, 0};
-  } else {
-    check_weights.Text("type", {"int"});
-    const std::string strategy = check_weights.Text("strategy", {"group", "channel"});
-    const int32_t group_size = strategy == "group" ? check_weights.GroupSize() : 0;
-    spec = {QuantMethod::kPacked, group_size, !weights.BoolOr("symmetric", true), 0};
-  }
+  const bool is_integer = format.ends_with("pack-quantized") || format == "int-quantized" ||
+                          weights.TextOr("type", "float") == "int";
+  const QuantSpec spec = is_integer ? ReadCompressedIntegers(weights, format == "pack-quantized")
+                                    : ReadCompressedFp8(weights);
   config.Fail(weights.status());
   return spec;
 }
@@ -108,11 +141,11 @@ QuantSpec ReadCompressed(ConfigReader& config) {
 // NVIDIA ModelOpt, in Hugging Face directories.
 QuantSpec ReadModelOpt(ConfigReader& config) {
   Checker(config).Text("quant_algo", {"FP8"});
-  return {QuantMethod::kFp8, 0, false, 0};
+  return Fp8Of(false);
 }
 
 QuantSpec ReadTrtAwq(ConfigReader& config) {
-  return {QuantMethod::kTrtAwq, Checker(config).GroupSize(), false, 0};
+  return {QuantMethod::kTrtAwq, 4, Checker(config).GroupSize(), false, 0};
 }
 
 }  // namespace

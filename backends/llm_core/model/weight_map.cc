@@ -101,17 +101,29 @@ class Matcher {
   std::set<std::string> used_;
 };
 
-// The parts of the int4 matrix `base`weight of [rows, columns].
-ResolvedWeight ResolveInt4(Matcher& match, const std::string& base, const WeightSource& source,
-                           const QuantSpec& quant) {
+// Of `base`weight_scale: one for the tensor ([] or [1]) or one a row ([rows] or [rows, 1]).
+std::vector<int64_t> ScaleShape(const Matcher& match, const std::string& base, int64_t rows) {
+  const TensorView* scale = match.Peek(base + "weight_scale");
+  if (scale != nullptr && (scale->shape.empty() || scale->shape == std::vector<int64_t>{1} ||
+                           scale->shape == std::vector<int64_t>{rows})) {
+    return scale->shape;
+  }
+  return {rows, 1};
+}
+
+// The parts of the integer matrix `base`weight of [rows, columns].
+ResolvedWeight ResolveIntegers(Matcher& match, const std::string& base, const WeightSource& source,
+                               const QuantSpec& quant) {
   const int64_t rows = source.tensor_shape[0], columns = source.tensor_shape[1];
   const int64_t group = quant.group_size > 0 ? quant.group_size : columns;
   const int64_t groups = (columns + group - 1) / group;
-  ResolvedWeight weight{{}, source, {quant.method, group, quant.zero_offset, {}, {}, {}, {}}};
+  const int64_t values = 32 / quant.num_bits;  // a word
+  ResolvedWeight weight{
+      {}, source, {quant.method, quant.num_bits, group, quant.zero_offset, {}, {}, {}, {}}};
   QuantParts& parts = weight.quant;
-  if (rows % 8 != 0 || columns % 8 != 0) {  // eight values a word
-    match.Misshapen(StrCat("'", base, "weight' ", ShapeText(source.tensor_shape),
-                           " in 4 bits, expected multiples of 8"));
+  if (rows % 8 != 0 || columns % 8 != 0) {
+    match.Misshapen(StrCat("'", base, "weight' ", ShapeText(source.tensor_shape), " in ",
+                           quant.num_bits, " bits, expected multiples of 8"));
     return weight;
   }
   switch (quant.method) {
@@ -120,21 +132,28 @@ ResolvedWeight ResolveInt4(Matcher& match, const std::string& base, const Weight
       const bool by_output = quant.method == QuantMethod::kAwq;
       weight.tensor = match.Find(
           base + "qweight",
-          by_output ? std::vector{columns, rows / 8} : std::vector{columns / 8, rows}, kWords);
+          by_output ? std::vector{columns, rows / values} : std::vector{columns / values, rows},
+          kWords);
       parts.scales = match.Find(base + "scales", {groups, rows}, kFloats);
-      parts.zeros = match.Find(base + "qzeros", {groups, rows / 8}, kWords);
+      parts.zeros = match.Find(base + "qzeros", {groups, rows / values}, kWords);
       if (!by_output) parts.group_index = match.FindIfThere(base + "g_idx", {columns}, kWords);
       break;
     }
     case QuantMethod::kPacked:
-      weight.tensor = match.Find(base + "weight_packed", {rows, columns / 8}, kWords);
+      weight.tensor = match.Find(base + "weight_packed", {rows, columns / values}, kWords);
       parts.scales = match.Find(base + "weight_scale", {rows, groups}, kFloats);
       if (quant.has_zeros) {
-        parts.zeros = match.Find(base + "weight_zero_point", {rows / 8, groups}, kWords);
+        parts.zeros = match.Find(base + "weight_zero_point", {rows / values, groups}, kWords);
       }
       parts.group_index = match.FindIfThere(base + "weight_g_idx", {columns}, kWords);
       match.Use(base + "weight_shape");
       break;
+    case QuantMethod::kInt8: {
+      weight.tensor = match.Find(base + "weight", source.tensor_shape, kBytes);
+      parts.scales = match.Find(base + "weight_scale", ScaleShape(match, base, rows), kFloats);
+      parts.zeros = match.FindIfThere(base + "weight_zero_point", parts.scales.shape, kBytes);
+      break;
+    }
     case QuantMethod::kTrtAwq:
       weight.tensor = match.Find(base + "weight", {rows / 2, columns}, kBytes);
       parts.scales = match.Find(base + "weights_scaling_factor", {rows, groups}, kFloats);
@@ -146,17 +165,27 @@ ResolvedWeight ResolveInt4(Matcher& match, const std::string& base, const Weight
   return weight;
 }
 
-ResolvedWeight ResolveFp8(Matcher& match, const std::string& base, const WeightSource& source) {
+constexpr int64_t kFp8Block = 128;
+
+ResolvedWeight ResolveFp8(Matcher& match, const std::string& base, const WeightSource& source,
+                          QuantMethod method) {
   ResolvedWeight weight{match.Find(base + "weight", source.tensor_shape, kFp8), source, {}};
-  weight.quant.method = QuantMethod::kFp8;
-  // One scale for the tensor ([] or [1]) or one a row ([rows] or [rows, 1]).
-  const TensorView* scale = match.Peek(base + "weight_scale");
-  std::vector<int64_t> shape = {source.tensor_shape[0], 1};
-  if (scale != nullptr && (scale->shape.empty() || scale->shape == std::vector<int64_t>{1} ||
-                           scale->shape == std::vector<int64_t>{source.tensor_shape[0]})) {
-    shape = scale->shape;
+  QuantParts& parts = weight.quant;
+  parts.method = method;
+  const int64_t rows = source.tensor_shape[0], columns = source.tensor_shape[1];
+  if (method == QuantMethod::kFp8) {
+    parts.scales = match.Find(base + "weight_scale", ScaleShape(match, base, rows), kFloats);
+    return weight;
   }
-  weight.quant.scales = match.Find(base + "weight_scale", shape, kFloats);
+  parts.group_size = kFp8Block;
+  const std::string inverse = base + "weight_scale_inv";  // a misnomer of the tools: it multiplies
+  parts.scales = match.Find(
+      match.Has(inverse) ? inverse : base + "weight_scale",
+      {(rows + kFp8Block - 1) / kFp8Block, (columns + kFp8Block - 1) / kFp8Block}, kFloats);
+  if (source.num_groups != 1 || source.first_row % kFp8Block != 0) {
+    match.Misshapen(StrCat("'", base, "weight' rows from ", source.first_row,
+                           " on are a weight of their own, expected whole blocks of ", kFp8Block));
+  }
   return weight;
 }
 
@@ -174,9 +203,11 @@ bool IsQuantised(const Matcher& match, const std::string& base, const WeightSour
       return match.Has(base + "qweight");
     case QuantMethod::kPacked:
       return match.Has(base + "weight_packed");
+    case QuantMethod::kInt8:
     case QuantMethod::kTrtAwq:
       return plain != nullptr && Info(plain->type).size_bytes == 1;
     case QuantMethod::kFp8:
+    case QuantMethod::kFp8Blocks:
       return plain != nullptr && plain->type == DataType::kF8E4M3;
   }
   return false;
@@ -229,10 +260,10 @@ Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& c
     const bool is_table = key.kind == WeightKind::kTokenEmbedding;  // looked up, not multiplied
     if (base.empty() || is_table || !IsQuantised(match, base, source, quant)) {
       weight = {match.Find(name, source.tensor_shape, kFloats), source, {}};
-    } else if (quant.method == QuantMethod::kFp8) {
-      weight = ResolveFp8(match, base, source);
+    } else if (quant.num_bits == 0) {
+      weight = ResolveFp8(match, base, source, quant.method);
     } else {
-      weight = ResolveInt4(match, base, source, quant);
+      weight = ResolveIntegers(match, base, source, quant);
     }
     resolved.emplace(key, std::move(weight));
   }

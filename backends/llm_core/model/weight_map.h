@@ -97,7 +97,8 @@ struct WeightMap {
 // Int4Rows (int4_rows.h) reads them all alike.
 struct QuantParts {
   QuantMethod method = QuantMethod::kNone;
-  int64_t group_size = 0;  // int4: columns that share a scale, at least 1
+  int32_t num_bits = 0;    // of integers, 4 or 8; 0: no integers
+  int64_t group_size = 0;  // columns that share a scale, at least 1; 0: no groups
   int32_t zero_offset = 0;
   TensorView scales, zeros, group_index, input_scale;
 };

@@ -2,8 +2,10 @@
 // first. What must not depend on the batch is compared bit by bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "cpu_reference/ops/op_table.h"
 #include "ops_fixture.h"
@@ -128,80 +130,155 @@ TEST_P(MatmulTest, MatmulGivesTheSameBitsForAnyRowsAndRanges) {
   }
 }
 
-// Random int4 weights in the layout of WeightType::kInt4, and the same as floats.
-struct Int4Product {
-  std::vector<uint8_t> packed, zeros;
-  std::vector<float> in, scales, floats;
-  int64_t rows, outputs, columns, group_size;
+// Random integer weights in strips, and the same as doubles.
+struct IntegerProduct {
+  std::vector<uint8_t> packed;
+  std::vector<uint16_t> zeros;
+  std::vector<float> in, scales;
+  std::vector<double> plain;  // [outputs, columns]
+  int64_t rows;
+  WeightMatrix matrix;
 
-  Int4Product(int64_t rows, int64_t outputs, int64_t columns, int64_t group_size)
-      : in(Random(rows * columns, 21)),
-        floats(outputs * columns),
-        rows(rows),
-        outputs(outputs),
-        columns(columns),
-        group_size(group_size) {
-    const WeightMatrix matrix = Matrix();
-    packed.resize(outputs * matrix.row_bytes());
-    scales = Random(outputs * matrix.num_groups(), 22, 0.1f);
-    std::mt19937 random(23);
-    for (int64_t i = 0; i < outputs * matrix.num_groups(); ++i) zeros.push_back(random() % 17);
-    for (int64_t row = 0; row < outputs; ++row) {
-      for (int64_t c = 0; c < columns; ++c) {
-        const uint32_t value = random() % 16;
-        const int64_t word = row * matrix.row_bytes() + c / 128 * 64 + c % 16 * 4;
-        const int64_t nibble = c % 128 / 16;
-        packed[word + nibble / 2] |= static_cast<uint8_t>(value << (nibble % 2 * 4));
-        const int64_t group = row * matrix.num_groups() + c / group_size;
-        floats[row * columns + c] = (static_cast<float>(value) - zeros[group]) * scales[group];
-      }
-    }
-  }
-  WeightMatrix Matrix() const {
-    WeightMatrix matrix;
-    matrix.data = packed.data();
-    matrix.type = WeightType::kInt4;
+  IntegerProduct(WeightType type, int64_t rows, int64_t outputs, int64_t columns,
+                 int64_t group_size)
+      : in(Random(rows * columns, 21)), plain(outputs * columns), rows(rows) {
+    matrix.type = type;
     matrix.rows = outputs;
     matrix.columns = columns;
+    matrix.group_size = group_size;
+    const bool is_4 = type == WeightType::kInt4;
+    const int64_t groups = matrix.num_groups();
+    packed.resize(matrix.num_strips() * matrix.strip_bytes());
+    scales.resize(matrix.num_strips() * groups * 16);
+    zeros.resize(scales.size());
+    std::mt19937 random(23);
+    std::normal_distribution<float> normal(0.0f, 0.1f);
+    for (int64_t row = 0; row < outputs; ++row) {
+      for (int64_t group = 0; group < groups; ++group) {
+        const int64_t at = (row / 16 * groups + group) * 16 + row % 16;
+        scales[at] = normal(random);
+        zeros[at] = static_cast<uint16_t>(random() % (is_4 ? 17 : 257));
+      }
+      for (int64_t c = 0; c < columns; ++c) {
+        const uint32_t value = random() % (is_4 ? 16 : 256);
+        uint8_t* strip = packed.data() + row / 16 * matrix.strip_bytes() + row % 16 * 4 + c % 4;
+        strip[is_4 ? c / 8 * 64 : c / 4 * 64] |=
+            static_cast<uint8_t>(is_4 && c % 8 >= 4 ? value << 4 : value);
+        const int64_t at = (row / 16 * groups + c / group_size) * 16 + row % 16;
+        plain[row * columns + c] = (static_cast<double>(value) - zeros[at]) * scales[at];
+      }
+    }
+    matrix.data = packed.data();
     matrix.group_scales = scales.data();
     matrix.group_zeros = zeros.data();
-    matrix.group_size = group_size;
-    return matrix;
   }
 };
 
-TEST_P(MatmulTest, MatmulOfInt4GivesTheBitsOfTheSameWeightsAsFloats) {
-  struct Case {
-    int64_t columns, group_size;
-  };
-  for (const Case& size : {Case{256, 128}, Case{128, 16}, Case{192, 64}, Case{72, 72},
-                           Case{200, 32}, Case{384, 384}}) {
-    const Int4Product product(9, 37, size.columns, size.group_size);
-    std::vector<float> expected(9 * 37), out(9 * 37), scratch(MatmulScratchFloats(9, size.columns));
-    MatmulParams params;
-    params.in = product.in.data();
-    params.num_rows = 9;
-    params.weights = {product.floats.data(), WeightType::kF32, 37, size.columns};
-    params.out = expected.data();
-    params.out_stride = params.last_output = 37;
-    ops().matmul(params);
-    params.weights = product.Matrix();
-    params.scratch = scratch.data();
-    for (const int64_t rows_at_once : {1, 2, 3, 4, 9}) {
-      for (int64_t row = 0; row < 9; row += rows_at_once) {
-        params.in = product.in.data() + row * size.columns;
-        params.num_rows = std::min<int64_t>(rows_at_once, 9 - row);
-        params.out = out.data() + row * 37;
-        params.first_output = 0;
-        params.last_output = 11;
+// The input of a product with integer weights, as it wants it.
+std::vector<uint8_t> ToFixedPoint(const OpTable& ops, const float* in, int64_t rows,
+                                  const FixedPointLayout& layout, uint8_t*& first) {
+  std::vector<uint8_t> out(rows * layout.row_bytes() + 64);
+  first = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(out.data()) + 63) / 64 * 64);
+  ops.fixed_point({in, rows, layout, first});
+  return out;
+}
+
+struct IntegerCase {
+  int64_t columns, group_size;
+};
+constexpr IntegerCase kIntegerCases[] = {{256, 128}, {128, 16},  {192, 64},  {72, 72},
+                                         {200, 32},  {384, 384}, {512, 256}, {1032, 1032}};
+
+TEST_P(MatmulTest, MatmulOfIntegersEqualsAPlainLoop) {
+  for (const WeightType type : {WeightType::kInt4, WeightType::kInt8}) {
+    for (const IntegerCase& size : kIntegerCases) {
+      for (const int64_t rows : {1, 2, 3, 4, 5, 17, 33}) {
+        const IntegerProduct product(type, rows, 37, size.columns, size.group_size);
+        const FixedPointLayout layout = FixedPointLayout::For(product.matrix);
+        uint8_t* fixed_point;
+        const auto memory = ToFixedPoint(ops(), product.in.data(), rows, layout, fixed_point);
+        const std::vector<float> bias = Random(37, 24);
+        std::vector<float> out(rows * 37, 1.0f), scratch(MatmulScratchFloats(rows, size.columns));
+        MatmulParams params;
+        params.fixed_point = fixed_point;
+        params.num_rows = rows;
+        params.weights = product.matrix;
+        params.bias = bias.data();
+        params.out = out.data();
+        params.out_stride = params.last_output = 37;
+        params.accumulate = true;
+        params.scratch = scratch.data();
         ops().matmul(params);
-        params.first_output = 11;
-        params.last_output = 37;
-        ops().matmul(params);
+        for (int64_t m = 0; m < rows; ++m) {
+          for (int64_t n = 0; n < 37; ++n) {
+            double sum = 1.0 + bias[n], size_of_all = 1.0;
+            for (int64_t k = 0; k < size.columns; ++k) {
+              const double x = product.in[m * size.columns + k];
+              sum += x * product.plain[n * size.columns + k];
+              size_of_all += std::abs(x * product.plain[n * size.columns + k]);
+            }
+            ASSERT_NEAR(out[m * 37 + n], sum, 1e-6 * size_of_all)
+                << rows << " rows, " << size.columns << " columns in groups of " << size.group_size;
+          }
+        }
       }
-      EXPECT_EQ(out, expected) << size.columns << " columns in groups of " << size.group_size;
     }
   }
+}
+
+TEST_P(MatmulTest, MatmulOfIntegersGivesTheSameBitsForAnyRowsAndRanges) {
+  for (const WeightType type : {WeightType::kInt4, WeightType::kInt8}) {
+    for (const IntegerCase& size : kIntegerCases) {
+      const IntegerProduct product(type, 21, 75, size.columns, size.group_size);
+      const FixedPointLayout layout = FixedPointLayout::For(product.matrix);
+      uint8_t* fixed_point;
+      const auto memory = ToFixedPoint(ops(), product.in.data(), 21, layout, fixed_point);
+      std::vector<float> whole(21 * 75), parts(21 * 75),
+          scratch(MatmulScratchFloats(21, size.columns));
+      MatmulParams params;
+      params.fixed_point = fixed_point;
+      params.num_rows = 21;
+      params.weights = product.matrix;
+      params.out = whole.data();
+      params.out_stride = params.last_output = 75;
+      params.scratch = scratch.data();
+      ops().matmul(params);
+      for (const int64_t rows_at_once : {1, 2, 3, 4, 6}) {
+        std::fill(parts.begin(), parts.end(), 0.0f);
+        for (int64_t row = 0; row < 21; row += rows_at_once) {
+          params.fixed_point = fixed_point + row * layout.row_bytes();
+          params.num_rows = std::min<int64_t>(rows_at_once, 21 - row);
+          params.out = parts.data() + row * 75;
+          const int64_t cuts[] = {0, 1, 11, 16, 32, 75};
+          for (size_t i = 0; i + 1 < std::size(cuts); ++i) {
+            params.first_output = cuts[i];
+            params.last_output = cuts[i + 1];
+            ops().matmul(params);
+          }
+        }
+        ASSERT_EQ(parts, whole) << size.columns << " columns in groups of " << size.group_size;
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, FixedPointKeepsWhatIsNotFinite) {
+  const IntegerProduct product(WeightType::kInt4, 1, 16, 256, 128);
+  std::vector<float> in = product.in;
+  in[200] = std::numeric_limits<float>::infinity();
+  const FixedPointLayout layout = FixedPointLayout::For(product.matrix);
+  uint8_t* fixed_point;
+  const auto memory = ToFixedPoint(ops(), in.data(), 1, layout, fixed_point);
+  std::vector<float> out(16), scratch(MatmulScratchFloats(1, 256));
+  MatmulParams params;
+  params.fixed_point = fixed_point;
+  params.num_rows = 1;
+  params.weights = product.matrix;
+  params.out = out.data();
+  params.out_stride = params.last_output = 16;
+  params.scratch = scratch.data();
+  ops().matmul(params);
+  for (const float value : out) EXPECT_TRUE(std::isnan(value)) << value;
 }
 
 TEST_P(MatmulTest, MatmulReadsEveryFp8Exactly) {

@@ -54,18 +54,21 @@ def test_plain_weights(tmp_path, kind):
     check(tmp_path, linear, other)
 
 
-# ---- int4: q, zero and scale are drawn, the weight follows from them
+# ---- integers: q, zero and scale are drawn, the weight follows from them
 
 
 class Int4:
     """One matrix [out, in]: q [out, in], zero and scale [out, groups], the group of each column."""
 
+    bits = 4
+
     def __init__(self, random, shape, group, lowest_zero=0, symmetric=False, order=None):
         rows, columns = shape
         groups = columns // group
-        self.q = random.integers(0, 16, shape)
-        self.zero = numpy.full((rows, groups), 8) if symmetric else random.integers(lowest_zero, 16, (rows, groups))
-        self.scale = (random.uniform(0.5, 1.5, (rows, groups)) / 64).astype(numpy.float16)
+        end = 1 << self.bits
+        self.q = random.integers(0, end, shape)
+        self.zero = numpy.full((rows, groups), end // 2) if symmetric else random.integers(lowest_zero, end, (rows, groups))
+        self.scale = (random.uniform(0.5, 1.5, (rows, groups)) / (4 * end)).astype(numpy.float16)
         self.group_of = numpy.arange(columns) // group
         if order is not None:
             self.group_of = self.group_of[order]
@@ -74,12 +77,17 @@ class Int4:
         return (self.q - self.zero[:, self.group_of]) * self.scale.astype(numpy.float64)[:, self.group_of]
 
 
-def pack(values, order=range(8)):
-    """[..., 8 n] of 4 bits -> int32 [..., n]: element order[k] of eight at bits 4 k."""
-    eights = values.reshape(*values.shape[:-1], -1, 8).astype(numpy.uint32)
-    words = numpy.zeros(eights.shape[:-1], numpy.uint32)
-    for k, element in enumerate(order):
-        words |= eights[..., element] << numpy.uint32(4 * k)
+class Int8(Int4):
+    bits = 8
+
+
+def pack(values, order=range(8), bits=4):
+    """[..., n] of a few bits -> int32 [..., n * bits / 32]: element order[k] of a word at its bits k * bits."""
+    number = 32 // bits
+    parts = values.reshape(*values.shape[:-1], -1, number).astype(numpy.uint32)
+    words = numpy.zeros(parts.shape[:-1], numpy.uint32)
+    for k, element in enumerate(order[:number]):
+        words |= parts[..., element] << numpy.uint32(bits * k)
     return words.view(numpy.int32)
 
 
@@ -90,8 +98,8 @@ def awq(m):
 
 def gptq(m, offset=1):
     return {
-        "qweight": numpy.ascontiguousarray(pack(m.q).T),
-        "qzeros": pack(m.zero.T - offset),
+        "qweight": numpy.ascontiguousarray(pack(m.q, bits=m.bits).T),
+        "qzeros": pack(m.zero.T - offset, bits=m.bits),
         "scales": m.scale.T,
         "g_idx": m.group_of.astype(numpy.int32),
         "bias": numpy.zeros(len(m.q), numpy.float16),  # as AutoGPTQ gives to layers that have none
@@ -99,9 +107,9 @@ def gptq(m, offset=1):
 
 
 def packed(m, zeros, index=False):
-    parts = {"weight_packed": pack(m.q), "weight_scale": m.scale, "weight_shape": numpy.array(m.q.shape, numpy.int64)}
+    parts = {"weight_packed": pack(m.q, bits=m.bits), "weight_scale": m.scale, "weight_shape": numpy.array(m.q.shape, numpy.int64)}
     if zeros:
-        parts["weight_zero_point"] = numpy.ascontiguousarray(pack(m.zero.T).T)
+        parts["weight_zero_point"] = numpy.ascontiguousarray(pack(m.zero.T, bits=m.bits).T)
     if index:
         parts["weight_g_idx"] = m.group_of.astype(numpy.int32)
     return parts
@@ -127,20 +135,33 @@ def test_awq(tmp_path, config, group):
     check_int4(tmp_path, config, quantization, lambda r, s: Int4(r, s, group), awq)
 
 
-@pytest.mark.parametrize("group", [32, 64])
-def test_gptq(tmp_path, group):
-    quantization = {"quant_method": "gptq", "bits": 4, "group_size": group, "desc_act": False, "sym": False}
-    check_int4(tmp_path, plain_llama.CONFIG, quantization, lambda r, s: Int4(r, s, group, lowest_zero=1), gptq)
+@pytest.mark.parametrize("integers", [Int4, Int8])
+@pytest.mark.parametrize("group", [16, 32, 64])
+def test_gptq(tmp_path, group, integers):
+    quantization = {"quant_method": "gptq", "bits": integers.bits, "group_size": group, "desc_act": False, "sym": False}
+    check_int4(tmp_path, plain_llama.CONFIG, quantization, lambda r, s: integers(r, s, group, lowest_zero=1), gptq)
 
 
-def test_gptq_of_a_whole_row(tmp_path):
-    quantization = {"quant_method": "gptq", "bits": 4, "group_size": -1, "desc_act": False, "checkpoint_format": "gptq_v2"}
-    check_int4(tmp_path, WIDE, quantization, lambda r, s: Int4(r, s, s[1]), lambda m: gptq(m, 0))
+def test_gptq_of_8_bits_whose_zero_is_256(tmp_path):
+    def make(random, shape):
+        m = Int8(random, shape, 128 if shape[1] % 128 == 0 else shape[1])
+        m.zero[:] = 256  # stored as 255
+        return m
+
+    quantization = {"quant_method": "gptq", "bits": 8, "group_size": 128, "desc_act": False}
+    check_int4(tmp_path, WIDE, quantization, make, gptq)
 
 
-def test_gptq_with_act_order(tmp_path):
-    quantization = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True, "checkpoint_format": "gptq"}
-    make = lambda r, s: Int4(r, s, 32, lowest_zero=1, order=r.permutation(s[1]))
+@pytest.mark.parametrize("integers", [Int4, Int8])
+def test_gptq_of_a_whole_row(tmp_path, integers):
+    quantization = {"quant_method": "gptq", "bits": integers.bits, "group_size": -1, "desc_act": False, "checkpoint_format": "gptq_v2"}
+    check_int4(tmp_path, WIDE, quantization, lambda r, s: integers(r, s, s[1]), lambda m: gptq(m, 0))
+
+
+@pytest.mark.parametrize("integers", [Int4, Int8])
+def test_gptq_with_act_order(tmp_path, integers):
+    quantization = {"quant_method": "gptq", "bits": integers.bits, "group_size": 32, "desc_act": True, "checkpoint_format": "gptq"}
+    make = lambda r, s: integers(r, s, 32, lowest_zero=1, order=r.permutation(s[1]))
     check_int4(tmp_path, plain_llama.CONFIG, quantization, make, gptq)
 
 
@@ -156,10 +177,37 @@ def compressed(**weights):
     return {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"group_0": group}, "ignore": ["lm_head"]}
 
 
+@pytest.mark.parametrize("integers", [Int4, Int8])
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_compressed_tensors(tmp_path, symmetric):
-    make = lambda r, s: Int4(r, s, 32, symmetric=symmetric)
-    check_int4(tmp_path, plain_llama.CONFIG, compressed(symmetric=symmetric), make, lambda m: packed(m, not symmetric))
+def test_compressed_tensors(tmp_path, symmetric, integers):
+    make = lambda r, s: integers(r, s, 32, symmetric=symmetric)
+    quantization = compressed(symmetric=symmetric, num_bits=integers.bits)
+    check_int4(tmp_path, plain_llama.CONFIG, quantization, make, lambda m: packed(m, not symmetric))
+
+
+@pytest.mark.parametrize("scales", ["channel", "tensor"])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_compressed_tensors_of_plain_int8(tmp_path, symmetric, scales):
+    """W8A8: weights in two's complement, one a byte; activations keep their precision here."""
+
+    def make(random, shape):
+        m = Int8(random, shape, shape[1], symmetric=symmetric)
+        if scales == "tensor":
+            m.scale[:], m.zero[:] = m.scale[0], m.zero[0]
+        return m
+
+    def write(m):
+        rows = 1 if scales == "tensor" else len(m.q)
+        parts = {"weight": (m.q - 128).astype(numpy.int8), "weight_scale": m.scale[:rows].reshape(-1, 1)[: len(m.q)]}
+        if scales == "tensor":
+            parts["weight_scale"] = parts["weight_scale"].reshape(1)
+        if not symmetric:
+            parts["weight_zero_point"] = (m.zero[:rows] - 128).astype(numpy.int8).reshape(parts["weight_scale"].shape)
+        return parts
+
+    quantization = compressed(num_bits=8, strategy=scales, group_size=None, symmetric=symmetric) | {"format": "int-quantized"}
+    quantization["config_groups"]["group_0"]["input_activations"] = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True}
+    check_int4(tmp_path, plain_llama.CONFIG, quantization, make, write)
 
 
 def test_compressed_tensors_by_channel_and_by_activation_order(tmp_path):
@@ -176,6 +224,26 @@ def fp8_values(bits):
     """E4M3: sign, four bits of exponent with bias 7, three of mantissa."""
     sign, exponent, mantissa = bits >> 7, (bits >> 3) & 15, (bits & 7) / 8
     return numpy.where(sign == 1, -1, 1) * numpy.where(exponent == 0, mantissa * 2.0**-6, (1 + mantissa) * 2.0 ** (exponent.astype(int) - 7))
+
+
+@pytest.mark.parametrize("method", ["fp8", "compressed-tensors"])
+def test_fp8_with_a_scale_for_each_block(tmp_path, method):
+    config = {**WIDE, "intermediate_size": 320}  # the last blocks are part of one
+    random = numpy.random.default_rng(8)
+    _, other = plain_llama.random_weights(8, config)
+    tensors = {name: value.astype(numpy.float16) for name, value in other.items()}
+    linear = {}
+    for name, (rows, columns) in plain_llama.shapes(config).items():
+        bits = random.integers(0, 0x7F, (rows, columns)).astype(numpy.uint8) | (random.integers(0, 2, (rows, columns)).astype(numpy.uint8) << 7)
+        scale = (random.uniform(0.5, 1.5, (-(-rows // 128), -(-columns // 128))) / 2048).astype(numpy.float32)
+        linear[name] = fp8_values(bits) * scale.repeat(128, 0)[:rows].repeat(128, 1)[:, :columns]
+        tensors |= {f"{name}.weight": ("F8_E4M3", bits), f"{name}.weight_scale{'_inv' if method == 'fp8' else ''}": scale}
+    quantization = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+    if method == "compressed-tensors":
+        group = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}}
+        quantization = {"quant_method": method, "format": "float-quantized", "config_groups": {"group_0": group}}
+    plain_llama.save_checkpoint(tmp_path, tensors, {**config, "quantization_config": quantization})
+    check(tmp_path, linear, other, config)
 
 
 @pytest.mark.parametrize("scale_shape", ["tensor", "channel"])
@@ -210,8 +278,12 @@ def test_fp8(tmp_path, method, scale_shape):
         ({"quant_method": "awq", "bits": 8}, "'bits' is 8, which is not supported (expected 4)"),
         ({"quant_method": "awq", "version": "gemv"}, "'version' is 'gemv'"),
         ({"quant_method": "gptq", "bits": 4, "group_size": 48}, "'group_size' is 48"),
-        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "'weight_block_size' is [128,128]"),
-        (compressed(num_bits=8), "'num_bits' is 8"),
+        ({"quant_method": "gptq", "bits": 3}, "'bits' is 3, which is not supported (expected 4 or 8)"),
+        ({"quant_method": "fp8", "weight_block_size": [64, 128]}, "'weight_block_size' is [64,128], which is not supported (expected [128, 128])"),
+        (compressed(num_bits=2), "'num_bits' is 2, which is not supported (expected 4 or 8)"),
+        (compressed(num_bits=4) | {"format": "int-quantized"}, "'num_bits' is 4, which is not supported (expected 8)"),
+        (compressed() | {"format": "marlin-24"}, "'format' is 'marlin-24', which is not supported (known: pack-quantized, "),
+        (compressed() | {"format": "nvfp4-pack-quantized"}, "'format' is 'nvfp4-pack-quantized'"),
         ({"quant_method": "compressed-tensors", "config_groups": {}}, "'config_groups' is of 0 groups"),
     ],
 )

@@ -1,0 +1,42 @@
+// Rows of input as the products of linear layers take them: columns in the order of the weights,
+// scaled, as fixed-point numbers where the weights are integers. [engine thread]
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cpu_reference/model/cpu_weights.h"
+#include "cpu_reference/ops/op_table.h"
+#include "cpu_reference/thread_pool.h"
+
+namespace nereid::cpu {
+
+struct ProductInput {
+  const float* floats = nullptr;         // [num_rows, columns]
+  const uint8_t* fixed_point = nullptr;  // with integer weights: MatmulParams::fixed_point
+};
+
+class ProductInputs {
+ public:
+  ProductInputs(const OpTable& ops, ThreadPool& pool) : ops_(ops), pool_(pool) {}
+
+  // What each of `linears`, at most three, makes of the same rows; inputs[i] is that of linears[i].
+  // Valid until the next call.
+  void Prepare(std::span<const Linear* const> linears, const float* in, int64_t num_rows,
+               std::span<ProductInput> inputs);
+
+ private:
+  const float* Arrange(const Linear& linear, const float* in, int64_t num_rows,
+                       std::vector<float>& buffer);
+  const uint8_t* ToFixedPoint(const float* in, int64_t num_rows, const FixedPointLayout& layout,
+                              std::vector<uint8_t>& buffer);
+
+  const OpTable& ops_;
+  ThreadPool& pool_;
+  std::array<std::vector<float>, 3> arranged_;
+  std::array<std::vector<uint8_t>, 3> fixed_point_;
+};
+
+}  // namespace nereid::cpu
