@@ -17,8 +17,15 @@ void RoundSegment(const float* in, int64_t count, int8_t* to, int64_t stride, fl
     largest = size > largest ? size : largest;
   }
   for (int64_t i = 0; i < count; ++i) nothing += in[i] * 0.0f;  // NaN when one is not finite
-  const bool is_zero = !(largest > 1e-30f);
-  const float to_fixed = is_zero ? 0.0f : kLargest / largest;
+  if (!(largest > 1e-30f) || nothing != nothing) {  // nothing there, or what no integer can hold
+    for (int64_t digit = 0; digit < 3; ++digit) {
+      for (int64_t i = 0; i < count; ++i) to[digit * stride + i] = 0;
+    }
+    *scale = nothing;
+    *sum = 0.0f;
+    return;
+  }
+  const float to_fixed = kLargest / largest;
   int32_t total = 0;
   for (int64_t i = 0; i < count; ++i) {
     const auto value = static_cast<int32_t>(__builtin_rintf(in[i] * to_fixed));
@@ -30,7 +37,7 @@ void RoundSegment(const float* in, int64_t count, int8_t* to, int64_t stride, fl
     to[i] = static_cast<int8_t>((rest - middle) >> 8);
     total += value;
   }
-  *scale = (is_zero ? 0.0f : largest / kLargest) + nothing;
+  *scale = largest / kLargest;
   *sum = static_cast<float>(total);
 }
 
