@@ -18,7 +18,6 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 pytest.register_assert_rewrite("compare", "grpc_wire")  # so that a failure shows both values
-import differences  # noqa: E402
 import normal_form  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
@@ -74,7 +73,7 @@ class Server:
 
 def copy_models(root):
     for folder in ("repo", "repo_bad"):
-        shutil.copytree(HERE / folder, root / folder, ignore=shutil.ignore_patterns(*differences.LATER_MODELS))
+        shutil.copytree(HERE / folder, root / folder)
     (root / "repo/ens/1").mkdir()  # an empty folder, which git does not keep
     for model in (root / "repo_bad").iterdir():
         if model.name not in ("noversion", "badname"):
@@ -86,6 +85,18 @@ def server(tmp_path_factory):
     """All models loaded at the start, no control of models."""
     root = tmp_path_factory.mktemp("models")
     copy_models(root)
+    running = Server(root, [], "/v2/health/ready")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def patient_server(tmp_path_factory):
+    """Sequences alone, which may idle for an hour."""
+    root = tmp_path_factory.mktemp("sequences")
+    shutil.copytree(HERE / "repo/seq", root / "repo/seq")
+    config = root / "repo/seq/config.pbtxt"
+    config.write_text(config.read_text().replace("2000000", "3600000000"))
     running = Server(root, [], "/v2/health/ready")
     yield running
     running.stop()

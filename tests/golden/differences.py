@@ -1,5 +1,4 @@
-"""Where Nereid's answer differs from the recorded one on purpose, and the recordings that wait for a later endpoint: differences.toml
-and later.toml say which and why."""
+"""Where Nereid's answer differs from the recorded one on purpose: differences.toml says where and why."""
 import fnmatch
 import os
 import pathlib
@@ -16,8 +15,6 @@ def load(name):
 
 
 DIFFERENCES = load("differences.toml")["difference"]
-LATER = load("later.toml")["later"]
-LATER_MODELS = set() if AGAINST_TRITON else {model for entry in LATER for model in entry.get("models", [])}
 
 
 def covers(entry, recording):
@@ -32,9 +29,6 @@ def expected(recording):
 
 
 def reason_to_skip(recording):
-    later = next((entry for entry in LATER if covers(entry, recording)), None)
-    if later:
-        return f"later: {later['reason']}"
     if AGAINST_TRITON:
         crash = next((entry for entry in DIFFERENCES if covers(entry, recording) and entry.get("harms_triton")), None)
         return crash and f"harms Triton: {crash['reason']}"

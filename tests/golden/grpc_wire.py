@@ -7,7 +7,6 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc import service_pb2
 
 import compare as comparison
-import differences
 import normal_form
 
 SERVICE = "inference.GRPCInferenceService"
@@ -73,11 +72,11 @@ def value_of(message, paths):
                             for i, output in enumerate(message.outputs)}
     if isinstance(message, service_pb2.ModelStatisticsResponse):
         return {model.name + "/" + model.version: sorted(json_format.MessageToDict(model.inference_stats))
-                for model in message.model_stats if model.name not in differences.LATER_MODELS}
+                for model in message.model_stats}
     if isinstance(message, service_pb2.TraceSettingResponse):
         return {key: [paths.clean(text) for text in setting.value] for key, setting in message.settings.items()}
     if isinstance(message, service_pb2.RepositoryIndexResponse):
-        models = [json_format.MessageToDict(model) for model in message.models if model.name not in differences.LATER_MODELS]
+        models = [json_format.MessageToDict(model) for model in message.models]
         return sorted(({key: paths.clean(text) for key, text in normal_form.settled(model).items()} for model in models),
                       key=lambda model: (model["name"], model.get("version", "")))
     return value

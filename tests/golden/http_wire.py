@@ -2,6 +2,7 @@
 import contextlib
 import dataclasses
 import gzip
+import json
 import re
 import socket
 import time
@@ -64,14 +65,12 @@ def exchange(port, request, patience=20.0):
 
 
 @contextlib.contextmanager
-def busy(port, request):
-    """Sends `request`, if any, on a connection of its own and lets it run while the body of the `with` does."""
-    if request is None:
-        yield
-        return
+def busy(port, model, seconds):
+    """Keeps the one instance of a model that sleeps as its input says, while the body of the `with` runs."""
+    body = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 1], "data": [seconds]}]}).encode()
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-        connection.sendall(request)
-        time.sleep(0.2)  # the request reaches its instance; nothing tells when
+        connection.sendall(b"POST /v2/models/%s/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (model.encode(), len(body), body))
+        time.sleep(seconds / 2)
         yield
-        connection.settimeout(10)
+        connection.settimeout(60)
         connection.recv(1 << 16)

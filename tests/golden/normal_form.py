@@ -2,7 +2,6 @@
 import json
 import re
 
-from differences import LATER_MODELS
 
 COUNTERS = {"count", "ns", "last_inference", "inference_count", "execution_count"}
 
@@ -46,9 +45,9 @@ def json_value(text, paths):
     if isinstance(value, dict) and "outputs" in value and "model_name" in value:
         return inference(value, b"")
     if isinstance(value, dict) and "model_stats" in value:
-        return {model["name"] + "/" + model["version"]: statistics(model) for model in value["model_stats"] if model["name"] not in LATER_MODELS}
+        return {model["name"] + "/" + model["version"]: statistics(model) for model in value["model_stats"]}
     if isinstance(value, list) and all(isinstance(model, dict) and "name" in model for model in value):
-        return sorted((settled(model) for model in value if model["name"] not in LATER_MODELS), key=lambda model: (model["name"], model.get("version", "")))
+        return sorted((settled(model) for model in value), key=lambda model: (model["name"], model.get("version", "")))
     return value
 
 
@@ -93,8 +92,7 @@ def metrics(text):
     """Names, kinds and labels; of values only that they are numbers. The machine's own metrics are left out."""
     lines = set()
     for line in text.splitlines():
-        model = re.search(r'model="([^"]*)"', line)
-        if "gpu" in line or "energy" in line or line.startswith("# HELP") or not line.strip() or model and model[1] in LATER_MODELS:
+        if "gpu" in line or "energy" in line or line.startswith("# HELP") or not line.strip():
             continue
         lines.add(line if line.startswith("#") else re.sub(r"[-+.\deE]+(nan|inf)?$", "*", line))
     return sorted(lines)

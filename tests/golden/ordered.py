@@ -20,7 +20,14 @@ TRACE = [
 
 STEPS = SHARED_MEMORY + TRACE
 
+# A sequence that no pause between two steps may end. The last answer sums up 5, 7 and 1.
+SEQUENCE = [
+    "h_seq_1_start",
+    ("POST", "/v2/models/seq/infer", '{"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1, 1], "data": [7]}], "parameters": {"sequence_id": 42}}'),
+    "h_seq_3_end", "h_err_seq_after_end",
+]
+
 
 def alone(names):
     """Those that stand on nothing."""
-    return [name for name in names if name not in STEPS]
+    return [name for name in names if name not in STEPS + SEQUENCE]

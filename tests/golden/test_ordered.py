@@ -17,10 +17,9 @@ def name_of(step):
     return step if isinstance(step, str) else step[1]
 
 
-@pytest.mark.parametrize("step", ordered.STEPS, ids=name_of)
-def test_answer_is_the_recorded_one(server, shared_objects, step):
+def replay(server, step, rename=lambda data: data):
     if isinstance(step, tuple):
-        answer = http_wire.exchange(server.http, shared_objects.rename(ours(*step)))
+        answer = http_wire.exchange(server.http, rename(ours(*step)))
         assert answer.status == 200, answer
         return
     reason = differences.reason_to_skip(step)
@@ -29,9 +28,19 @@ def test_answer_is_the_recorded_one(server, shared_objects, step):
     instead = differences.expected(step)
     if step.startswith("g_"):
         exchange = recording.read_grpc(step)
-        exchange.requests = [shared_objects.rename(text.encode()).decode() for text in exchange.requests]
+        exchange.requests = [rename(text.encode()).decode() for text in exchange.requests]
         grpc_wire.compare(exchange, grpc_wire.call(server.grpc, exchange), server.paths, instead)
     else:
         exchange = recording.read_http(step)
-        answer = http_wire.exchange(server.http, shared_objects.rename(exchange.request))
+        answer = http_wire.exchange(server.http, rename(exchange.request))
         compare.http(exchange, http_wire.parse(exchange.response), answer, server.paths, instead)
+
+
+@pytest.mark.parametrize("step", ordered.STEPS, ids=name_of)
+def test_answer_is_the_recorded_one(server, shared_objects, step):
+    replay(server, step, shared_objects.rename)
+
+
+def test_a_sequence_is_answered_as_recorded(patient_server):
+    for step in ordered.SEQUENCE:
+        replay(patient_server, step)
