@@ -115,6 +115,8 @@ int Main(const std::vector<std::string>& args) {
     return 0;
   }
   RaiseDescriptorLimit();
+  // Before the first thread starts.
+  if (options->spin_us) setenv("NEREID_SPIN_US", std::to_string(*options->spin_us).c_str(), 1);
   ShutdownSignal::Install();
   const Status status = Serve(*options);
   if (status.ok()) return 0;

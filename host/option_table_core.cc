@@ -166,6 +166,13 @@ const Flag kFlags[] = {
        return Status::Ok();
      }},
 
+    {kServer, "--spin-us", "integer",
+     "How long a busy server's threads look for work before they sleep, where that pays; 0: never. "
+     "Default: 50.",
+     [](Options& options, Text text) {
+       NEREID_ASSIGN_OR_RETURN(options.spin_us, ParseIntValue(text, 0, 1000));
+       return Status::Ok();
+     }},
     {kServer, "--id", "name", "Name of this server. Default: triton.",
      &DeferText<TRITONSERVER_ServerOptionsSetServerId>},
     {kServer, "--exit-on-error", "boolean",

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,7 @@ struct Options {
   bool strict_model_config = false;
   std::map<std::string, std::map<std::string, std::string>> cache_settings;
   int64_t exit_timeout_s = 30;
+  std::optional<int64_t> spin_us;  // of SpinWait, in the core and here; none: its own default
   // Settings that the core alone understands, in the order of the command line.
   std::vector<std::function<Status(ServerOptions&)>> core_settings;
 

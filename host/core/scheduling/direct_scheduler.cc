@@ -1,6 +1,7 @@
 #include "scheduling/direct_scheduler.h"
 
 #include "base/clock.h"
+#include "nereid/spin_wait.h"
 #include "scheduling/queue_errors.h"
 
 namespace nereid {
@@ -13,7 +14,7 @@ Status DirectScheduler::Enqueue(InferRequest* request) {
     if (stopped_) return StoppedError(*request);
     queue_.PushBack(request);
     num_pending_.store(queue_.size(), std::memory_order_relaxed);
-    wake = num_waiting_ > 0;
+    wake = num_waiting_ > 0 && queue_.size() > num_spinning_;
   }
   if (wake) arrived_.notify_one();
   return Status::Ok();
@@ -22,7 +23,16 @@ Status DirectScheduler::Enqueue(InferRequest* request) {
 bool DirectScheduler::Take(size_t, TakeMode mode, std::vector<InferRequest*>* batch) {
   batch->clear();
   std::unique_lock lock(mutex_);
+  thread_local SpinWait spin;
   while (queue_.empty() && !stopped_ && mode != TakeMode::kTry) {
+    if (spin.MayPay()) {
+      ++num_spinning_;
+      lock.unlock();
+      spin.Until([this] { return num_pending() != 0; });
+      lock.lock();
+      --num_spinning_;
+      if (!queue_.empty() || stopped_) break;
+    }
     ++num_waiting_;
     arrived_.wait(lock);
     --num_waiting_;

@@ -30,7 +30,8 @@ class DirectScheduler final : public Scheduler {
   std::mutex mutex_;  // guards what follows
   std::condition_variable arrived_;
   RequestList queue_;
-  size_t num_waiting_ = 0;  // instance threads inside arrived_
+  size_t num_waiting_ = 0;   // instance threads inside arrived_
+  size_t num_spinning_ = 0;  // instance threads that look for work before they wait
   bool stopped_ = false;
 };
 

@@ -75,6 +75,7 @@ void Connection::WatchWrites(bool on) {
 void Connection::OnReadEvent(int, short what, void* self) {
   auto* connection = static_cast<Connection*>(self);
   if (connection->state_ == State::kClosed) return;
+  connection->loop_.CountEvent();
   if (what & EV_CLOSED) {
     connection->OnPeerClosed();
   } else {

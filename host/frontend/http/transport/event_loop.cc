@@ -1,5 +1,4 @@
-// The mailbox is a stack that the loop empties at once; an eventfd wakes it when the stack was
-// empty.
+// The mailbox is a stack that the loop empties at once; an eventfd wakes the loop where it sleeps.
 #include "host/frontend/http/transport/event_loop.h"
 
 #include <event2/event.h>
@@ -11,6 +10,14 @@
 #include <cstring>
 
 namespace nereid::http {
+namespace {
+
+// In place of an empty stack: the loop sleeps. No task has this address.
+LoopTask* AsleepMark() {
+  return reinterpret_cast<LoopTask*>(uintptr_t{1});
+}
+
+}  // namespace
 
 Result<std::unique_ptr<EventLoop>> EventLoop::Create() {
   std::unique_ptr<EventLoop> loop(new EventLoop());
@@ -56,13 +63,32 @@ EventLoop::~EventLoop() {
 void EventLoop::Start() {
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "http-loop");
-    event_base_loop(base_, EVLOOP_NO_EXIT_ON_EMPTY);
+    Run();
   });
+}
+
+void EventLoop::Run() {
+  while (!is_stopping_) {
+    if (DoWork() || (spin_.MayPay() && spin_.Until([this] { return DoWork(); }))) continue;
+    // Whoever posts from now on finds the mark and writes to the eventfd.
+    LoopTask* expected = nullptr;
+    if (!posted_.compare_exchange_strong(expected, AsleepMark())) continue;
+    event_base_loop(base_, EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY);
+    expected = AsleepMark();
+    posted_.compare_exchange_strong(expected, nullptr);
+  }
+}
+
+// What is there now, without a wait. False: nothing.
+bool EventLoop::DoWork() {
+  const uint64_t before = num_events_;
+  event_base_loop(base_, EVLOOP_NONBLOCK | EVLOOP_NO_EXIT_ON_EMPTY);
+  return RunPosted() || num_events_ != before;
 }
 
 void EventLoop::Stop() {
   if (!thread_.joinable()) return;
-  PostFunction([this] { event_base_loopbreak(base_); });
+  PostFunction([this] { is_stopping_ = true; });
   thread_.join();
   RunPosted();  // what came after the end: it cleans up after itself
 }
@@ -71,11 +97,11 @@ void EventLoop::Post(LoopTask* task) {
   const int wake_fd = wake_fd_;
   LoopTask* head = posted_.load(std::memory_order_relaxed);
   do {
-    task->next_ = head;
+    task->next_ = head == AsleepMark() ? nullptr : head;
   } while (!posted_.compare_exchange_weak(head, task, std::memory_order_release,
                                           std::memory_order_relaxed));
-  // From here on `task` may already have run and be gone.
-  if (head == nullptr) {
+  // From here on `task` may already have run and be gone, and the loop with it.
+  if (head == AsleepMark()) {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(wake_fd, &one, sizeof(one));
   }
@@ -94,7 +120,8 @@ void EventLoop::PostFunction(std::function<void()> function) {
   Post(task);
 }
 
-void EventLoop::RunPosted() {
+bool EventLoop::RunPosted() {
+  if (posted_.load(std::memory_order_relaxed) == nullptr) return false;
   LoopTask* newest = posted_.exchange(nullptr, std::memory_order_acquire);
   LoopTask* oldest = nullptr;
   while (newest != nullptr) {
@@ -108,11 +135,11 @@ void EventLoop::RunPosted() {
     oldest->RunOnLoop();
     oldest = next;
   }
+  return true;
 }
 
-void EventLoop::OnWake(int, short, void* self) {
-  static_cast<EventLoop*>(self)->RunPosted();
-}
+// The loop looks for itself what was posted.
+void EventLoop::OnWake(int, short, void*) {}
 
 void EventLoop::OnTick(int, short, void* self) {
   const auto& tick = static_cast<EventLoop*>(self)->tick_;

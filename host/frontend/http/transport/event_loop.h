@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "nereid/spin_wait.h"
 #include "nereid/status.h"
 
 struct event;
@@ -55,6 +56,9 @@ class EventLoop {
     RetireLater(std::shared_ptr<void>(std::move(object)));
   }
 
+  // A socket had something to do: more may follow at once.
+  void CountEvent() { ++num_events_; }
+
   event_base* base() { return base_; }
   bool IsThisThread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
@@ -62,7 +66,9 @@ class EventLoop {
   EventLoop() = default;
   Status Initialize();
   void RetireLater(std::shared_ptr<void> object);
-  void RunPosted();
+  void Run();
+  bool DoWork();
+  bool RunPosted();
   static void OnWake(int fd, short what, void* self);
   static void OnTick(int fd, short what, void* self);
   static void OnRetire(int fd, short what, void* self);
@@ -72,7 +78,10 @@ class EventLoop {
   event* tick_event_ = nullptr;
   event* retire_event_ = nullptr;
   int wake_fd_ = -1;
-  std::atomic<LoopTask*> posted_{nullptr};  // newest first; RunPosted turns it round
+  std::atomic<LoopTask*> posted_{nullptr};  // newest first; RunPosted turns it round; or a mark
+  bool is_stopping_ = false;
+  uint64_t num_events_ = 0;
+  SpinWait spin_;
   std::vector<std::shared_ptr<void>> retired_;
   std::function<void()> tick_;
   std::thread thread_;
