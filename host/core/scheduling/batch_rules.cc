@@ -98,9 +98,19 @@ bool BatchRules::Trial::Add(const InferRequest& request) {
 BatchRules::Decision BatchRules::Trial::Finish(uint64_t now_ns) const {
   const uint64_t end_ns = AddNs(oldest_ns_, rules_.max_delay_ns_);
   const bool waited = now_ns >= end_ns;
-  if (num_preferred_ != 0 && !waited) return {num_preferred_, 0};
-  if (closed_ || waited || size_ >= rules_.preferred_sizes_.back()) return {num_requests_, 0};
-  return {num_requests_, end_ns};
+  if (num_preferred_ != 0 && !waited) return {num_preferred_};
+  if (closed_ || waited || size_ >= rules_.preferred_sizes_.back()) return {num_requests_};
+  return {num_requests_, end_ns, NumMissing()};
+}
+
+// Any request may close the batch where shapes or a strategy decide.
+int64_t BatchRules::Trial::NumMissing() const {
+  const RequestPlan& plan = first_->plan();
+  if (rules_.strategy_ != nullptr || plan.has_optional_inputs || !plan.equal_shape_inputs.empty()) {
+    return 1;
+  }
+  const auto& sizes = rules_.preferred_sizes_;
+  return *std::upper_bound(sizes.begin(), sizes.end(), size_) - size_;
 }
 
 BatchRules::Decision BatchRules::Decide(const PriorityQueue& queue, uint64_t now_ns) const {

@@ -24,6 +24,7 @@ class BatchRules {
   struct Decision {
     size_t num_requests = 0;     // from the front of the queue
     uint64_t wait_until_ns = 0;  // 0: go now
+    int64_t num_missing = 1;     // while it waits: fewer new items than that change nothing
   };
 
   // A batch on trial: takes requests in order while they fit, then says what to do with them.
@@ -40,6 +41,8 @@ class BatchRules {
     Decision Finish(uint64_t now_ns) const;
 
    private:
+    int64_t NumMissing() const;
+
     const BatchRules& rules_;
     const InferRequest* first_ = nullptr;
     int64_t size_ = 0;

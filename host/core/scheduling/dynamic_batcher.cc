@@ -1,6 +1,9 @@
 #include "scheduling/dynamic_batcher.h"
 
+#include <algorithm>
+
 #include "base/clock.h"
+#include "nereid/spin_wait.h"
 #include "scheduling/queue_errors.h"
 
 namespace nereid {
@@ -9,12 +12,13 @@ DynamicBatcher::DynamicBatcher(const DynamicBatching& config, int64_t max_batch_
                                QueueAttendant* attendant, std::unique_ptr<BatchStrategy> strategy)
     : strategy_(std::move(strategy)),
       rules_(config, max_batch_size, strategy_.get()),
+      max_batch_size_(static_cast<size_t>(std::max<int64_t>(max_batch_size, 1))),
       attendant_(attendant),
       preserve_ordering_(config.preserve_ordering),
       queue_(config) {}
 
 Status DynamicBatcher::Enqueue(InferRequest* request) {
-  bool wake = false;
+  std::condition_variable* sleeper = nullptr;
   {
     std::lock_guard lock(mutex_);
     request->queue_start_ns = SteadyNowNs();
@@ -23,12 +27,50 @@ Status DynamicBatcher::Enqueue(InferRequest* request) {
     if (preserve_ordering_) request->sink()->set_gate(&gate_, gate_.TakeTicket());
     if (request->queue_deadline_ns != 0) ScheduleAttendance();
     UpdatePending();
-    wake = num_waiting_ > 0;
+    num_missing_ -= request->batch_size();
+    sleeper = WhomToWake();
   }
-  // The one that waits for its batch to fill must hear of every arrival, and it may not be the one
-  // that notify_one picks.
-  if (wake) changed_.notify_all();
+  if (sleeper != nullptr) sleeper->notify_one();
   return Status::Ok();
+}
+
+// What comes while one waits for its batch to fill is its own, and it need not hear of arrivals
+// that change nothing. Otherwise one instance a full batch is enough, those that were woken and
+// those that spin included; the rest keep their sleep.
+std::condition_variable* DynamicBatcher::WhomToWake() {
+  if (forming_) return num_missing_ <= 0 ? &filling_ : nullptr;
+  const size_t num_batches = (queue_.size() + max_batch_size_ - 1) / max_batch_size_;
+  if (num_woken_ >= num_idle_ || num_woken_ + num_spinning_ >= num_batches) return nullptr;
+  ++num_woken_;
+  return &idle_;
+}
+
+void DynamicBatcher::WakeAnother() {
+  if (std::condition_variable* const sleeper = WhomToWake()) sleeper->notify_one();
+}
+
+void DynamicBatcher::WaitIdle(std::unique_lock<std::mutex>& lock) {
+  thread_local SpinWait spin;
+  if (!forming_ && spin.MayPay()) {
+    ++num_spinning_;
+    lock.unlock();
+    spin.Until([this] { return num_pending() != 0; });
+    lock.lock();
+    --num_spinning_;
+    if (stopped_ || (!queue_.empty() && !forming_)) return;
+  }
+  ++num_idle_;
+  idle_.wait(lock);
+  --num_idle_;
+  if (num_woken_ > 0) --num_woken_;
+}
+
+void DynamicBatcher::WaitToFill(std::unique_lock<std::mutex>& lock,
+                                const BatchRules::Decision& decision) {
+  forming_ = true;
+  num_missing_ = decision.num_missing;
+  filling_.wait_until(lock, SteadyDeadline(decision.wait_until_ns));
+  forming_ = false;
 }
 
 bool DynamicBatcher::Take(size_t, TakeMode mode, std::vector<InferRequest*>* batch) {
@@ -50,26 +92,20 @@ bool DynamicBatcher::Take(size_t, TakeMode mode, std::vector<InferRequest*>* bat
     const bool nothing = queue_.empty() || forming_;
     if (nothing && mode == TakeMode::kTry) return false;
     if (nothing) {
-      ++num_waiting_;
-      changed_.wait(lock);
-      --num_waiting_;
+      WaitIdle(lock);
       continue;
     }
     const BatchRules::Decision decision = rules_.Decide(queue_, now_ns);
     if (decision.wait_until_ns == 0 || stopped_) {
       if (mode == TakeMode::kPeek) {
-        if (num_waiting_ > 0) changed_.notify_all();
+        WakeAnother();  // it may be able to take it sooner
         return true;
       }
       PopBatch(decision.num_requests, batch);
       return true;
     }
     if (mode == TakeMode::kTry) return false;
-    forming_ = true;
-    ++num_waiting_;
-    changed_.wait_until(lock, SteadyDeadline(decision.wait_until_ns));
-    --num_waiting_;
-    forming_ = false;
+    WaitToFill(lock, decision);
   }
 }
 
@@ -80,7 +116,7 @@ void DynamicBatcher::PopBatch(size_t num_requests, std::vector<InferRequest*>* b
     batch->push_back(request);
   }
   UpdatePending();
-  if (num_waiting_ > 0 && !queue_.empty()) changed_.notify_all();
+  if (!queue_.empty()) WakeAnother();
 }
 
 void DynamicBatcher::OnCancelled(InferRequest* request) {
@@ -119,7 +155,8 @@ void DynamicBatcher::Stop() {
     std::lock_guard lock(mutex_);
     stopped_ = true;
   }
-  changed_.notify_all();
+  idle_.notify_all();
+  filling_.notify_all();
 }
 
 }  // namespace nereid

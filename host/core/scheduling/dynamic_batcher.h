@@ -37,20 +37,31 @@ class DynamicBatcher final : public Scheduler, public std::enable_shared_from_th
   // Has AttendTimeouts called when the first deadline passes. Requires mutex_.
   void ScheduleAttendance();
   void PopBatch(size_t num_requests, std::vector<InferRequest*>* batch);
+  // Until something came that may concern the caller.
+  void WaitIdle(std::unique_lock<std::mutex>& lock);
+  void WaitToFill(std::unique_lock<std::mutex>& lock, const BatchRules::Decision& decision);
+  // Whose sleep ends now that the queue is as it is; null: nobody's. Requires mutex_, as the next.
+  std::condition_variable* WhomToWake();
+  void WakeAnother();
   void UpdatePending() { num_pending_.store(queue_.size(), std::memory_order_relaxed); }
 
   const std::unique_ptr<BatchStrategy> strategy_;  // null: none
   const BatchRules rules_;
+  const size_t max_batch_size_;
   QueueAttendant* const attendant_;
   const bool preserve_ordering_;
   OrderedGate gate_;
   std::atomic<uint64_t> num_pending_{0};
   std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
+  std::condition_variable idle_;     // of those that wait for a request
+  std::condition_variable filling_;  // of the one that waits for its batch to fill
   PriorityQueue queue_;
   uint64_t next_attendance_ns_ = UINT64_MAX;
-  size_t num_waiting_ = 0;  // instance threads inside changed_
-  bool forming_ = false;    // one of them waits for its batch to fill
+  size_t num_idle_ = 0;      // instance threads inside idle_
+  size_t num_woken_ = 0;     // of them, those that were called and did not come yet
+  size_t num_spinning_ = 0;  // instance threads that look for work before they wait
+  bool forming_ = false;     // one is inside filling_
+  int64_t num_missing_ = 0;  // as in its Decision, less what came since
   bool stopped_ = false;
 };
 

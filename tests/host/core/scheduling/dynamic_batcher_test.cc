@@ -170,5 +170,44 @@ TEST_F(DynamicBatcherTest, ServesManyClientsAndInstances) {
   EXPECT_EQ(client_.num_released(), all.size());
 }
 
+// All requests of one shape: an arrival that does not fill the batch wakes nobody.
+TEST_F(DynamicBatcherTest, SendsABatchOfFixedShapesThatFillsUpWithinTheDelay) {
+  std::string config = kConfig;
+  for (size_t at; (at = config.find("[-1]")) != std::string::npos;) config.replace(at, 4, "[1]");
+  target_ = std::make_shared<FakeTarget>(config);
+  config_.max_queue_delay_us = 3'600'000'000;
+  config_.preferred_batch_sizes = {3};
+  const auto batcher = NewBatcher();
+  std::vector<InferRequest*> all;
+  for (int i = 0; i < 300; ++i) all.push_back(Make("r"));
+  std::thread client([&] {
+    for (InferRequest* request : all) ASSERT_TRUE(batcher->Enqueue(request).ok());
+  });
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(batcher->TakeBatch(0, &batch_));
+    EXPECT_EQ(batch_.size(), 3U);
+    AnswerAll(batch_);
+  }
+  client.join();
+}
+
+TEST_F(DynamicBatcherTest, WakesSomeInstanceForEachLoneRequest) {
+  const auto batcher = NewBatcher();
+  std::vector<std::thread> instances;
+  for (int i = 0; i < 3; ++i) {
+    instances.emplace_back([&] {
+      std::vector<InferRequest*> batch;
+      while (batcher->TakeBatch(0, &batch)) AnswerAll(batch);
+    });
+  }
+  for (size_t i = 1; i <= 500; ++i) {
+    ASSERT_TRUE(batcher->Enqueue(Make("r")).ok());
+    client_.WaitFor(i);
+  }
+  batcher->Stop();
+  for (std::thread& instance : instances) instance.join();
+  EXPECT_EQ(client_.answers().size(), 500U);
+}
+
 }  // namespace
 }  // namespace nereid
