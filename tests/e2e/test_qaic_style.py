@@ -62,6 +62,12 @@ def test_the_sample_clients_run(server, dist):
     run = subprocess.run([sys.executable, clients / "client_http.py", "--model", "mistral_7b", "--prompt", "|".join(PROMPTS), "--max-tokens", "12",
                           "--url", server.url], capture_output=True, text=True)
     assert run.returncode == 0 and json.loads(run.stdout) == [whole(server, each) for each in PROMPTS], run.stderr
+    run = subprocess.run([sys.executable, clients / "client_http.py", "--model", "mistral_decoupled", "--prompt", PROMPTS[1], "--max-tokens", "12",
+                          "--url", server.url, "--stream"], capture_output=True, text=True)
+    assert run.returncode == 0 and run.stdout == whole(server, PROMPTS[1]) + "\n", run.stderr
+    run = subprocess.run([sys.executable, clients / "client_http.py", "--model", "mistral_decoupled", "--prompt", PROMPTS[1], "--url", server.url],
+                         capture_output=True, text=True)
+    assert run.returncode == 1 and "mistral_decoupled: 500" in run.stderr, run.stderr
     run = subprocess.run([sys.executable, clients / "client_grpc.py", "--model", "mistral_decoupled", "--prompt", PROMPTS[1], "--max-tokens", "12",
                           "--url", f"127.0.0.1:{server.grpc}"], capture_output=True, text=True)
     assert run.returncode == 0 and run.stdout.splitlines()[-1] == str([whole(server, PROMPTS[1])]), run.stderr
