@@ -35,6 +35,12 @@ void WarnOfStub(const ModelContext& context) {
                     "EXECUTION_ENV_PATH names another interpreter."));
 }
 
+// Tensors of requests lie in host memory, whatever the model would also take.
+Status CheckForceCpuOnly(const std::string& value) {
+  if (value == "yes" || value == "no") return {};
+  return InvalidArgError("FORCE_CPU_ONLY_INPUT_TENSORS: expected yes or no, got '", value, "'");
+}
+
 }  // namespace
 
 Status PythonModel::Prepare() {
@@ -56,6 +62,11 @@ Status PythonModel::Prepare() {
         ExecutionEnv::Open(*path, context().directory());
     if (!env.ok()) return std::move(env).status().WithContext(StrCat("model '", name(), "'"));
     env_ = std::move(*env);
+  }
+  if (const std::string* value = parameters().Find("FORCE_CPU_ONLY_INPUT_TENSORS")) {
+    if (Status status = CheckForceCpuOnly(*value); !status.ok()) {
+      return std::move(status).WithContext(StrCat("model '", name(), "'"));
+    }
   }
   WarnOfStub(context());
   is_prepared_ = true;

@@ -439,6 +439,17 @@ def test_a_load_that_hangs_is_ended_in_time(start_server, tmp_path):
     assert running.stop() == 0
 
 
+def test_a_wrong_parameter_of_the_model_is_named(server, repository):
+    config = (MODELS / "doubler/config.pbtxt").read_text() + 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "%s" } }\n'
+    write_model(repository, "forced", "class TritonPythonModel:\n  def execute(self, requests): pass\n", config % "perhaps")
+    status, answer = post(server, "/v2/repository/models/forced/load", {})
+    assert status >= 400 and "FORCE_CPU_ONLY_INPUT_TENSORS: expected yes or no, got 'perhaps'" in answer["error"], answer
+    (repository / "forced/config.pbtxt").write_text(config % "no")
+    assert post(server, "/v2/repository/models/forced/load", {})[0] == 200
+    assert post(server, "/v2/repository/models/forced/unload", {})[0] == 200
+    shutil.rmtree(repository / "forced")
+
+
 def test_an_unknown_setting_is_named(start_server, tmp_path):
     write_model(tmp_path / "models", "plain", "class TritonPythonModel:\n  def execute(self, requests): pass\n")
     running = start_server(tmp_path / "models", python_flags("--model-control-mode=explicit", "--backend-config=python,thread-pool-sise=4"))
