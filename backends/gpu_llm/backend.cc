@@ -49,6 +49,7 @@ class GpuModel : public llm_adapter::LlmModel {
   }
 
  protected:
+  bool TakesQuantised() const override { return true; }
   Result<std::unique_ptr<llm::Executor>> MakeExecutor(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
       const llm_adapter::LlmParameters& parameters) override {

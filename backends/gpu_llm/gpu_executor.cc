@@ -79,7 +79,7 @@ Status GpuExecutor::Initialize() {
   limits_.block_size = kBlockTokens;
   NEREID_ASSIGN_OR_RETURN(stream_, MakeStream());
   NEREID_ASSIGN_OR_RETURN(done_, MakeEvent());
-  NEREID_ASSIGN_OR_RETURN(weights_, LoadGpuWeights(model_, options_.dummy_seed));
+  NEREID_ASSIGN_OR_RETURN(weights_, LoadGpuWeights(model_, options_.dummy));
   model_.weights.clear();  // the checkpoint is not needed any more
   DecoderLimits limits;
   const int32_t padded = StepPlanner::PaddedBatch(limits_.max_num_sequences);

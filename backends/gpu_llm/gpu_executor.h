@@ -30,7 +30,7 @@ struct GpuExecutorOptions {
   int64_t max_cache_tokens = 0;        // 0: as the fraction says
   double cache_memory_fraction = 0.9;  // of what is free once the weights are there
   bool uses_graphs = true;             // for decode steps
-  std::optional<uint64_t> dummy_seed;  // weights are made up
+  std::optional<DummyWeights> dummy;  // weights are made up
 };
 
 class GpuExecutor : public llm::Executor {

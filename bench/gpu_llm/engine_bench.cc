@@ -2,7 +2,8 @@
 // the device: decode rates at fixed batches, time to the first token, prefill, many requests at
 // once.
 //
-//   gpu_engine_bench [--shape 8b|1b|tiny] [--batches 1,8,32] [--ttft 512,2048] [--prefill 16x2048]
+//   gpu_engine_bench [--shape 8b|1b|tiny] [--weights bf16|int4|fp8] [--batches 1,8,32] [--ttft
+//   512,2048] [--prefill 16x2048]
 //   [--burst 512]
 //                    [--max-sequences 256] [--max-tokens-a-step 8192] [--graphs 1]
 #include <algorithm>
@@ -218,14 +219,12 @@ std::vector<int32_t> Numbers(const std::string& text) {
 }
 
 int Main(int argc, char** argv) {
-  std::map<std::string, std::string> given = {{"--shape", "8b"},
-                                              {"--batches", ""},
-                                              {"--ttft", ""},
-                                              {"--prefill", ""},
-                                              {"--burst", ""},
-                                              {"--max-sequences", "256"},
-                                              {"--max-tokens-a-step", "8192"},
-                                              {"--graphs", "1"}};
+  std::map<std::string, std::string> given = {
+      {"--shape", "8b"},          {"--weights", "bf16"},
+      {"--batches", ""},          {"--ttft", ""},
+      {"--prefill", ""},          {"--burst", ""},
+      {"--max-sequences", "256"}, {"--max-tokens-a-step", "8192"},
+      {"--graphs", "1"}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!given.contains(argv[i])) {
       std::printf("unknown option %s\n", argv[i]);
@@ -235,7 +234,9 @@ int Main(int argc, char** argv) {
   }
   setvbuf(stdout, nullptr, _IOLBF, 0);
   gpu::GpuExecutorOptions options;
-  options.dummy_seed = 1;
+  options.dummy = gpu::DummyWeights{1, given["--weights"] == "int4"  ? gpu::WeightFormat::kInt4
+                                       : given["--weights"] == "fp8" ? gpu::WeightFormat::kFp8
+                                                                     : gpu::WeightFormat::kBf16};
   options.max_num_sequences = std::atoi(given["--max-sequences"].c_str());
   options.max_num_tokens = std::atoi(given["--max-tokens-a-step"].c_str());
   options.uses_graphs = given["--graphs"] == "1";

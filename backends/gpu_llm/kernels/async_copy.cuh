@@ -46,6 +46,20 @@ __device__ __forceinline__ void BulkCopy(void* to, const void* from, uint32_t by
       "l"(from), "r"(bytes), "r"(SharedAddress(barrier))
       : "memory");
 }
+// 16 bytes a thread, past L1; a barrier gets one of the arrivals that it waits for from each thread
+// that asks so, once the copies that this thread has begun are there.
+__device__ __forceinline__ void AsyncCopy16(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(SharedAddress(to)),
+               "l"(from)
+               : "memory");
+}
+__device__ __forceinline__ void AsyncCopyArrive(uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(SharedAddress(barrier))
+               : "memory");
+}
+__device__ __forceinline__ void AsyncCopyWaitAll() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
 // What this thread wrote to shared memory becomes visible to the copy engine and to wgmma.
 __device__ __forceinline__ void ProxyFence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -1,6 +1,6 @@
 // Products of few rows with large weights, bound by reading the weights: out = in x weights^T. The
 // weights start to flow before the kernel ahead has ended; the norm of the input is taken on the
-// way.
+// way, and so is the unpacking of quantised weights.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -8,9 +8,11 @@
 
 #include <cstdint>
 
+#include "gpu_llm/kernels/weight_format.h"
+
 namespace nereid::gpu {
 
-inline constexpr int kStreamMaxRows = 8;
+inline constexpr int kStreamMaxRows = 16;
 
 enum class StreamOutput : int32_t {
   kBf16,      // out [num_rows, num_outputs] bf16
@@ -20,19 +22,19 @@ enum class StreamOutput : int32_t {
 };
 
 struct StreamGemmParams {
-  const __nv_bfloat16* weights;  // [num_outputs, depth]
-  const __nv_bfloat16* in;       // [.., depth]
-  const int32_t* rows;           // [num_rows]: which rows of `in`; null: the first
+  WeightMatrix weights;
+  const __nv_bfloat16* in;  // [.., depth]
+  const int32_t* rows;      // [num_rows]: which rows of `in`; null: the first
   const __nv_bfloat16*
       norm_weight;  // [depth]: the rows are RMS-normed first; null: taken as they are
   void* out;
-  int num_rows, num_outputs, depth;
+  int num_rows;
   float epsilon;
   StreamOutput output;
 };
 
 // `norms`: with a norm_weight.
-bool CanStream(int num_rows, int num_outputs, int depth, bool norms);
+bool CanStream(const WeightMatrix& weights, int num_rows, bool norms);
 void StreamGemm(const StreamGemmParams& params, int num_processors, cudaStream_t stream);
 
 }  // namespace nereid::gpu

@@ -47,7 +47,8 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   NEREID_RETURN_IF_CUDA_ERROR(
       cudaMemset(decoder.last_tokens_.data(), 0, decoder.last_tokens_.size_bytes()));
   NEREID_RETURN_IF_ERROR(decoder.FillRopeTables(limits.max_positions));
-  NEREID_ASSIGN_OR_RETURN(LinearRunner linear, LinearRunner::Create(limits.num_processors));
+  NEREID_ASSIGN_OR_RETURN(LinearRunner linear, LinearRunner::Create(weights, limits.max_num_tokens,
+                                                                    limits.num_processors));
   decoder.linear_.emplace(std::move(linear));
   return decoder;
 }
@@ -99,9 +100,7 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
     NEREID_RETURN_IF_ERROR(RunLayer(layer, shape, words, may_time, stream));
   }
   LinearCall head;
-  head.weights = weights_->lm_head;
-  head.num_outputs = spec_->vocab_size;
-  head.depth = spec_->hidden_size;
+  head.weights = &weights_->lm_head;
   head.in = residual_.as<__nv_bfloat16>();
   head.rows = words + layout.logit_rows;
   head.norm_weight = weights_->final_norm;
@@ -117,14 +116,11 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
 Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
                          cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
-  const int64_t hidden = spec_->hidden_size, inner = spec_->intermediate_size;
-  const auto multiply = [&](const __nv_bfloat16* matrix, int64_t num_outputs, int64_t depth,
-                            const DeviceMemory& in, const __nv_bfloat16* norm_weight,
-                            StreamOutput output, const DeviceMemory& out) {
+  const auto multiply = [&](const GpuMatrix& matrix, const DeviceMemory& in,
+                            const __nv_bfloat16* norm_weight, StreamOutput output,
+                            const DeviceMemory& out) {
     LinearCall call;
-    call.weights = matrix;
-    call.num_outputs = num_outputs;
-    call.depth = depth;
+    call.weights = &matrix;
     call.in = in.as<__nv_bfloat16>();
     call.norm_weight = norm_weight;
     call.epsilon = spec_->norm.epsilon;
@@ -134,14 +130,14 @@ Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* w
     call.scratch = gate_up_.data();
     return linear_->Run(call, shape.num_tokens, may_time, stream);
   };
-  NEREID_RETURN_IF_ERROR(multiply(weights.qkv, qkv_size(), hidden, residual_, weights.input_norm,
-                                  StreamOutput::kBf16, qkv_));
+  NEREID_RETURN_IF_ERROR(
+      multiply(weights.qkv, residual_, weights.input_norm, StreamOutput::kBf16, qkv_));
   Attend(layer, shape, words, stream);
-  NEREID_RETURN_IF_ERROR(multiply(weights.attention_out, hidden, spec_->q_size(), attention_,
-                                  nullptr, StreamOutput::kAdd, residual_));
-  NEREID_RETURN_IF_ERROR(multiply(weights.gate_up, 2 * inner, hidden, residual_,
-                                  weights.pre_mlp_norm, StreamOutput::kSiluGate, gated_));
-  return multiply(weights.down, hidden, inner, gated_, nullptr, StreamOutput::kAdd, residual_);
+  NEREID_RETURN_IF_ERROR(
+      multiply(weights.attention_out, attention_, nullptr, StreamOutput::kAdd, residual_));
+  NEREID_RETURN_IF_ERROR(
+      multiply(weights.gate_up, residual_, weights.pre_mlp_norm, StreamOutput::kSiluGate, gated_));
+  return multiply(weights.down, gated_, nullptr, StreamOutput::kAdd, residual_);
 }
 
 void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words,

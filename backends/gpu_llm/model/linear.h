@@ -1,5 +1,5 @@
 // A product of a step with a weight matrix: by the streaming kernel for a few rows, by cuBLASLt for
-// more. [engine thread]
+// more, which sees quantised weights as bf16. [engine thread]
 #pragma once
 
 #include <cuda_bf16.h>
@@ -8,13 +8,13 @@
 #include "gpu_llm/cuda/memory.h"
 #include "gpu_llm/kernels/stream_gemm.h"
 #include "gpu_llm/model/gemm.h"
+#include "gpu_llm/model/gpu_weights.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {
 
 struct LinearCall {
-  const __nv_bfloat16* weights = nullptr;  // [num_outputs, depth]
-  int64_t num_outputs = 0, depth = 0;
+  const GpuMatrix* weights = nullptr;
   const __nv_bfloat16* in = nullptr;           // [.., depth]
   const int32_t* rows = nullptr;               // [num_rows]: which rows of `in`; null: the first
   const __nv_bfloat16* norm_weight = nullptr;  // [depth]: the rows are RMS-normed first; null: not
@@ -27,7 +27,9 @@ struct LinearCall {
 
 class LinearRunner {
  public:
-  static Result<LinearRunner> Create(int num_processors);
+  // `max_num_rows`: of products with `weights`.
+  static Result<LinearRunner> Create(const GpuWeights& weights, int max_num_rows,
+                                     int num_processors);
   LinearRunner(LinearRunner&&) noexcept = default;
 
   // `may_time`: as Gemm::Run's.
@@ -36,9 +38,14 @@ class LinearRunner {
  private:
   LinearRunner(Gemm gemm, int num_processors)
       : gemm_(std::move(gemm)), num_processors_(num_processors) {}
+  // Norm and gathered columns by kernels of their own: then `call` has neither.
+  void PrepareInput(LinearCall& call, int num_rows, cudaStream_t stream);
+  Status Stream(const LinearCall& call, int num_rows, cudaStream_t stream);
 
   Gemm gemm_;
   int num_processors_;
+  DeviceMemory gathered_;     // [max_num_rows, the largest depth of a matrix that gathers]
+  DeviceMemory dequantized_;  // the largest matrix that is quantised
 };
 
 }  // namespace nereid::gpu

@@ -1,26 +1,22 @@
-// Copies checkpoint tensors to the device, converted to bf16, by several threads over pinned
-// memory. [load thread]
+// Copies to the device what functions write into pinned memory, by several threads. [load thread]
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "gpu_llm/cuda/memory.h"
-#include "llm_core/model/weight_map.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {
 
-// One weight, and where its rows go: row r to row r / group_rows * group_stride + r % group_rows
-// behind `offset`.
-struct WeightPart {
-  const llm::ResolvedWeight* weight = nullptr;
-  int64_t rows = 0, columns = 0;  // a vector: one column
-  int64_t group_rows = 0, group_stride = 0;
-  int64_t offset = 0;     // in elements
-  bool is_first = false;  // of the parts of its matrix
+// Bytes that lie together in device memory. `fill` writes all of them, on any thread.
+struct UploadJob {
+  int64_t offset = 0, size_bytes = 0;
+  std::function<Status(uint8_t* to)> fill;
 };
 
-Status UploadWeights(const std::vector<WeightPart>& parts, const DeviceMemory& memory);
+// The first fault of a job ends it.
+Status Upload(const std::vector<UploadJob>& jobs, const DeviceMemory& memory);
 
 }  // namespace nereid::gpu

@@ -1,9 +1,12 @@
 // The executor against the CPU's on the tiny checkpoints, and what it gives back.
 #include "gpu_llm/gpu_executor.h"
 
+#include <list>
+
 #include "../cpu_reference/golden.h"
 #include "cpu_reference/cpu_executor.h"
 #include "gpu_test.h"
+#include "llm_core/model/int4_rows.h"
 
 namespace nereid::gpu {
 namespace {
@@ -28,14 +31,14 @@ class ExecutorTest : public testing::GpuTest<::testing::TestWithParam<const char
     options.max_num_sequences = 8;
     options.max_num_tokens = 256;
     options.uses_graphs = uses_graphs;
-    auto executor = GpuExecutor::Create(std::move(*llm::ReadDecoder(checkpoint)), options);
+    auto executor = GpuExecutor::Create(std::move(*llm::ReadDecoder(checkpoint, true)), options);
     EXPECT_TRUE(executor.ok()) << executor.status().message();
     return executor.ok() ? std::move(*executor) : nullptr;
   }
   std::unique_ptr<cpu::CpuExecutor> LoadCpu() {
     auto checkpoint =
         std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
-    auto model = llm::ReadDecoder(*checkpoint);
+    auto model = llm::ReadDecoder(*checkpoint, true);
     cpu::CpuExecutorOptions options;
     options.num_threads = 2;
     return std::move(*cpu::CpuExecutor::Create(checkpoint, std::move(*model), options));
@@ -143,9 +146,10 @@ TEST_P(ExecutorTest, MemoryIsGivenBack) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, ExecutorTest,
-                         ::testing::Values("llama", "llama-linear-rope", "llama-mha", "llama-tied",
-                                           "llama-yarn", "llama3.1-rope", "mistral", "mistral-swa",
-                                           "phi3", "phi3-swa", "qwen2", "qwen3"),
+                         ::testing::Values("llama", "llama-awq", "llama-gptq",
+                                           "llama-gptq-actorder", "llama-linear-rope", "llama-mha",
+                                           "llama-tied", "llama-yarn", "llama3.1-rope", "mistral",
+                                           "mistral-swa", "phi3", "phi3-swa", "qwen2", "qwen3"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name)
@@ -153,13 +157,82 @@ INSTANTIATE_TEST_SUITE_P(Tiny, ExecutorTest,
                            return name;
                          });
 
+// A model of the checkpoint with the matrices of its layers rounded to e4m3, with a factor a row.
+struct Fp8Model {
+  llm::DecoderModel model;
+  std::list<std::vector<uint8_t>> bytes;  // what the model views
+};
+
+Fp8Model MakeFp8Model(const llm::Checkpoint& checkpoint) {
+  Fp8Model result;
+  result.model = std::move(*llm::ReadDecoder(checkpoint, true));
+  for (auto& [key, weight] : result.model.weights) {
+    if (key.layer == llm::kNoLayer || weight.tensor.shape.size() != 2) continue;
+    const int64_t rows = weight.source.num_rows(), columns = weight.tensor.shape[1];
+    auto& values = result.bytes.emplace_back(rows * columns);
+    auto& scales = result.bytes.emplace_back(rows * 4);
+    for (int64_t row = 0; row < rows; ++row) {
+      const auto element = [&](int64_t c) {
+        return llm::ElementAsFloat(weight.tensor, weight.source.SourceRow(row) * columns + c);
+      };
+      float largest = 1e-6f;
+      for (int64_t c = 0; c < columns; ++c) largest = std::max(largest, std::abs(element(c)));
+      const float scale = largest / 240.0f;  // 0x77 = 240
+      std::memcpy(scales.data() + row * 4, &scale, 4);
+      for (int64_t c = 0; c < columns; ++c) {
+        const float value = element(c) / scale, magnitude = std::abs(value);
+        const int exponent = std::max(-6, magnitude > 0.0f ? std::ilogb(magnitude) : -6);
+        const int steps = static_cast<int>(std::lround(std::ldexp(magnitude, 3 - exponent)));
+        values[row * columns + c] =
+            static_cast<uint8_t>((value < 0.0f ? 0x80 : 0) + ((exponent + 6) << 3) + steps);
+      }
+    }
+    weight.source = llm::Matrix(weight.source.tensor, rows, columns);
+    weight.tensor.type = llm::DataType::kF8E4M3;
+    weight.tensor.shape = {rows, columns};
+    weight.tensor.bytes = values;
+    weight.quant.method = llm::QuantMethod::kFp8;
+    weight.quant.scales.type = llm::DataType::kF32;
+    weight.quant.scales.shape = {rows, 1};
+    weight.quant.scales.bytes = scales;
+  }
+  return result;
+}
+
+class Fp8ExecutorTest : public ExecutorTest {};
+
+TEST_P(Fp8ExecutorTest, LogitsAreThoseOfTheCpuWithinBf16) {
+  auto checkpoint =
+      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
+  const Fp8Model made = MakeFp8Model(*checkpoint);
+  GpuExecutorOptions options;
+  options.max_num_sequences = 8;
+  options.max_num_tokens = 256;
+  auto gpu = GpuExecutor::Create(made.model, options);
+  ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+  cpu::CpuExecutorOptions cpu_options;
+  cpu_options.num_threads = 2;
+  auto cpu = cpu::CpuExecutor::Create(checkpoint, made.model, cpu_options);
+  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  for (const GoldenPrompt& prompt : ReadGolden(directory_)) {
+    const auto length = static_cast<int32_t>(prompt.ids.size());
+    const int32_t rows = std::min(length, 100);
+    EXPECT_LT(RelativeError(Run(**gpu, prompt.ids, 0, rows), Run(**cpu, prompt.ids, 0, rows)),
+              kLogitTolerance)
+        << "prompt of " << length;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, Fp8ExecutorTest, ::testing::Values("llama", "qwen2"),
+                         [](const auto& info) { return std::string(info.param); });
+
 class RefusalTest : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
 
 TEST_P(RefusalTest, WhatIsNotThereIsNamedAtLoad) {
   const std::string directory = FindTiny(GetParam().first);
   if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam().first;
   const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory));
-  const auto executor = GpuExecutor::Create(std::move(*llm::ReadDecoder(checkpoint)), {});
+  const auto executor = GpuExecutor::Create(std::move(*llm::ReadDecoder(checkpoint, true)), {});
   ASSERT_FALSE(executor.ok());
   EXPECT_EQ(executor.status().code(), StatusCode::kUnsupported);
   EXPECT_NE(executor.status().message().find(GetParam().second), std::string::npos)

@@ -1,10 +1,13 @@
-// The streaming product against a plain loop, over all row counts and sizes that end within a block's
-// turn.
+// The streaming product against a plain loop, over formats, row counts and sizes that end within a
+// block's turn, a stage or a group of scales; the unpacked weights against the same numbers.
 #include "gpu_llm/kernels/stream_gemm.h"
 
 #include <random>
 
+#include "gpu_llm/kernels/dequantize.h"
+#include "gpu_llm/kernels/gather_columns.h"
 #include "gpu_test.h"
+#include "nereid/status.h"
 
 namespace nereid::gpu {
 namespace {
@@ -15,35 +18,109 @@ using testing::RelativeError;
 using testing::ToDevice;
 using testing::ToHost;
 
-struct Size {
+struct Case {
+  WeightFormat format;
   int num_outputs, depth;
+  int scales_per_block = 1;
 };
 
-class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<Size>> {
+float FromFp8(uint8_t byte) {
+  const int exponent = byte >> 3 & 15, mantissa = byte & 7;
+  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                                        : std::ldexp(1.0f + mantissa / 8.0f, exponent - 7);
+  return (byte & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<Case>> {
  protected:
   void SetUp() override {
-    testing::GpuTest<::testing::TestWithParam<Size>>::SetUp();
+    testing::GpuTest<::testing::TestWithParam<Case>>::SetUp();
     if (IsSkipped()) return;
-    const auto [num_outputs, depth] = GetParam();
-    std::mt19937 random(5);
-    std::normal_distribution<float> normal;
-    const auto fill = [&](std::vector<uint16_t>& values, size_t count) {
-      values.resize(count);
-      for (uint16_t& value : values) value = Bf16Bits(normal(random));
-      return ToDevice(values);
-    };
-    device_weights_ = fill(weights_, static_cast<size_t>(num_outputs) * depth);
-    device_in_ = fill(in_, static_cast<size_t>(kStreamMaxRows) * depth);
-    device_norm_ = fill(norm_, depth);
-    rows_ = ToDevice(std::vector<int32_t>{7, 6, 5, 4, 3, 2, 1, 0});
+    const Case& given = GetParam();
+    matrix_.format = given.format;
+    matrix_.num_outputs = given.num_outputs;
+    matrix_.depth = given.depth;
+    matrix_.scales_per_block = given.scales_per_block;
+    weights_.resize(static_cast<size_t>(given.num_outputs) * given.depth);
+    switch (given.format) {
+      case WeightFormat::kBf16:
+        MakeBf16();
+        break;
+      case WeightFormat::kFp8:
+        MakeFp8();
+        break;
+      case WeightFormat::kInt4:
+        MakeInt4();
+        break;
+    }
+    matrix_.data = device_weights_.data();
+    matrix_.row_scales = device_scales_.as<float>();
+    device_in_ = Normal(in_, static_cast<size_t>(kStreamMaxRows) * given.depth);
+    device_norm_ = Normal(norm_, given.depth);
+    std::vector<int32_t> rows(kStreamMaxRows);
+    for (int i = 0; i < kStreamMaxRows; ++i) rows[i] = kStreamMaxRows - 1 - i;
+    rows_ = ToDevice(rows);
   }
 
-  // [num_rows, num_outputs]
+  DeviceMemory Normal(std::vector<uint16_t>& values, size_t count) {
+    std::normal_distribution<float> normal;
+    values.resize(count);
+    for (uint16_t& value : values) value = Bf16Bits(normal(random_));
+    return ToDevice(values);
+  }
+  void MakeBf16() {
+    std::vector<uint16_t> bits;
+    device_weights_ = Normal(bits, weights_.size());
+    for (size_t i = 0; i < bits.size(); ++i) weights_[i] = FromBf16(bits[i]);
+  }
+  void MakeFp8() {
+    std::vector<uint8_t> bytes(weights_.size());
+    std::vector<float> scales;
+    for (int row = 0; row < matrix_.num_outputs; ++row) {
+      scales.push_back(0.01f + static_cast<float>(row % 7));
+      for (int c = 0; c < matrix_.depth; ++c) {
+        const size_t i = static_cast<size_t>(row) * matrix_.depth + c;
+        do bytes[i] = static_cast<uint8_t>(random_());  // all values but the two that are NaN
+        while ((bytes[i] & 0x7f) == 0x7f);
+        weights_[i] = FromFp8(bytes[i]) * scales.back();
+      }
+    }
+    device_weights_ = ToDevice(bytes);
+    device_scales_ = ToDevice(scales);
+  }
+  void MakeInt4() {
+    const int per_block = matrix_.scales_per_block, group = kInt4BlockColumns / per_block;
+    const int64_t tile_bytes = Int4TileBytes(matrix_.depth, per_block);
+    std::vector<uint32_t> words(matrix_.num_outputs / kInt4TileRows * tile_bytes / 4);
+    std::uniform_real_distribution<float> some(0.5f, 2.0f);
+    for (int row = 0; row < matrix_.num_outputs; ++row) {
+      float scale = 0.0f;
+      int zero = 0;
+      for (int c = 0; c < matrix_.depth; ++c) {
+        uint32_t* block = words.data() + row / kInt4TileRows * tile_bytes / 4 +
+                          c / kInt4BlockColumns * Int4BlockBytes(per_block) / 4;
+        if (c % group == 0) {
+          scale = FromBf16(Bf16Bits(some(random_)));
+          zero = static_cast<int>(random_() % 17);
+          block[kInt4ValueBytes / 4 + c % kInt4BlockColumns / group * kInt4TileRows +
+                row % kInt4TileRows] = Int4ScaleWord(scale, zero);
+        }
+        const uint32_t value = random_() % 16;
+        const Int4Place place = PlaceInInt4Block(row % kInt4TileRows, c % kInt4BlockColumns);
+        block[place.word] |= value << place.shift;
+        weights_[static_cast<size_t>(row) * matrix_.depth + c] =
+            static_cast<float>(static_cast<int>(value) - zero) * scale;
+      }
+    }
+    device_weights_ = ToDevice(words);
+  }
+
+  // [num_rows, num_outputs]; `norms`: of the rows in reverse.
   std::vector<float> Reference(int num_rows, bool norms) const {
     std::vector<float> result;
-    const auto [num_outputs, depth] = GetParam();
+    const int num_outputs = matrix_.num_outputs, depth = matrix_.depth;
     for (int i = 0; i < num_rows; ++i) {
-      const int row = norms ? 7 - i : i;
+      const int row = norms ? kStreamMaxRows - 1 - i : i;
       std::vector<double> x(depth);
       double squares = 0.0;
       for (int k = 0; k < depth; ++k) {
@@ -54,23 +131,21 @@ class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<Size>> {
         x[k] *= FromBf16(norm_[k]) / std::sqrt(squares / depth + 1e-5);
       }
       for (int output = 0; output < num_outputs; ++output) {
+        const float* weights = &weights_[static_cast<size_t>(output) * depth];
         double sum = 0.0;
-        for (int k = 0; k < depth; ++k) sum += x[k] * FromBf16(weights_[output * depth + k]);
+        for (int k = 0; k < depth; ++k) sum += x[k] * weights[k];
         result.push_back(static_cast<float>(sum));
       }
     }
     return result;
   }
 
-  // `norms`: of the rows in reverse.
   void Run(int num_rows, StreamOutput output, bool norms, const DeviceMemory& out) {
-    const auto [num_outputs, depth] = GetParam();
-    ASSERT_TRUE(CanStream(num_rows, num_outputs, depth, norms));
-    StreamGemm({device_weights_.as<__nv_bfloat16>(), device_in_.as<__nv_bfloat16>(),
-                norms ? rows_.as<int32_t>() : nullptr,
-                norms ? device_norm_.as<__nv_bfloat16>() : nullptr, out.data(), num_rows,
-                num_outputs, depth, 1e-5f, output},
-               132, nullptr);
+    ASSERT_TRUE(CanStream(matrix_, num_rows, norms));
+    StreamGemm(
+        {matrix_, device_in_.as<__nv_bfloat16>(), norms ? rows_.as<int32_t>() : nullptr,
+         norms ? device_norm_.as<__nv_bfloat16>() : nullptr, out.data(), num_rows, 1e-5f, output},
+        132, nullptr);
     ASSERT_EQ(cudaGetLastError(), cudaSuccess);
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
@@ -81,50 +156,110 @@ class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<Size>> {
     return values;
   }
 
-  std::vector<uint16_t> weights_, in_, norm_;
-  DeviceMemory device_weights_, device_in_, device_norm_, rows_;
+  std::mt19937 random_{5};
+  WeightMatrix matrix_;
+  std::vector<float> weights_;
+  std::vector<uint16_t> in_, norm_;
+  DeviceMemory device_weights_, device_scales_, device_in_, device_norm_, rows_;
 };
 
 TEST_P(StreamGemmTest, FloatsEqualAPlainLoop) {
-  for (int rows = 1; rows <= kStreamMaxRows; ++rows) {
-    const size_t count = static_cast<size_t>(rows) * GetParam().num_outputs;
+  const std::vector<float> product = Reference(kStreamMaxRows, false);
+  const std::vector<float> normed = Reference(kStreamMaxRows, true);
+  for (const int rows : {1, 2, 3, 5, 8, 9, 15, 16}) {
+    if (!CanStream(matrix_, rows, false)) continue;
+    const size_t count = static_cast<size_t>(rows) * matrix_.num_outputs;
     const DeviceMemory out = ToDevice(std::vector<float>(count, NAN));
     Run(rows, StreamOutput::kFloat, false, out);
-    EXPECT_LT(RelativeError(ToHost<float>(out, count), Reference(rows, false)), 1e-5) << rows;
-    if (rows % 3 == 0 || static_cast<int64_t>(rows) * GetParam().depth > 48000) continue;
-    Run(rows, StreamOutput::kFloat, true, out);  // the normed row is rounded to bf16
-    EXPECT_LT(RelativeError(ToHost<float>(out, count), Reference(rows, true)), 4e-3) << rows;
+    EXPECT_LT(RelativeError(ToHost<float>(out, count), std::span(product).first(count)), 1e-5)
+        << rows;
+    if (!CanStream(matrix_, rows, true)) continue;
+    Run(rows, StreamOutput::kFloat, true, out);  // rows times the norm's weights are rounded
+    EXPECT_LT(RelativeError(ToHost<float>(out, count), std::span(normed).first(count)), 4e-3)
+        << rows;
   }
 }
 
 TEST_P(StreamGemmTest, SumsAndGatesEqualAPlainLoop) {
-  const int rows = 5, outputs = GetParam().num_outputs;
-  const std::vector<float> product = Reference(rows, false);
-  const std::vector<uint16_t> before(rows * outputs, Bf16Bits(3.0f));
-  std::vector<float> sums = product, gated(rows * outputs / 2);
-  for (float& sum : sums) sum += 3.0f;
-  for (int row = 0; row < rows; ++row) {
-    for (int i = 0; i < outputs / 2; ++i) {
-      const float* pair = &product[row * outputs + i / 8 * 16 + i % 8];
-      gated[row * outputs / 2 + i] = pair[0] / (1.0f + std::exp(-pair[0])) * pair[8];
+  for (const int rows : {4, 11}) {
+    if (!CanStream(matrix_, rows, false)) continue;
+    const int outputs = matrix_.num_outputs;
+    const std::vector<float> product = Reference(rows, false);
+    const std::vector<uint16_t> before(rows * outputs, Bf16Bits(3.0f));
+    std::vector<float> sums = product, gated(rows * outputs / 2);
+    for (float& sum : sums) sum += 3.0f;
+    for (int row = 0; row < rows; ++row) {
+      for (int i = 0; i < outputs / 2; ++i) {
+        const float* pair = &product[row * outputs + i / 8 * 16 + i % 8];
+        gated[row * outputs / 2 + i] = pair[0] / (1.0f + std::exp(-pair[0])) * pair[8];
+      }
     }
+    const DeviceMemory out = ToDevice(before);
+    Run(rows, StreamOutput::kAdd, false, out);
+    EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, before.size())), sums), 4e-3);
+    Run(rows, StreamOutput::kBf16, false, out);
+    EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, before.size())), product), 4e-3);
+    Run(rows, StreamOutput::kSiluGate, false, out);
+    EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, gated.size())), gated), 4e-3);
   }
-  const DeviceMemory out = ToDevice(before);
-  Run(rows, StreamOutput::kAdd, false, out);
-  EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, before.size())), sums), 4e-3);
-  Run(rows, StreamOutput::kBf16, false, out);
-  EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, before.size())), product), 4e-3);
-  Run(rows, StreamOutput::kSiluGate, false, out);
-  EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, gated.size())), gated), 4e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, StreamGemmTest,
-                         ::testing::Values(Size{16, 256}, Size{32, 4096}, Size{400, 768},
-                                           Size{9616, 512}, Size{64, 14336}),
-                         [](const auto& info) {
-                           return std::to_string(info.param.num_outputs) + "x" +
-                                  std::to_string(info.param.depth);
-                         });
+TEST_P(StreamGemmTest, UnpackedWeightsAreTheSameNumbers) {
+  if (matrix_.format == WeightFormat::kBf16) GTEST_SKIP() << "nothing to unpack";
+  const DeviceMemory out = ToDevice(std::vector<uint16_t>(weights_.size(), 0x7fff));
+  Dequantize(matrix_, out.as<__nv_bfloat16>(), nullptr);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  const std::vector<uint16_t> got = ToHost<uint16_t>(out, weights_.size());
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], Bf16Bits(weights_[i])) << i;
+}
+
+constexpr auto kBf16 = WeightFormat::kBf16;
+constexpr auto kFp8 = WeightFormat::kFp8;
+constexpr auto kInt4 = WeightFormat::kInt4;
+
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, StreamGemmTest,
+    ::testing::Values(Case{kBf16, 16, 256}, Case{kBf16, 32, 4096}, Case{kBf16, 400, 736},
+                      Case{kBf16, 4304, 512}, Case{kBf16, 64, 14336}, Case{kFp8, 16, 256},
+                      Case{kFp8, 32, 4096}, Case{kFp8, 400, 736}, Case{kFp8, 4304, 512},
+                      Case{kFp8, 64, 14336}, Case{kInt4, 16, 256}, Case{kInt4, 32, 4096},
+                      Case{kInt4, 400, 736, 4}, Case{kInt4, 4304, 512, 2}, Case{kInt4, 64, 14336},
+                      Case{kInt4, 48, 200, 4}),
+    [](const auto& info) {
+      const Case& given = info.param;
+      const char* format = given.format == kBf16 ? "bf16" : given.format == kFp8 ? "fp8" : "int4";
+      return StrCat(format, "_", given.num_outputs, "x", given.depth, "_", given.scales_per_block);
+    });
+
+class GatherColumnsTest : public testing::GpuTest<::testing::Test> {};
+
+TEST_F(GatherColumnsTest, ColumnsComeInOrderAndScaled) {
+  const int depth = 600, num_rows = 3;
+  std::vector<uint16_t> in;
+  std::vector<int32_t> order;
+  std::vector<float> scale;
+  for (int i = 0; i < 5 * depth; ++i) in.push_back(Bf16Bits(static_cast<float>(i % 251)));
+  for (int c = 0; c < depth; ++c) {
+    order.push_back((c * 7 + 3) % depth);  // 7 and 600 have no common factor
+    scale.push_back(c % 2 == 0 ? 0.5f : 2.0f);
+  }
+  const std::vector<int32_t> rows = {4, 0, 2};
+  const DeviceMemory device_in = ToDevice(in), device_order = ToDevice(order),
+                     device_scale = ToDevice(scale), device_rows = ToDevice(rows);
+  const DeviceMemory out = ToDevice(std::vector<uint16_t>(num_rows * depth, 0x7fff));
+  GatherColumns(
+      {device_in.as<__nv_bfloat16>(), device_rows.as<int32_t>(), device_order.as<int32_t>(),
+       device_scale.as<float>(), out.as<__nv_bfloat16>(), num_rows, depth},
+      nullptr);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  const std::vector<uint16_t> got = ToHost<uint16_t>(out, num_rows * depth);
+  for (int row = 0; row < num_rows; ++row) {
+    for (int c = 0; c < depth; ++c) {
+      ASSERT_EQ(got[row * depth + c],
+                Bf16Bits(FromBf16(in[rows[row] * depth + order[c]]) * scale[order[c]]));
+    }
+  }
+}
 
 }  // namespace
 }  // namespace nereid::gpu

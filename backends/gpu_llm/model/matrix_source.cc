@@ -1,0 +1,226 @@
+// Reading of checkpoint rows in the device's formats.
+#include "gpu_llm/model/matrix_source.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "llm_core/model/int4_rows.h"
+
+namespace nereid::gpu {
+namespace {
+
+using llm::DataType;
+using llm::Int4Rows;
+using llm::QuantMethod;
+using llm::ResolvedWeight;
+
+constexpr int64_t kFp8Block = 128;  // rows, and columns, that share a scale in kFp8Blocks
+
+bool IsInteger(const ResolvedWeight& weight) {
+  return weight.quant.num_bits > 0;
+}
+bool IsFp8(const ResolvedWeight& weight) {
+  return weight.quant.method == QuantMethod::kFp8;
+}
+
+uint16_t ToBf16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  if ((bits & 0x7fffffffu) > 0x7f800000u)
+    return static_cast<uint16_t>(bits >> 16 | 0x40);  // NaN stays one
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+float Fp8ToFloat(uint8_t byte) {
+  const uint32_t bits = (byte & 0x80u) << 24 | (byte & 0x7fu) << 20;
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value * 0x1p120f;
+}
+
+float Fp8RowScale(const ResolvedWeight& weight, int64_t row) {
+  const llm::TensorView& scales = weight.quant.scales;
+  const bool is_one = scales.bytes.size() == llm::Info(scales.type).size_bytes;
+  return llm::ElementAsFloat(scales, is_one ? 0 : weight.source.SourceRow(row));
+}
+
+void FillPlainRow(const ResolvedWeight& weight, int64_t row, int64_t columns, uint16_t* to) {
+  const llm::TensorView& tensor = weight.tensor;
+  const llm::WeightSource& source = weight.source;
+  const int64_t stored_columns = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
+  const int64_t stored = source.SourceRow(row);
+  if (!source.transposed && tensor.type == DataType::kBF16) {
+    std::memcpy(to, tensor.bytes.data() + stored * stored_columns * 2, columns * 2);
+    return;
+  }
+  const bool in_blocks = weight.quant.method == QuantMethod::kFp8Blocks;
+  const float row_scale = IsFp8(weight) ? Fp8RowScale(weight, row) : 1.0f;
+  for (int64_t column = 0; column < columns; ++column) {
+    const int64_t index =
+        source.transposed ? column * stored_columns + stored : stored * stored_columns + column;
+    if (tensor.type != DataType::kF8E4M3) {
+      to[column] = ToBf16(llm::ElementAsFloat(tensor, index));
+      continue;
+    }
+    const llm::TensorView& scales = weight.quant.scales;
+    const float scale =
+        in_blocks
+            ? llm::ElementAsFloat(scales, stored / kFp8Block * scales.shape[1] + column / kFp8Block)
+            : row_scale;
+    to[column] = ToBf16(Fp8ToFloat(tensor.bytes[index]) * scale);
+  }
+}
+
+void FillIntegerRow(Int4Rows& rows, int64_t row, uint16_t* to) {
+  const std::span<const uint8_t> values = rows.Row(row);
+  for (int64_t c = 0; c < rows.num_columns(); ++c) {
+    const int64_t group = c / rows.group_size();
+    const int64_t column = rows.column_order().empty() ? c : rows.column_order()[c];
+    const float input_scale = rows.input_scale().empty() ? 1.0f : rows.input_scale()[column];
+    to[column] = ToBf16(static_cast<float>(values[c] - rows.Zero(row, group)) *
+                        rows.Scale(row, group) * input_scale);
+  }
+}
+
+// Readers of the parts that are integers.
+Result<std::vector<std::optional<Int4Rows>>> OpenIntegers(const MatrixSource& source) {
+  std::vector<std::optional<Int4Rows>> readers(source.parts.size());
+  for (size_t i = 0; i < readers.size(); ++i) {
+    if (!IsInteger(*source.parts[i].weight)) continue;
+    NEREID_ASSIGN_OR_RETURN(readers[i], Int4Rows::Of(*source.parts[i].weight, 8));
+  }
+  return readers;
+}
+
+}  // namespace
+
+int64_t MatrixSource::num_rows() const {
+  int64_t rows = 0;
+  for (const MatrixPart& part : parts) rows += part.rows;
+  return rows;
+}
+
+MatrixSource::Place MatrixSource::Find(int64_t row) const {
+  const auto num_parts = static_cast<int64_t>(parts.size());
+  if (interleave > 0) {
+    return {static_cast<size_t>(row / interleave % num_parts),
+            row / (interleave * num_parts) * interleave + row % interleave};
+  }
+  size_t part = 0;
+  for (; row >= parts[part].rows; ++part) row -= parts[part].rows;
+  return {part, row};
+}
+
+int64_t MatrixLayout::SizeBytes(int64_t num_rows, int64_t columns) const {
+  switch (format) {
+    case WeightFormat::kFp8:
+      return num_rows * columns;
+    case WeightFormat::kInt4:
+      return (num_rows + kInt4TileRows - 1) / kInt4TileRows *
+             Int4TileBytes(columns, scales_per_block);
+    default:
+      return num_rows * columns * 2;
+  }
+}
+
+Result<MatrixLayout> LayoutOf(const MatrixSource& source) {
+  MatrixLayout layout;
+  bool all_fp8 = true, all_int4 = true;
+  for (const MatrixPart& part : source.parts) {
+    if (part.weight == nullptr) return InternalError("a weight of the decoder is not mapped");
+    all_fp8 = all_fp8 && IsFp8(*part.weight) && !part.weight->source.transposed;
+    all_int4 = all_int4 && part.weight->quant.num_bits == 4;
+  }
+  if (all_fp8 && source.columns % 16 == 0) layout.format = WeightFormat::kFp8;
+  if (!all_int4 || source.columns % 8 != 0) return layout;
+  NEREID_ASSIGN_OR_RETURN(const auto readers, OpenIntegers(source));
+  const Int4Rows& first = *readers[0];
+  const int64_t group = first.group_size();
+  // A group of a whole row may end within a block: what follows in it is padding.
+  const bool is_known =
+      group == 32 || group == 64 || group % kInt4BlockColumns == 0 || first.num_groups() == 1;
+  bool are_alike = true;
+  for (const auto& reader : readers) {
+    are_alike = are_alike && reader->group_size() == group &&
+                reader->column_order() == first.column_order() &&
+                reader->input_scale() == first.input_scale();
+  }
+  if (!is_known || !are_alike) return layout;
+  layout.format = WeightFormat::kInt4;
+  layout.scales_per_block = first.num_groups() == 1 || group >= kInt4BlockColumns
+                                ? 1
+                                : static_cast<int>(kInt4BlockColumns / group);
+  layout.column_order = first.column_order();
+  layout.input_scale = first.input_scale();
+  return layout;
+}
+
+Status FillBf16Rows(const MatrixSource& source, int64_t first, int64_t count, uint16_t* to) {
+  NEREID_ASSIGN_OR_RETURN(auto readers, OpenIntegers(source));
+  for (int64_t row = first; row < first + count; ++row, to += source.columns) {
+    const MatrixSource::Place place = source.Find(row);
+    if (readers[place.part]) {
+      FillIntegerRow(*readers[place.part], place.row, to);
+    } else {
+      FillPlainRow(*source.parts[place.part].weight, place.row, source.columns, to);
+    }
+  }
+  return {};
+}
+
+void FillFp8Rows(const MatrixSource& source, int64_t first, int64_t count, uint8_t* to) {
+  for (int64_t row = first; row < first + count; ++row, to += source.columns) {
+    const MatrixSource::Place place = source.Find(row);
+    const ResolvedWeight& weight = *source.parts[place.part].weight;
+    std::memcpy(to,
+                weight.tensor.bytes.data() + weight.source.SourceRow(place.row) * source.columns,
+                source.columns);
+  }
+}
+
+std::vector<float> Fp8RowScales(const MatrixSource& source) {
+  std::vector<float> scales(source.num_rows());
+  for (int64_t row = 0; row < source.num_rows(); ++row) {
+    const MatrixSource::Place place = source.Find(row);
+    scales[row] = Fp8RowScale(*source.parts[place.part].weight, place.row);
+  }
+  return scales;
+}
+
+Status FillInt4Tiles(const MatrixSource& source, const MatrixLayout& layout, int64_t first,
+                     int64_t count, uint8_t* to) {
+  NEREID_ASSIGN_OR_RETURN(auto readers, OpenIntegers(source));
+  const int64_t tile_bytes = Int4TileBytes(source.columns, layout.scales_per_block);
+  const int block_bytes = Int4BlockBytes(layout.scales_per_block);
+  const int scale_columns = kInt4BlockColumns / layout.scales_per_block;
+  std::memset(to, 0, count * tile_bytes);
+  const int64_t end =
+      std::min(first + count, (source.num_rows() + kInt4TileRows - 1) / kInt4TileRows);
+  for (int64_t tile = first; tile < end; ++tile, to += tile_bytes) {
+    for (int r = 0; r < kInt4TileRows && tile * kInt4TileRows + r < source.num_rows(); ++r) {
+      const MatrixSource::Place place = source.Find(tile * kInt4TileRows + r);
+      Int4Rows& reader = *readers[place.part];
+      const std::span<const uint8_t> values = reader.Row(place.row);
+      for (int64_t column = 0; column < source.columns; column += 8) {
+        uint32_t word = 0;
+        for (int i = 0; i < 8; ++i)
+          word |= uint32_t{values[column + i]} << PlaceInInt4Block(r, i).shift;
+        const int index = PlaceInInt4Block(r, static_cast<int>(column % kInt4BlockColumns)).word;
+        std::memcpy(to + column / kInt4BlockColumns * block_bytes + index * 4, &word, 4);
+      }
+      for (int64_t column = 0; column < source.columns; column += scale_columns) {
+        const int64_t group = column / reader.group_size();
+        const uint32_t word =
+            Int4ScaleWord(reader.Scale(place.row, group), reader.Zero(place.row, group));
+        const int64_t sub = column % kInt4BlockColumns / scale_columns;
+        std::memcpy(to + column / kInt4BlockColumns * block_bytes + kInt4ValueBytes +
+                        (sub * kInt4TileRows + r) * 4,
+                    &word, 4);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace nereid::gpu

@@ -1,0 +1,204 @@
+// Checkpoint rows in the device's formats: hand-made words, and each quantised tiny checkpoint read
+// in two ways.
+#include "gpu_llm/model/matrix_source.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+
+#include "../cpu_reference/golden.h"
+#include "llm_core/model/architecture.h"
+
+namespace nereid::gpu {
+namespace {
+
+using cpu::testing::FindTiny;
+using llm::DataType;
+using llm::WeightKind;
+
+float FromBf16(uint16_t bits) {
+  return std::bit_cast<float>(uint32_t{bits} << 16);
+}
+
+// A tensor and the bytes it views.
+struct Owned {
+  std::vector<uint8_t> bytes;
+  llm::TensorView View(DataType type, std::vector<int64_t> shape) const {
+    llm::TensorView view;
+    view.type = type;
+    view.shape = std::move(shape);
+    view.bytes = bytes;
+    return view;
+  }
+};
+template <typename T>
+Owned BytesOf(const std::vector<T>& values) {
+  Owned owned;
+  owned.bytes.resize(values.size() * sizeof(T));
+  std::memcpy(owned.bytes.data(), values.data(), owned.bytes.size());
+  return owned;
+}
+
+// By the words of weight_format.h.
+std::vector<float> UnpackInt4(const std::vector<uint8_t>& bytes, const MatrixLayout& layout,
+                              int64_t rows, int64_t columns) {
+  std::vector<float> values;
+  const int per_block = layout.scales_per_block;
+  const auto word_at = [&](int64_t byte) {
+    uint32_t word;
+    std::memcpy(&word, bytes.data() + byte, 4);
+    return word;
+  };
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t c = 0; c < columns; ++c) {
+      const int64_t block = row / kInt4TileRows * Int4TileBytes(columns, per_block) +
+                            c / kInt4BlockColumns * Int4BlockBytes(per_block);
+      const Int4Place place = PlaceInInt4Block(static_cast<int>(row % kInt4TileRows),
+                                               static_cast<int>(c % kInt4BlockColumns));
+      const int64_t group = c % kInt4BlockColumns * per_block / kInt4BlockColumns;
+      const uint32_t scale =
+          word_at(block + kInt4ValueBytes + 4 * (group * kInt4TileRows + row % kInt4TileRows));
+      const auto value = static_cast<int>(word_at(block + 4 * place.word) >> place.shift & 15u);
+      values.push_back(static_cast<float>(value - static_cast<int>(scale & 31u)) *
+                       std::bit_cast<float>(scale & ~31u));
+    }
+  }
+  return values;
+}
+
+TEST(MatrixSourceTest, RowsOfPartsComeBelowEachOtherOrInTurn) {
+  MatrixSource source;
+  source.parts = {{nullptr, 16}, {nullptr, 8}};
+  EXPECT_EQ(source.num_rows(), 24);
+  EXPECT_EQ(source.Find(15).part, 0u);
+  EXPECT_EQ(source.Find(17).part, 1u);
+  EXPECT_EQ(source.Find(17).row, 1);
+  source.parts = {{nullptr, 16}, {nullptr, 16}};
+  source.interleave = 8;
+  EXPECT_EQ(source.Find(9).part, 1u);
+  EXPECT_EQ(source.Find(9).row, 1);
+  EXPECT_EQ(source.Find(18).part, 0u);
+  EXPECT_EQ(source.Find(18).row, 10);
+}
+
+TEST(MatrixSourceTest, PackedWordsBecomeTheirNumbers) {
+  // Eight rows of 32 columns; each word holds 0 to 7, less 8, times the row's factor.
+  const Owned packed = BytesOf(std::vector<uint32_t>(8 * 4, 0x76543210u));
+  std::vector<float> factors;
+  for (int row = 0; row < 8; ++row) factors.push_back(static_cast<float>(1 << row));
+  const Owned scales = BytesOf(factors);
+  llm::ResolvedWeight weight;
+  weight.tensor = packed.View(DataType::kI32, {8, 4});
+  weight.source = llm::Matrix("w", 8, 32);
+  weight.quant.method = llm::QuantMethod::kPacked;
+  weight.quant.num_bits = 4;
+  weight.quant.group_size = 32;
+  weight.quant.scales = scales.View(DataType::kF32, {8, 1});
+  MatrixSource source;
+  source.parts = {{&weight, 8}};
+  source.columns = 32;
+  const MatrixLayout layout = std::move(*LayoutOf(source));
+  ASSERT_EQ(layout.format, WeightFormat::kInt4);
+  std::vector<uint8_t> tiles(layout.SizeBytes(8, 32), 0xff);
+  ASSERT_TRUE(FillInt4Tiles(source, layout, 0, 1, tiles.data()).ok());
+  const std::vector<float> values = UnpackInt4(tiles, layout, 8, 32);
+  std::vector<uint16_t> rows(8 * 32);
+  ASSERT_TRUE(FillBf16Rows(source, 0, 8, rows.data()).ok());
+  for (int row = 0; row < 8; ++row) {
+    for (int c = 0; c < 32; ++c) {
+      const float expected = static_cast<float>((c % 8 - 8) * (1 << row));
+      EXPECT_EQ(values[row * 32 + c], expected);
+      EXPECT_EQ(FromBf16(rows[row * 32 + c]), expected);
+    }
+  }
+}
+
+TEST(MatrixSourceTest, Fp8RowsKeepTheirBytesAndFactors) {
+  std::vector<uint8_t> stored(4 * 16);
+  for (size_t i = 0; i < stored.size(); ++i) stored[i] = static_cast<uint8_t>(0x38 + i % 3);
+  const Owned bytes{stored}, scales = BytesOf(std::vector<float>{1.0f, 2.0f, 4.0f, 8.0f});
+  llm::ResolvedWeight weight;
+  weight.tensor = bytes.View(DataType::kF8E4M3, {4, 16});
+  weight.source = llm::RowsOf("w", 4, 16, 2, 2);
+  weight.quant.method = llm::QuantMethod::kFp8;
+  weight.quant.scales = scales.View(DataType::kF32, {4, 1});
+  MatrixSource source;
+  source.parts = {{&weight, 2}};
+  source.columns = 16;
+  ASSERT_EQ(LayoutOf(source)->format, WeightFormat::kFp8);
+  std::vector<uint8_t> rows(2 * 16);
+  FillFp8Rows(source, 0, 2, rows.data());
+  EXPECT_TRUE(std::equal(rows.begin(), rows.end(), stored.begin() + 32));
+  EXPECT_EQ(Fp8RowScales(source), (std::vector<float>{4.0f, 8.0f}));
+  // 0x38, 0x39 and 0x3a are 1, 1.125 and 1.25.
+  std::vector<uint16_t> floats(2 * 16);
+  ASSERT_TRUE(FillBf16Rows(source, 0, 2, floats.data()).ok());
+  for (int i = 0; i < 32; ++i)
+    EXPECT_EQ(FromBf16(floats[i]), (1.0f + 0.125f * ((i + 32) % 3)) * (i < 16 ? 4.0f : 8.0f));
+}
+
+TEST(MatrixSourceTest, Fp8InBlocksBecomesBf16) {
+  const Owned bytes{std::vector<uint8_t>(256 * 256, 0x38)};  // 1
+  const Owned scales = BytesOf(std::vector<float>{1.0f, 2.0f, 4.0f, 8.0f});
+  llm::ResolvedWeight weight;
+  weight.tensor = bytes.View(DataType::kF8E4M3, {256, 256});
+  weight.source = llm::Matrix("w", 256, 256);
+  weight.quant.method = llm::QuantMethod::kFp8Blocks;
+  weight.quant.scales = scales.View(DataType::kF32, {2, 2});
+  MatrixSource source;
+  source.parts = {{&weight, 256}};
+  source.columns = 256;
+  ASSERT_EQ(LayoutOf(source)->format, WeightFormat::kBf16);
+  std::vector<uint16_t> rows(256 * 256);
+  ASSERT_TRUE(FillBf16Rows(source, 0, 256, rows.data()).ok());
+  EXPECT_EQ(FromBf16(rows[127 * 256 + 127]), 1.0f);
+  EXPECT_EQ(FromBf16(rows[127 * 256 + 128]), 2.0f);
+  EXPECT_EQ(FromBf16(rows[128 * 256 + 127]), 4.0f);
+  EXPECT_EQ(FromBf16(rows[255 * 256 + 255]), 8.0f);
+}
+
+class TinyInt4Test : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(TinyInt4Test, TilesHoldWhatTheRowsDo) {
+  const std::string directory = FindTiny(GetParam());
+  if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
+  const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory));
+  const llm::DecoderModel model = std::move(*llm::ReadDecoder(checkpoint, true));
+  const auto part = [&](WeightKind kind, int64_t rows) {
+    return MatrixPart{&model.weights.at({0, kind, llm::kNoExpert}), rows};
+  };
+  MatrixSource source;
+  source.parts = {part(WeightKind::kGate, model.spec.intermediate_size),
+                  part(WeightKind::kUp, model.spec.intermediate_size)};
+  source.columns = model.spec.hidden_size;
+  source.interleave = 8;
+  const MatrixLayout layout = std::move(*LayoutOf(source));
+  ASSERT_EQ(layout.format, WeightFormat::kInt4);
+  const int64_t rows = source.num_rows(), columns = source.columns;
+  std::vector<uint8_t> tiles(layout.SizeBytes(rows, columns), 0xff);
+  ASSERT_TRUE(FillInt4Tiles(source, layout, 0, rows / kInt4TileRows, tiles.data()).ok());
+  const std::vector<float> unpacked = UnpackInt4(tiles, layout, rows, columns);
+  std::vector<uint16_t> plain(rows * columns);
+  ASSERT_TRUE(FillBf16Rows(source, 0, rows, plain.data()).ok());
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t c = 0; c < columns; ++c) {
+      const int64_t column = layout.column_order.empty() ? c : layout.column_order[c];
+      const float expected = FromBf16(plain[row * columns + column]);
+      ASSERT_NEAR(unpacked[row * columns + c], expected, 4e-3f * std::abs(expected) + 1e-20f)
+          << row << ", " << c;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, TinyInt4Test,
+                         ::testing::Values("llama-awq", "llama-gptq", "llama-gptq-actorder"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name)
+                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace nereid::gpu
