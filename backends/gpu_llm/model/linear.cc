@@ -11,10 +11,24 @@
 namespace nereid::gpu {
 namespace {
 
-// Rows up to which streaming is faster than cuBLASLt; with quantised weights, which would have to
-// be unpacked first, it is at all that the kernel takes.
+// Rows up to which streaming is faster than cuBLASLt, for which quantised weights have to be
+// unpacked first; more than the kernel takes at a time go in turns, of which each reads the
+// weights.
 int MaxStreamRows(WeightFormat format) {
-  return format == WeightFormat::kBf16 ? 8 : kStreamMaxRows;
+  switch (format) {
+    case WeightFormat::kBf16:
+      return 8;
+    case WeightFormat::kFp8:
+      return 2 * kStreamMaxRows;
+    case WeightFormat::kInt4:
+      return 3 * kStreamMaxRows;
+  }
+  return 0;
+}
+
+int64_t OutputRowBytes(StreamOutput output, int64_t num_outputs) {
+  if (output == StreamOutput::kFloat) return num_outputs * 4;
+  return output == StreamOutput::kSiluGate ? num_outputs : num_outputs * 2;
 }
 
 }  // namespace
@@ -56,9 +70,16 @@ void LinearRunner::PrepareInput(LinearCall& call, int num_rows, cudaStream_t str
 }
 
 Status LinearRunner::Stream(const LinearCall& call, int num_rows, cudaStream_t stream) {
-  StreamGemm({*call.weights, call.in, call.rows, call.norm_weight, call.out, num_rows, call.epsilon,
-              call.output},
-             num_processors_, stream);
+  const int64_t row_bytes = OutputRowBytes(call.output, call.weights->num_outputs);
+  for (int first = 0; first < num_rows; first += kStreamMaxRows) {
+    const __nv_bfloat16* in =
+        call.rows != nullptr ? call.in : call.in + int64_t{first} * call.weights->depth;
+    const int32_t* rows = call.rows != nullptr ? call.rows + first : nullptr;
+    StreamGemm({*call.weights, in, rows, call.norm_weight,
+                static_cast<char*>(call.out) + first * row_bytes,
+                std::min(kStreamMaxRows, num_rows - first), call.epsilon, call.output},
+               num_processors_, stream);
+  }
   return CudaStatus(cudaGetLastError(), "a streamed product");
 }
 
@@ -68,10 +89,11 @@ Status LinearRunner::Run(const LinearCall& given, int num_rows, bool may_time,
   LinearCall call = given;
   const GpuMatrix& weights = *call.weights;
   const bool is_small = num_rows <= MaxStreamRows(weights.format);
-  if (is_small && !weights.gathers() && CanStream(weights, num_rows, call.norm_weight != nullptr))
+  const int at_once = std::min(num_rows, kStreamMaxRows);
+  if (is_small && !weights.gathers() && CanStream(weights, at_once, call.norm_weight != nullptr))
     return Stream(call, num_rows, stream);
   PrepareInput(call, num_rows, stream);
-  if (is_small && CanStream(weights, num_rows, false)) return Stream(call, num_rows, stream);
+  if (is_small && CanStream(weights, at_once, false)) return Stream(call, num_rows, stream);
 
   const bool gates = call.output == StreamOutput::kSiluGate;
   GemmCall gemm;
