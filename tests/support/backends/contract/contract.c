@@ -1,0 +1,198 @@
+// Calls the host as no backend should, and says what the host made of it: each request is answered
+// with REPORT, one text for every corner of the contract that was tried. "ok: <corner>" where the
+// host refused as the contract has it, else what was expected and what came. What is tried after
+// the last response stands in the next request's report. In plain C on the raw API.
+//
+// The client must keep its request until the final response: it is released twice before that.
+#include <stdio.h>
+#include <string.h>
+
+#include "triton/core/tritonbackend.h"
+#include "triton/core/tritonserver.h"
+
+#define MAX_LINES 64
+#define MAX_LINE_BYTES 256
+#define ANY_ERROR (-1)
+#define SUCCESS (-2)
+
+struct Report {
+  char lines[MAX_LINES][MAX_LINE_BYTES];
+  int num_lines;
+};
+
+// One instance, one thread: what was found after the last answer.
+static struct Report late;
+
+static void Note(struct Report* report, const char* corner, int expected,
+                 struct TRITONSERVER_Error* error) {
+  if (report->num_lines == MAX_LINES) return;
+  char* line = report->lines[report->num_lines++];
+  const int got = error == NULL ? SUCCESS : (int)TRITONSERVER_ErrorCode(error);
+  if (got == expected || (expected == ANY_ERROR && got != SUCCESS)) {
+    snprintf(line, MAX_LINE_BYTES, "ok: %s", corner);
+  } else {
+    snprintf(line, MAX_LINE_BYTES, "%s: expected %d, got %d: %s", corner, expected, got,
+             error == NULL ? "success" : TRITONSERVER_ErrorMessage(error));
+  }
+  TRITONSERVER_ErrorDelete(error);
+}
+
+static void TryRequest(struct Report* report, struct TRITONBACKEND_Request* request) {
+  struct TRITONBACKEND_Input* input = NULL;
+  const char* name = NULL;
+  const void* data = NULL;
+  uint64_t size_bytes = 0;
+  uint32_t count = 0;
+  int64_t id = 0;
+  TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
+  TRITONSERVER_ParameterType kind;
+  const int invalid = TRITONSERVER_ERROR_INVALID_ARG;
+  Note(report, "count of no request", invalid, TRITONBACKEND_RequestInputCount(NULL, &count));
+  Note(report, "count into nothing", invalid, TRITONBACKEND_RequestInputCount(request, NULL));
+  Note(report, "an input it does not have", invalid,
+       TRITONBACKEND_RequestInput(request, "NO_SUCH_INPUT", &input));
+  Note(report, "an input beyond the last", invalid,
+       TRITONBACKEND_RequestInputByIndex(request, 99, &input));
+  Note(report, "the name of one beyond the last", invalid,
+       TRITONBACKEND_RequestInputName(request, 99, &name));
+  Note(report, "the first input", SUCCESS, TRITONBACKEND_RequestInputByIndex(request, 0, &input));
+  Note(report, "a buffer beyond the last", invalid,
+       TRITONBACKEND_InputBuffer(input, 99, &data, &size_bytes, &type, &id));
+  Note(report, "an output beyond the last", invalid,
+       TRITONBACKEND_RequestOutputName(request, 99, &name));
+  Note(report, "a parameter beyond the last", invalid,
+       TRITONBACKEND_RequestParameter(request, 99, &name, &kind, &data));
+  Note(report, "a numeric correlation id as text", invalid,
+       TRITONBACKEND_RequestCorrelationIdString(request, &name));
+  Note(report, "a release without flags", invalid, TRITONBACKEND_RequestRelease(request, 0));
+  Note(report, "a release with too many flags", invalid, TRITONBACKEND_RequestRelease(request, 3));
+  Note(report, "a reschedule of a model that does not iterate", invalid,
+       TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE));
+}
+
+static void TryResponse(struct Report* report, struct TRITONBACKEND_Request* request) {
+  struct TRITONBACKEND_Response* response = NULL;
+  struct TRITONBACKEND_Output* output = NULL;
+  struct TRITONBACKEND_State* state = NULL;
+  const int64_t shape[1] = {1};
+  void* buffer = NULL;
+  TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
+  int64_t id = 0;
+  const int invalid = TRITONSERVER_ERROR_INVALID_ARG;
+  Note(report, "a state of a model without", invalid,
+       TRITONBACKEND_StateNew(&state, request, "STATE", TRITONSERVER_TYPE_FP32, shape, 1));
+  Note(report, "a response", SUCCESS, TRITONBACKEND_ResponseNew(&response, request));
+  Note(report, "an output that the model does not have", invalid,
+       TRITONBACKEND_ResponseOutput(response, &output, "NO_SUCH_OUTPUT", TRITONSERVER_TYPE_BYTES,
+                                    shape, 1));
+  Note(
+      report, "an output", SUCCESS,
+      TRITONBACKEND_ResponseOutput(response, &output, "REPORT", TRITONSERVER_TYPE_BYTES, shape, 1));
+  Note(report, "its buffer", SUCCESS, TRITONBACKEND_OutputBuffer(output, &buffer, 8, &type, &id));
+  Note(report, "its buffer again", TRITONSERVER_ERROR_ALREADY_EXISTS,
+       TRITONBACKEND_OutputBuffer(output, &buffer, 8, &type, &id));
+  Note(report, "a response that is never sent", SUCCESS, TRITONBACKEND_ResponseDelete(response));
+  Note(report, "a send of nothing", invalid,
+       TRITONBACKEND_ResponseSend(NULL, TRITONSERVER_RESPONSE_COMPLETE_FINAL, NULL));
+  Note(report, "another response", SUCCESS, TRITONBACKEND_ResponseNew(&response, request));
+  Note(report, "a send with unknown flags", invalid, TRITONBACKEND_ResponseSend(response, 4, NULL));
+}
+
+static void TryModel(struct Report* report, struct TRITONBACKEND_ModelInstance* instance) {
+  struct TRITONBACKEND_Model* model = NULL;
+  struct TRITONSERVER_Message* config = NULL;
+  struct TRITONBACKEND_ModelInstanceResponseStatistics* statistics = NULL;
+  struct TRITONSERVER_MetricFamily* family = NULL;
+  struct TRITONSERVER_Metric* metric = NULL;
+  const char* name = NULL;
+  Note(report, "the model", SUCCESS, TRITONBACKEND_ModelInstanceModel(instance, &model));
+  Note(report, "a configuration of another version", ANY_ERROR,
+       TRITONBACKEND_ModelConfig(model, 2, &config));
+  Note(report, "its configuration", SUCCESS, TRITONBACKEND_ModelConfig(model, 1, &config));
+  Note(report, "a configuration that comes too late", ANY_ERROR,
+       TRITONBACKEND_ModelSetConfig(model, 1, config));
+  TRITONSERVER_ErrorDelete(TRITONSERVER_MessageDelete(config));
+  Note(report, "a profile beyond the last", ANY_ERROR,
+       TRITONBACKEND_ModelInstanceProfileName(instance, 99, &name));
+  Note(report, "statistics of a response", SUCCESS,
+       TRITONBACKEND_ModelInstanceResponseStatisticsNew(&statistics));
+  Note(report, "statistics that say nothing", TRITONSERVER_ERROR_INVALID_ARG,
+       TRITONBACKEND_ModelInstanceReportResponseStatistics(statistics));
+  TRITONSERVER_ErrorDelete(TRITONBACKEND_ModelInstanceResponseStatisticsDelete(statistics));
+  Note(report, "a metric family", SUCCESS,
+       TRITONSERVER_MetricFamilyNew(&family, TRITONSERVER_METRIC_KIND_COUNTER, "contract_corners",
+                                    "Tried."));
+  Note(report, "a metric", SUCCESS, TRITONSERVER_MetricNew(&metric, family, NULL, 0));
+  Note(report, "a counter that goes down", ANY_ERROR, TRITONSERVER_MetricIncrement(metric, -1));
+  Note(report, "a counter that is set", ANY_ERROR, TRITONSERVER_MetricSet(metric, 1));
+  Note(report, "a family whose metric lives", ANY_ERROR, TRITONSERVER_MetricFamilyDelete(family));
+  Note(report, "the metric's end", SUCCESS, TRITONSERVER_MetricDelete(metric));
+  Note(report, "the family's end", SUCCESS, TRITONSERVER_MetricFamilyDelete(family));
+}
+
+// A BYTES tensor of the lines.
+static struct TRITONSERVER_Error* WriteReport(const struct Report* report,
+                                              struct TRITONBACKEND_Response* response) {
+  struct TRITONBACKEND_Output* output = NULL;
+  const int64_t shape[1] = {report->num_lines};
+  void* buffer = NULL;
+  TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
+  int64_t id = 0;
+  uint64_t size_bytes = 0;
+  for (int i = 0; i < report->num_lines; ++i) size_bytes += 4 + strlen(report->lines[i]);
+  struct TRITONSERVER_Error* error =
+      TRITONBACKEND_ResponseOutput(response, &output, "REPORT", TRITONSERVER_TYPE_BYTES, shape, 1);
+  if (error == NULL) error = TRITONBACKEND_OutputBuffer(output, &buffer, size_bytes, &type, &id);
+  if (error != NULL) return error;
+  char* target = buffer;
+  for (int i = 0; i < report->num_lines; ++i) {
+    const uint32_t length = (uint32_t)strlen(report->lines[i]);
+    memcpy(target, &length, sizeof(length));
+    memcpy(target + sizeof(length), report->lines[i], length);
+    target += sizeof(length) + length;
+  }
+  return NULL;
+}
+
+static void Answer(struct TRITONBACKEND_ModelInstance* instance,
+                   struct TRITONBACKEND_Request* request) {
+  static struct Report report;
+  struct TRITONBACKEND_ResponseFactory* factory = NULL;
+  struct TRITONBACKEND_Response* response = NULL;
+  bool cancelled = true;
+  const int invalid = TRITONSERVER_ERROR_INVALID_ARG;
+  report = late;
+  late.num_lines = 0;
+  TryRequest(&report, request);
+  TryResponse(&report, request);
+  TryModel(&report, instance);
+  Note(&report, "a factory", SUCCESS, TRITONBACKEND_ResponseFactoryNew(&factory, request));
+  Note(&report, "unknown flags of a factory", invalid,
+       TRITONBACKEND_ResponseFactorySendFlags(factory, 6));
+  Note(&report, "the release", SUCCESS,
+       TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
+  Note(&report, "the release again", invalid,
+       TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
+  Note(&report, "a factory that outlives its request", SUCCESS,
+       TRITONBACKEND_ResponseFactoryIsCancelled(factory, &cancelled));
+  Note(&report, "a response after the release", SUCCESS,
+       TRITONBACKEND_ResponseNewFromFactory(&response, factory));
+  struct TRITONSERVER_Error* error = WriteReport(&report, response);
+  TRITONSERVER_ErrorDelete(
+      TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, error));
+  TRITONSERVER_ErrorDelete(error);
+  Note(&late, "an end after the end", invalid,
+       TRITONBACKEND_ResponseFactorySendFlags(factory, TRITONSERVER_RESPONSE_COMPLETE_FINAL));
+  Note(&late, "a response after the end", SUCCESS,
+       TRITONBACKEND_ResponseNewFromFactory(&response, factory));
+  Note(&late, "its send", invalid,
+       TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, NULL));
+  TRITONSERVER_ErrorDelete(TRITONBACKEND_ResponseFactoryDelete(factory));
+}
+
+TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(
+    struct TRITONBACKEND_ModelInstance* instance, struct TRITONBACKEND_Request** requests,
+    const uint32_t request_count) {
+  for (uint32_t i = 0; i < request_count; ++i) Answer(instance, requests[i]);
+  return NULL;
+}
