@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "host/frontend/cloud/sagemaker_service.h"
+#include "host/frontend/cloud/vertex_ai_service.h"
 #include "host/log.h"
 
 namespace nereid {
@@ -24,6 +26,8 @@ Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const 
   NEREID_ASSIGN_OR_RETURN(frontends->state_.tracer, Tracer::Create(options.trace));
   if (options.allow_grpc) NEREID_RETURN_IF_ERROR(frontends->StartGrpc(options));
   if (options.allow_http) NEREID_RETURN_IF_ERROR(frontends->StartHttp(options));
+  if (options.allow_sagemaker) NEREID_RETURN_IF_ERROR(frontends->StartSageMaker(options));
+  if (options.allow_vertex_ai) NEREID_RETURN_IF_ERROR(frontends->StartVertexAi(options));
   if (options.allow_metrics) NEREID_RETURN_IF_ERROR(frontends->StartMetrics(options));
   return frontends;
 }
@@ -36,12 +40,35 @@ Status Frontends::StartGrpc(const Options& options) {
   return Status::Ok();
 }
 
-Status Frontends::StartHttp(const Options& options) {
-  NEREID_ASSIGN_OR_RETURN(http_service_,
-                          http::KServeService::Create(server_, state_, options.kserve));
-  NEREID_ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options.http, *http_service_));
-  LogInfo("Started HTTPService at ", options.http.address, ":", http_->port());
+Status Frontends::Listen(std::unique_ptr<http::Service> service, http::KServeService* kserve,
+                         const http::ServerConfig& config, const char* name) {
+  NEREID_ASSIGN_OR_RETURN(auto server, http::HttpServer::Start(config, *service));
+  LogInfo("Started ", name, " at ", config.address, ":", server->port());
+  http_ports_.push_back({std::move(service), kserve, std::move(server)});
   return Status::Ok();
+}
+
+Status Frontends::StartHttp(const Options& options) {
+  NEREID_ASSIGN_OR_RETURN(auto service,
+                          http::KServeService::Create(server_, state_, options.kserve));
+  http::KServeService* const kserve = service.get();
+  return Listen(std::move(service), kserve, options.http, "HTTPService");
+}
+
+Status Frontends::StartSageMaker(const Options& options) {
+  NEREID_ASSIGN_OR_RETURN(
+      auto service,
+      http::SageMakerService::Create(server_, state_, options.kserve, options.sagemaker_routes));
+  http::KServeService* const kserve = &service->kserve();
+  return Listen(std::move(service), kserve, options.sagemaker, "Sagemaker HTTPService");
+}
+
+Status Frontends::StartVertexAi(const Options& options) {
+  NEREID_ASSIGN_OR_RETURN(
+      auto service,
+      http::VertexAiService::Create(server_, state_, options.kserve, options.vertex_ai_routes));
+  http::KServeService* const kserve = &service->kserve();
+  return Listen(std::move(service), kserve, options.vertex_ai, "Vertex AI HTTPService");
 }
 
 Status Frontends::StartMetrics(const Options& options) {
@@ -52,21 +79,22 @@ Status Frontends::StartMetrics(const Options& options) {
 }
 
 void Frontends::Drain(std::chrono::steady_clock::time_point deadline) {
-  if (http_ != nullptr) {
-    http_service_->BeginDrain();
-    http_->BeginDrain();
+  for (const HttpPort& port : http_ports_) {
+    port.kserve->BeginDrain();
+    port.server->BeginDrain();
   }
   if (grpc_ != nullptr) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
     grpc_->Stop(std::max(left, std::chrono::milliseconds(0)));
   }
-  if (http_ == nullptr) return;
-  if (!http_->WaitUntilIdle(deadline)) {
-    LogWarning("exit timeout: cancelling what runs on ", http_->num_connections(),
-               " HTTP connections");
+  for (const HttpPort& port : http_ports_) {
+    if (!port.server->WaitUntilIdle(deadline)) {
+      LogWarning("exit timeout: cancelling what runs on ", port.server->num_connections(),
+                 " HTTP connections");
+    }
+    port.server->CloseConnections();
   }
-  http_->CloseConnections();
 }
 
 }  // namespace nereid

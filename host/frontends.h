@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <vector>
 
 #include "host/frontend/frontend_state.h"
 #include "host/frontend/grpc/grpc_server.h"
@@ -27,22 +28,34 @@ class Frontends {
   // True when no model holds a request and no load runs any more: only then may the object be
   // destroyed.
   bool IsIdle() const {
-    return (http_service_ == nullptr || http_service_->num_calls() == 0) &&
-           (grpc_ == nullptr || grpc_->num_calls() == 0);
+    for (const HttpPort& port : http_ports_) {
+      if (port.kserve->num_calls() != 0) return false;
+    }
+    return grpc_ == nullptr || grpc_->num_calls() == 0;
   }
 
  private:
   Frontends(const Server& server, const Options& options);
+  // A port on which the inference protocol is spoken, at its own paths or at a platform's.
+  struct HttpPort {
+    std::unique_ptr<http::Service> service;
+    http::KServeService* kserve;  // within `service`
+    std::unique_ptr<http::HttpServer> server;
+  };
+
   Status StartHttp(const Options& options);
+  Status StartSageMaker(const Options& options);
+  Status StartVertexAi(const Options& options);
+  Status Listen(std::unique_ptr<http::Service> service, http::KServeService* kserve,
+                const http::ServerConfig& config, const char* name);
   Status StartGrpc(const Options& options);
   Status StartMetrics(const Options& options);
 
   const Server& server_;
   FrontendState state_;
   // Services before the servers that call them.
-  std::unique_ptr<http::KServeService> http_service_;
   std::unique_ptr<http::MetricsService> metrics_service_;
-  std::unique_ptr<http::HttpServer> http_;
+  std::vector<HttpPort> http_ports_;
   std::unique_ptr<http::HttpServer> metrics_;
   std::unique_ptr<GrpcServer> grpc_;
 };

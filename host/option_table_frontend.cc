@@ -1,4 +1,5 @@
-// Flags of the frontends, the log and the metrics; and those of Triton that this server refuses.
+// Flags of the frontends, the log and the metrics.
+#include "host/cloud_flags.h"
 #include "host/option_table.h"
 #include "host/option_values.h"
 #include "host/trace_flags.h"
@@ -39,16 +40,6 @@ Status NoEffect(Options& options, Text text) {
 constexpr char kGrpcInferThreads[] = "--grpc-infer-thread-count";
 constexpr char kGrpcAllocationPool[] = "--grpc-infer-allocation-pool-size";
 constexpr char kGrpcResponsePool[] = "--grpc-max-response-pool-size";
-
-Status Refuse(Options&, Text) {
-  return UnsupportedError("is not supported by this server yet; leave it out");
-}
-// For a flag whose value "false" asks for nothing.
-Status RefuseTrue(Options&, Text text) {
-  NEREID_ASSIGN_OR_RETURN(const bool value, ParseBoolValue(text));
-  if (!value) return Status::Ok();
-  return UnsupportedError("'", text, "' is not supported by this server yet; leave it out");
-}
 
 Status ApplyCompression(Options& options, Text text) {
   constexpr std::string_view kLevels[] = {"none", "low", "medium", "high"};
@@ -151,7 +142,8 @@ constexpr std::string_view kGrpc = "gRPC";
 constexpr std::string_view kMetrics = "Metrics";
 constexpr std::string_view kLog = "Log";
 constexpr std::string_view kTrace = "Trace";
-constexpr std::string_view kRefused = "Known, but not supported yet";
+constexpr std::string_view kSageMaker = "SageMaker";
+constexpr std::string_view kVertexAi = "Vertex AI";
 
 const Flag kFlags[] = {
     {kShared, "--allow-client-shm", "boolean", "Clients may register shared memory. Default: true.",
@@ -288,14 +280,27 @@ const Flag kFlags[] = {
     {kTrace, "--trace-log-frequency", "integer", "Older form of triton,log-frequency.",
      &ApplyTraceAs<kTraceLogFrequency>},
 
-    {kRefused, "--allow-sagemaker", "boolean", "", &RefuseTrue},
-    {kRefused, "--sagemaker-port", "integer", "", &Refuse},
-    {kRefused, "--sagemaker-safe-port-range", "range", "", &Refuse},
-    {kRefused, "--sagemaker-thread-count", "integer", "", &Refuse},
-    {kRefused, "--allow-vertex-ai", "boolean", "", &RefuseTrue},
-    {kRefused, "--vertex-ai-port", "integer", "", &Refuse},
-    {kRefused, "--vertex-ai-thread-count", "integer", "", &Refuse},
-    {kRefused, "--vertex-ai-default-model", "name", "", &Refuse},
+    {kSageMaker, "--allow-sagemaker", "boolean",
+     "The routes /ping, /invocations and /models on a port of their own. Default: false.",
+     NEREID_BOOL(allow_sagemaker)},
+    {kSageMaker, "--sagemaker-port", "integer", "Default: 8080.",
+     NEREID_INT(sagemaker.port, 0, 65535)},
+    {kSageMaker, "--sagemaker-safe-port-range", "first-last",
+     "The ports of HTTP, gRPC and metrics must lie within.", &ApplySafePortRange},
+    {kSageMaker, "--sagemaker-thread-count", "integer",
+     "Event loops. Default: one a core, at most 8.", NEREID_INT(sagemaker.num_threads, 1, 1024)},
+    {kVertexAi, "--allow-vertex-ai", "boolean",
+     "The routes that AIP_PREDICT_ROUTE and AIP_HEALTH_ROUTE name, on a port of their own. "
+     "Default: "
+     "true where AIP_MODE is PREDICTION, which also makes the default of HTTP and gRPC false.",
+     NEREID_BOOL(allow_vertex_ai)},
+    {kVertexAi, "--vertex-ai-port", "integer", "Default: AIP_HTTP_PORT, else 8080.",
+     NEREID_INT(vertex_ai.port, 0, 65535)},
+    {kVertexAi, "--vertex-ai-thread-count", "integer",
+     "Event loops. Default: one a core, at most 8.", NEREID_INT(vertex_ai.num_threads, 1, 1024)},
+    {kVertexAi, "--vertex-ai-default-model", "name",
+     "The model of predictions. Default: the only one there is.",
+     NEREID_TEXT(vertex_ai_routes.default_model)},
 };
 
 #undef NEREID_BOOL

@@ -4,6 +4,7 @@
 #include <optional>
 #include <sstream>
 
+#include "host/cloud_flags.h"
 #include "host/option_table.h"
 #include "host/trace_flags.h"
 
@@ -33,9 +34,11 @@ Status CheckOptions(const Options& options) {
       return InvalidArgError("--load-model: '*' stands for every model, no other can be named");
     }
   }
-  if (!options.allow_http && !options.allow_grpc) {
+  if (!options.allow_http && !options.allow_grpc && !options.allow_sagemaker &&
+      !options.allow_vertex_ai) {
     return InvalidArgError("--allow-http and --allow-grpc: at least one must be true");
   }
+  NEREID_RETURN_IF_ERROR(CheckCloudOptions(options));
   return CheckTraceOptions(options.trace);
 }
 
@@ -59,6 +62,7 @@ void AppendFlag(std::ostringstream& text, const Flag& flag) {
 
 Result<Options> ParseOptions(const std::vector<std::string>& args) {
   Options options;
+  NEREID_RETURN_IF_ERROR(ApplyCloudEnvironment(options));
   options.metrics.port = 8002;
   options.metrics.num_threads = 1;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -81,6 +85,7 @@ Result<Options> ParseOptions(const std::vector<std::string>& args) {
     }
     NEREID_RETURN_IF_ERROR(flag->apply(options, value.value_or("")).WithContext(name));
   }
+  CompleteCloudOptions(options);
   if (!options.has_metrics_address) options.metrics.address = options.http.address;
   if (options.use_http_tls) options.http.tls = options.http_tls;
   if (options.use_grpc_tls) options.grpc.tls = options.grpc_tls;

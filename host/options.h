@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "host/frontend/cloud/cloud_options.h"
 #include "host/frontend/grpc/grpc_options.h"
 #include "host/frontend/http/kserve_options.h"
 #include "host/frontend/http/transport/http_server.h"
@@ -18,6 +19,11 @@
 #include "nereid/status.h"
 
 namespace nereid {
+
+struct PortRange {
+  int first = 0;
+  int last = 0;  // included
+};
 
 struct Options {
   bool show_help = false;
@@ -49,6 +55,13 @@ struct Options {
   GrpcOptions grpc;
   TlsOptions grpc_tls{.flag_prefix = "--grpc"};
   bool use_grpc_tls = false;
+  bool allow_sagemaker = false;
+  http::ServerConfig sagemaker;
+  http::SageMakerOptions sagemaker_routes;
+  std::optional<PortRange> sagemaker_safe_ports;
+  bool allow_vertex_ai = false;
+  http::ServerConfig vertex_ai;
+  http::VertexAiOptions vertex_ai_routes;
   bool allow_metrics = true;
   http::ServerConfig metrics;
   bool has_metrics_address = false;

@@ -29,7 +29,7 @@ def free_ports(count):
 class Server:
     """A running server; its log is in `log`. `flags` are further command-line flags, `tls` the client's context where HTTP is https."""
 
-    def __init__(self, repository, log, flags=(), wait_for="/v2/health/ready", tls=None):
+    def __init__(self, repository, log, flags=(), wait_for="/v2/health/ready", tls=None, environment=None):
         self.http, self.grpc, self.metrics = free_ports(3)
         self.log = log
         self.tls = tls
@@ -37,8 +37,8 @@ class Server:
                    "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1", f"--http-port={self.http}", f"--grpc-port={self.grpc}",
                    f"--metrics-port={self.metrics}", *flags]
         # Python models run in the interpreter that runs the tests: it has NumPy.
-        environment = {"NEREID_PYTHON": sys.executable, **os.environ}
-        self.process = subprocess.Popen(command, stdout=open(log, "w"), stderr=subprocess.STDOUT, env=environment)
+        self.process = subprocess.Popen(command, stdout=open(log, "w"), stderr=subprocess.STDOUT,
+                                        env={"NEREID_PYTHON": sys.executable, **os.environ, **(environment or {})})
         self.wait(wait_for)
 
     @property
@@ -80,11 +80,12 @@ def dist():
 
 @pytest.fixture(scope="session")
 def start_server(tmp_path_factory, dist):
-    """start_server(repository, flags=[], wait_for=path, tls=None): a Server, stopped at the session's end if the test did not."""
+    """start_server(repository, flags=[], wait_for=path, tls=None, environment={}): a Server, stopped at the session's end if the test
+    did not."""
     running = []
 
-    def start(repository, flags=(), wait_for="/v2/health/ready", tls=None):
-        running.append(Server(repository, tmp_path_factory.mktemp("log") / "server.log", flags, wait_for, tls))
+    def start(repository, flags=(), wait_for="/v2/health/ready", tls=None, environment=None):
+        running.append(Server(repository, tmp_path_factory.mktemp("log") / "server.log", flags, wait_for, tls, environment))
         return running[-1]
 
     yield start

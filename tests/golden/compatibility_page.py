@@ -8,7 +8,6 @@ import subprocess
 import differences
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/compatibility.md"
-REFUSED = "Known, but not supported yet"
 
 
 def help_text():
@@ -16,16 +15,14 @@ def help_text():
 
 
 def flags():
-    """(section, name, value, what it does) of each flag."""
-    section, found = "", []
+    """(name, value, what it does) of each flag."""
+    found = []
     for line in help_text().splitlines()[3:]:
-        if re.fullmatch(r"\S.*:", line):
-            section = line[:-1]
-        elif re.match(r"  --", line):
+        if re.match(r"  --", line):
             name, _, value = line.strip().partition(" ")
-            found.append([section, name, value.strip("<>"), ""])
-        elif line.strip():
-            found[-1][3] = (found[-1][3] + " " + line.strip()).strip()
+            found.append([name, value.strip("<>"), ""])
+        elif line.startswith("     "):
+            found[-1][2] = (found[-1][2] + " " + line.strip()).strip()
     return found
 
 
@@ -35,8 +32,8 @@ def cell(text):
 
 def flag_table():
     rows = ["| flag | value | |", "|---|---|---|"]
-    for section, name, value, text in flags():
-        rows.append(f"| `{name}` | {cell(value)} | {'**refused**' if section == REFUSED else cell(text)} |")
+    for name, value, text in flags():
+        rows.append(f"| `{name}` | {cell(value)} | {cell(text)} |")
     return rows
 
 

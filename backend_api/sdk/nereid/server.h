@@ -127,8 +127,12 @@ class Server {
   Status PollModelRepository() const {
     return ToStatus(TRITONSERVER_ServerPollModelRepository(get()));
   }
-  Status RegisterModelRepository(const char* path) const {
-    return ToStatus(TRITONSERVER_ServerRegisterModelRepository(get(), path, nullptr, 0));
+  // `names`: parameters <folder> = <model's name>, for models that go by another name.
+  Status RegisterModelRepository(const char* path, std::span<const Parameter> names = {}) const {
+    std::vector<const TRITONSERVER_Parameter*> handles;
+    for (const Parameter& name : names) handles.push_back(name.get());
+    return ToStatus(TRITONSERVER_ServerRegisterModelRepository(
+        get(), path, handles.empty() ? nullptr : handles.data(), handles.size()));
   }
   Status UnregisterModelRepository(const char* path) const {
     return ToStatus(TRITONSERVER_ServerUnregisterModelRepository(get(), path));

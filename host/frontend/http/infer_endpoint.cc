@@ -2,13 +2,13 @@
 #include "host/frontend/http/infer_endpoint.h"
 
 #include <algorithm>
-#include <charconv>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "host/frontend/frontend_state.h"
+#include "host/frontend/http/binary_form.h"
 #include "host/frontend/http/compression.h"
 #include "host/frontend/http/infer_body.h"
 #include "host/frontend/http/infer_reply.h"
@@ -19,13 +19,12 @@
 namespace nereid::http {
 namespace {
 
-constexpr std::string_view kHeaderLength = "Inference-Header-Content-Length";
-
 class InferCall final : public ModelCall {
  public:
   InferCall(KServeContext& context, Connection& connection, Body body,
             std::vector<InputTensor> inputs, OutputForms forms, Encoding encoding)
       : ModelCall(context, connection, std::move(body), std::move(inputs)),
+        context_(context),
         forms_(std::move(forms)),
         encoding_(encoding) {}
 
@@ -49,7 +48,7 @@ class InferCall final : public ModelCall {
     if (status.ok()) {
       Send(reply);
     } else {
-      ReplyError(*connection(), status);
+      ReplyError(*connection(), status, context_.status_of_error);
     }
   }
 
@@ -62,23 +61,21 @@ class InferCall final : public ModelCall {
     }
     std::vector<OutPiece> pieces{{reply.json}};
     for (const std::string_view block : reply.blocks) pieces.push_back({block, /*is_block=*/true});
-    const std::string header =
-        StrCat(kHeaderLength, ": ", reply.json.size(), "\r\n", ExtraHeaders());
+    const BinaryHead head(context_.binary_content_type, reply.json.size(), ExtraHeaders());
     connection()->ReplyPieces(
-        {.content_type = "application/octet-stream", .extra_headers = header}, pieces,
+        head.Get(), pieces,
         std::make_shared<Kept>(Kept{std::move(response_), std::move(reply.made)}));
   }
 
   void SendCompressed(const InferReply& reply) {
     std::vector<std::string_view> pieces{reply.json};
     pieces.insert(pieces.end(), reply.blocks.begin(), reply.blocks.end());
-    std::string headers =
+    const std::string headers =
         StrCat("Content-Encoding: ", EncodingName(encoding_), "\r\n", ExtraHeaders());
-    if (!reply.blocks.empty()) headers += StrCat(kHeaderLength, ": ", reply.json.size(), "\r\n");
-    connection()->Reply(
-        {.content_type = reply.blocks.empty() ? "application/json" : "application/octet-stream",
-         .extra_headers = headers},
-        Compress(encoding_, pieces));
+    const std::string body = Compress(encoding_, pieces);
+    if (reply.blocks.empty()) return connection()->Reply({.extra_headers = headers}, body);
+    const BinaryHead head(context_.binary_content_type, reply.json.size(), headers);
+    connection()->Reply(head.Get(), body);
   }
 
   // What the blocks of a reply lie in.
@@ -87,27 +84,12 @@ class InferCall final : public ModelCall {
     std::deque<std::string> made;
   };
 
+  const KServeContext& context_;
   const OutputForms forms_;
   const Encoding encoding_;  // of the reply
   InferResponse response_;
   size_t num_responses_ = 0;
 };
-
-// How long the JSON part of the body is: all of it without the header, nothing in a raw request.
-Result<size_t> JsonLength(const RequestHead& head, size_t body_bytes) {
-  const std::string_view text = head.Header(kHeaderLength);
-  if (text.data() == nullptr) return body_bytes;
-  size_t length = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    return InvalidArgError(kHeaderLength, ": expected a number of bytes, got '", text, "'");
-  }
-  if (length > body_bytes) {
-    return InvalidArgError(kHeaderLength, ": expected at most the body's ", body_bytes,
-                           " bytes, got ", length);
-  }
-  return length;
-}
 
 Status FindSharedInputs(const SharedMemory& memory, std::vector<InputTensor>& inputs) {
   for (InputTensor& input : inputs) {
@@ -148,7 +130,8 @@ Status StartInfer(KServeContext& context, Connection& connection, const RequestH
   }
   const std::string_view bytes = body.bytes();
   if (bytes.empty()) return InvalidArgError("the request body is empty");
-  NEREID_ASSIGN_OR_RETURN(const size_t json_bytes, JsonLength(head, bytes.size()));
+  NEREID_ASSIGN_OR_RETURN(const size_t json_bytes,
+                          JsonLength(head, context.binary_content_type, bytes.size()));
 
   InferBody parsed;
   InferRequest request(nullptr);

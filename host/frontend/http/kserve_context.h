@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <string>
 
 #include "host/frontend/http/header_forwarding.h"
+#include "host/frontend/http/reply.h"
 #include "nereid/server.h"
 
 namespace nereid {
@@ -17,7 +19,9 @@ struct KServeContext {
   const Server& server;
   FrontendState& state;
   HeaderForwarding header_forwarding;
-  ResponseAllocator allocator;       // of OutputPolicy
+  ResponseAllocator allocator;            // of OutputPolicy
+  const std::string binary_content_type;  // of KServeOptions, as the next
+  const StatusRule status_of_error;
   std::atomic<size_t> num_calls{0};  // requests that a model still holds
 };
 

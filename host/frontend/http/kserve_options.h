@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "host/frontend/http/reply.h"
 #include "host/frontend/restricted_apis.h"
 
 namespace nereid::http {
@@ -10,6 +11,10 @@ namespace nereid::http {
 struct KServeOptions {
   std::string header_forward_pattern;
   RestrictedApis restricted;
+  // Where headers of one's own do not pass: the Content-Type of bodies with binary tensors, to
+  // which the length of their JSON part is appended. Empty: Inference-Header-Content-Length has it.
+  std::string binary_content_type;
+  StatusRule status_of_error = &UsualStatus;
 };
 
 }  // namespace nereid::http

@@ -25,8 +25,16 @@ Result<std::unique_ptr<KServeService>> KServeService::Create(const Server& serve
   NEREID_ASSIGN_OR_RETURN(HeaderForwarding forwarding,
                           HeaderForwarding::Create(options.header_forward_pattern));
   NEREID_ASSIGN_OR_RETURN(ResponseAllocator allocator, ResponseAllocator::Create<OutputPolicy>());
-  return std::unique_ptr<KServeService>(new KServeService(
-      server, state, std::move(forwarding), std::move(allocator), options.restricted));
+  return std::unique_ptr<KServeService>(
+      new KServeService(server, state, std::move(forwarding), std::move(allocator), options));
+}
+
+bool KServeService::Admit(Connection& connection, const RequestHead& head, ApiGroup group) const {
+  const RestrictedApis::Secret* const secret = restricted_.Find(group);
+  if (secret == nullptr || secret->Matches(head.Header(secret->key))) return true;
+  connection.Reply({.status = 403}, ErrorBody(StrCat("This API is restricted, expecting header '",
+                                                     secret->key, "'")));
+  return false;
 }
 
 void KServeService::Handle(Connection& connection, const RequestHead& head, Body body) {
@@ -39,12 +47,7 @@ void KServeService::Handle(Connection& connection, const RequestHead& head, Body
     connection.Reply({.status = 405}, ErrorBody("Method Not Allowed"));
     return;
   }
-  const RestrictedApis::Secret* const secret = restricted_.Find(GroupOf(route.endpoint));
-  if (secret != nullptr && !secret->Matches(head.Header(secret->key))) {
-    connection.Reply({.status = 403}, ErrorBody(StrCat("This API is restricted, expecting header '",
-                                                       secret->key, "'")));
-    return;
-  }
+  if (!Admit(connection, head, GroupOf(route.endpoint))) return;
   const std::optional<Encoding> encoding = ParseContentEncoding(head.Header("Content-Encoding"));
   if (!encoding) {
     connection.Reply({.status = 501, .extra_headers = "Accept-Encoding: gzip, deflate\r\n"},
@@ -63,7 +66,7 @@ void KServeService::Handle(Connection& connection, const RequestHead& head, Body
 void KServeService::HandleRoute(Connection& connection, const RequestHead& head, Body body,
                                 const Route& route) {
   const auto reply_if_error = [&](const Status& status) {
-    if (!status.ok()) ReplyError(connection, status);
+    if (!status.ok()) ReplyError(connection, status, context_.status_of_error);
   };
   switch (route.endpoint) {
     case Endpoint::kInfer:

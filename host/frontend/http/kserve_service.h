@@ -3,12 +3,14 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "host/frontend/http/blocking_pool.h"
 #include "host/frontend/http/kserve_context.h"
 #include "host/frontend/http/kserve_options.h"
+#include "host/frontend/http/pool_call.h"
 #include "host/frontend/http/router.h"
 #include "host/frontend/http/transport/service.h"
 #include "nereid/server.h"
@@ -23,6 +25,13 @@ class KServeService final : public Service {
 
   void Handle(Connection& connection, const RequestHead& head, Body body) override;
 
+  // False: the group of endpoints is restricted, and the request was answered so.
+  bool Admit(Connection& connection, const RequestHead& head, ApiGroup group) const;
+  // Answers 200, or the error of `work`, which runs on a thread that may block.
+  void RunBlocking(Connection& connection, std::function<Status()> work) {
+    PoolCall::Start(context_, pool_, connection, std::move(work));
+  }
+
   // [any thread] From now on the server says that it is not ready.
   void BeginDrain() { is_draining_.store(true); }
   // [any thread] Requests that a model, or the repository, still holds.
@@ -30,9 +39,14 @@ class KServeService final : public Service {
 
  private:
   KServeService(const Server& server, FrontendState& state, HeaderForwarding forwarding,
-                ResponseAllocator allocator, RestrictedApis restricted)
-      : context_{server, state, std::move(forwarding), std::move(allocator)},
-        restricted_(std::move(restricted)),
+                ResponseAllocator allocator, const KServeOptions& options)
+      : context_{server,
+                 state,
+                 std::move(forwarding),
+                 std::move(allocator),
+                 options.binary_content_type,
+                 options.status_of_error},
+        restricted_(options.restricted),
         pool_(/*max_threads=*/4) {}
   void HandleRoute(Connection& connection, const RequestHead& head, Body body, const Route& route);
 

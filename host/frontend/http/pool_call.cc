@@ -33,7 +33,7 @@ void PoolCall::RunOnLoop() {
   if (status_.ok()) {
     connection_->Reply({}, "");
   } else {
-    ReplyError(*connection_, status_);
+    ReplyError(*connection_, status_, context_.status_of_error);
   }
 }
 

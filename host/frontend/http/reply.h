@@ -7,8 +7,16 @@
 
 namespace nereid::http {
 
-inline void ReplyError(Connection& connection, const Status& status) {
-  connection.Reply({.status = ToHttpStatus(status.code())}, ErrorBody(status.message()));
+// The HTTP status of an error.
+using StatusRule = int (*)(const Status&);
+
+inline int UsualStatus(const Status& status) {
+  return ToHttpStatus(status.code());
+}
+
+inline void ReplyError(Connection& connection, const Status& status,
+                       StatusRule rule = &UsualStatus) {
+  connection.Reply({.status = rule(status)}, ErrorBody(status.message()));
 }
 
 }  // namespace nereid::http

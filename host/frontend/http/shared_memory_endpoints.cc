@@ -6,61 +6,17 @@
 #include <utility>
 
 #include "host/frontend/frontend_state.h"
-#include "host/frontend/http/base64.h"
-#include "host/frontend/http/json/json_reader.h"
 #include "host/frontend/http/json/json_writer.h"
 #include "host/frontend/http/pool_call.h"
 #include "host/frontend/http/reply.h"
+#include "host/frontend/http/shared_memory_body.h"
 
 namespace nereid::http {
 namespace {
 
-// The members of a register body, of either kind.
-struct Registration {
-  std::optional<std::string> key;
-  std::optional<std::string> raw_handle;  // decoded; empty when it is no base64
-  std::optional<uint64_t> device_id;
-  uint64_t offset = 0;
-  std::optional<uint64_t> size_bytes;
-};
-
-Status ReadUint(JsonReader& reader, std::string_view key, std::optional<uint64_t>& target) {
-  Result<uint64_t> value = reader.ReadUint64();
-  if (value.ok()) target = *value;
-  return std::move(value).status().WithContext(StrCat("'", key, "'"));
-}
-
-Status ReadHandle(JsonReader& reader, Registration& registration) {
-  return reader.ReadObject([&](std::string_view key) -> Status {
-    if (key != "b64") return reader.SkipValue();
-    NEREID_ASSIGN_OR_RETURN(const std::string_view text, reader.ReadString());
-    registration.raw_handle = DecodeBase64(text).value_or("");
-    return Status::Ok();
-  });
-}
-
-Result<Registration> ReadRegistration(const Body& body, size_t max_depth) {
-  Registration registration;
-  JsonReader reader(body.bytes(), max_depth);
-  NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view key) -> Status {
-    if (key == "key") {
-      NEREID_ASSIGN_OR_RETURN(const std::string_view text, reader.ReadString());
-      registration.key = text;
-      return Status::Ok();
-    }
-    if (key == "raw_handle") return ReadHandle(reader, registration).WithContext("'raw_handle'");
-    if (key == "device_id") return ReadUint(reader, key, registration.device_id);
-    if (key == "byte_size") return ReadUint(reader, key, registration.size_bytes);
-    if (key == "offset") {
-      std::optional<uint64_t> offset;
-      NEREID_RETURN_IF_ERROR(ReadUint(reader, key, offset));
-      registration.offset = *offset;
-      return Status::Ok();
-    }
-    return reader.SkipValue();
-  }));
-  NEREID_RETURN_IF_ERROR(reader.ExpectEnd());
-  return registration;
+Status CheckRegion(const std::string& region, std::string_view kind) {
+  if (!region.empty()) return Status::Ok();
+  return InvalidArgError("'region name' is necessary to register ", kind, " shared memory region");
 }
 
 Status Missing(std::string_view member) {
@@ -69,8 +25,9 @@ Status Missing(std::string_view member) {
 
 Status RegisterSystem(const KServeContext& context, Connection& connection, const Body& body,
                       const std::string& region) {
+  NEREID_RETURN_IF_ERROR(CheckRegion(region, "system"));
   NEREID_ASSIGN_OR_RETURN(const Registration wanted,
-                          ReadRegistration(body, connection.limits().max_json_depth));
+                          ReadRegistration(body.bytes(), connection.limits().max_json_depth));
   if (!wanted.key) return Missing("key");
   if (!wanted.size_bytes) return Missing("byte_size");
   NEREID_RETURN_IF_ERROR(context.state.shared_memory.RegisterSystem(
@@ -81,8 +38,9 @@ Status RegisterSystem(const KServeContext& context, Connection& connection, cons
 
 Status RegisterCuda(KServeContext& context, BlockingPool& pool, Connection& connection,
                     const Body& body, const std::string& region) {
+  NEREID_RETURN_IF_ERROR(CheckRegion(region, "cuda"));
   NEREID_ASSIGN_OR_RETURN(Registration wanted,
-                          ReadRegistration(body, connection.limits().max_json_depth));
+                          ReadRegistration(body.bytes(), connection.limits().max_json_depth));
   if (!wanted.raw_handle) return Missing("raw_handle");
   if (!wanted.device_id) return Missing("device_id");
   if (!wanted.size_bytes) return Missing("byte_size");

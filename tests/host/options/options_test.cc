@@ -76,11 +76,31 @@ TEST(OptionsTest, TlsIsOfOnePort) {
   EXPECT_TRUE(Parse({"--grpc-use-ssl-mutual=1"})->grpc.tls->is_mutual);
 }
 
-TEST(OptionsTest, RefusesByNameWhatIsNotBuilt) {
-  EXPECT_EQ(ErrorOf({"--sagemaker-port=8080"}),
-            "--sagemaker-port: is not supported by this server yet; leave it out");
-  EXPECT_NE(ErrorOf({"--allow-sagemaker=true"}), "no error");
-  EXPECT_EQ(ErrorOf({"--allow-sagemaker=false"}), "no error");
+TEST(OptionsTest, RoutesOfCloudVendorsHavePortsOfTheirOwn) {
+  const Result<Options> options =
+      Parse({"--allow-sagemaker=true", "--sagemaker-port=8081", "--sagemaker-thread-count=3",
+             "--http-address=127.0.0.1", "--http-max-input-size=5"});
+  ASSERT_TRUE(options.ok()) << options.status().message();
+  EXPECT_TRUE(options->allow_sagemaker);
+  EXPECT_EQ(options->sagemaker.port, 8081);
+  EXPECT_EQ(options->sagemaker.num_threads, 3);
+  EXPECT_EQ(options->sagemaker.address, "127.0.0.1");
+  EXPECT_EQ(options->sagemaker.limits.max_body_bytes, 5u);
+  EXPECT_FALSE(options->allow_vertex_ai);
+  EXPECT_EQ(Parse({"--vertex-ai-default-model=m"})->vertex_ai_routes.default_model, "m");
+  EXPECT_EQ(ErrorOf({"--allow-http=0", "--allow-grpc=0", "--allow-vertex-ai=1"}), "no error");
+}
+
+TEST(OptionsTest, SafePortsAreThoseOfTheOtherPorts) {
+  const std::string range = "--sagemaker-safe-port-range=8000-8002";
+  EXPECT_EQ(ErrorOf({"--allow-sagemaker=1", range}), "no error");
+  EXPECT_EQ(ErrorOf({"--allow-sagemaker=1", range, "--http-port=9000"}),
+            "--http-port: expected a port of --sagemaker-safe-port-range, 8000 to 8002, got 9000");
+  EXPECT_EQ(ErrorOf({"--allow-sagemaker=1", range, "--http-port=9000", "--allow-http=0"}),
+            "no error");
+  EXPECT_EQ(ErrorOf({"--sagemaker-safe-port-range=5"}),
+            "--sagemaker-safe-port-range: expected <first>-<last>, got '5'");
+  EXPECT_NE(ErrorOf({"--sagemaker-safe-port-range=9-5"}), "no error");
 }
 
 TEST(OptionsTest, TraceSettingsComeInOldAndNewForms) {

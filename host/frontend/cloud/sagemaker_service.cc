@@ -1,0 +1,222 @@
+// Paths to the endpoints of the inference protocol, and loads and unloads by folder.
+#include "host/frontend/cloud/sagemaker_service.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "host/frontend/cloud/model_folder.h"
+#include "host/frontend/http/json/json_reader.h"
+#include "host/frontend/http/json/json_writer.h"
+#include "host/frontend/http/reply.h"
+
+namespace nereid::http {
+namespace {
+
+constexpr char kBinaryContentType[] =
+    "application/vnd.sagemaker-triton.binary+json;json-header-size=";
+// The platform itself waits 360 s for an unload.
+constexpr std::chrono::seconds kUnloadLimit(350);
+
+// By these the platform decides whether to unload something else and try again.
+int StatusOf(const Status& status) {
+  if (status.code() == StatusCode::kAlreadyExists) return 409;
+  std::string text = status.message();
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
+    return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  });
+  for (const char* sign : {"out of memory", "out_of_memory", "outofmemory", "memoryerror",
+                           "failed to allocate", "no space left on device"}) {
+    if (text.find(sign) != std::string::npos) return 507;
+  }
+  return ToHttpStatus(status.code());
+}
+
+struct LoadBody {
+  std::string name;
+  std::string url;
+};
+
+Result<LoadBody> ReadLoadBody(std::string_view json, size_t max_depth) {
+  LoadBody body;
+  JsonReader reader(json, max_depth);
+  NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view key) -> Status {
+    if (key != "model_name" && key != "url") return reader.SkipValue();
+    std::string& target = key == "url" ? body.url : body.name;
+    NEREID_ASSIGN_OR_RETURN(const std::string_view text, reader.ReadString());
+    target = text;
+    return Status::Ok();
+  }));
+  NEREID_RETURN_IF_ERROR(reader.ExpectEnd());
+  if (body.name.empty()) return InvalidArgError("load request has no 'model_name'");
+  if (body.url.empty()) return InvalidArgError("load request has no 'url'");
+  return body;
+}
+
+void AppendModel(std::string& json, const std::string& name, const std::string& url) {
+  json += "{\"modelName\":";
+  AppendLossyJsonString(json, name);
+  json += ",\"modelUrl\":";
+  AppendLossyJsonString(json, url);
+  json += '}';
+}
+
+// Whether a version of the model is still on its way out.
+Result<bool> IsUnloading(const Server& server, const std::string& model) {
+  NEREID_ASSIGN_OR_RETURN(const Message index, server.ModelIndex(/*ready_only=*/false));
+  NEREID_ASSIGN_OR_RETURN(const std::string_view json, index.Json());
+  bool is_unloading = false;
+  JsonReader reader(json, /*max_depth=*/8);
+  NEREID_RETURN_IF_ERROR(reader.ReadArray([&]() -> Status {
+    std::string name;
+    std::string state;
+    NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view key) -> Status {
+      if (key != "name" && key != "state") return reader.SkipValue();
+      std::string& target = key == "name" ? name : state;
+      NEREID_ASSIGN_OR_RETURN(const std::string_view text, reader.ReadString());
+      target = text;
+      return Status::Ok();
+    }));
+    is_unloading = is_unloading || (name == model && (state == "READY" || state == "UNLOADING"));
+    return Status::Ok();
+  }));
+  return is_unloading;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SageMakerService>> SageMakerService::Create(
+    const Server& server, FrontendState& state, KServeOptions kserve,
+    const SageMakerOptions& options) {
+  kserve.binary_content_type = kBinaryContentType;
+  kserve.status_of_error = &StatusOf;
+  NEREID_ASSIGN_OR_RETURN(auto service, KServeService::Create(server, state, kserve));
+  return std::unique_ptr<SageMakerService>(
+      new SageMakerService(server, std::move(service), options));
+}
+
+void SageMakerService::Handle(Connection& connection, const RequestHead& head, Body body) {
+  if (head.path == "/ping") {
+    Redirect(connection, head, std::move(body), "/v2/health/ready");
+  } else if (head.path == "/invocations") {
+    if (options_.default_model.empty()) {
+      ReplyError(connection,
+                 InvalidArgError("/invocations: SAGEMAKER_TRITON_DEFAULT_MODEL_NAME is not set"));
+      return;
+    }
+    Redirect(connection, head, std::move(body),
+             StrCat("/v2/models/", options_.default_model, "/", options_.inference));
+  } else if (head.path == "/models" || head.path.starts_with("/models/")) {
+    HandleModels(connection, head, std::move(body));
+  } else {
+    connection.Reply({.status = 404}, ErrorBody("Not Found"));
+  }
+}
+
+void SageMakerService::Redirect(Connection& connection, const RequestHead& head, Body body,
+                                const std::string& path) {
+  RequestHead redirected = head;
+  redirected.path = path;
+  kserve_->Handle(connection, redirected, std::move(body));
+}
+
+void SageMakerService::HandleModels(Connection& connection, const RequestHead& head, Body body) {
+  std::string_view rest = head.path.substr(std::string_view("/models").size());
+  if (rest.starts_with('/')) rest.remove_prefix(1);
+  const size_t slash = rest.find('/');
+  const std::string name(rest.substr(0, slash));
+  const std::string_view action =
+      slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
+  const bool is_invoke = head.method == Method::kPost && action == "invoke";
+  if (!is_invoke && !kserve_->Admit(connection, head, ApiGroup::kModelRepository)) return;
+  if (!name.empty()) {
+    HandleModel(connection, head, std::move(body), name, action);
+  } else if (head.method == Method::kGet) {
+    connection.Reply({}, ModelsJson());
+  } else if (head.method == Method::kPost) {
+    StartLoad(connection, head, body);
+  } else {
+    connection.Reply({.status = 405}, ErrorBody("Method Not Allowed"));
+  }
+}
+
+void SageMakerService::HandleModel(Connection& connection, const RequestHead& head, Body body,
+                                   const std::string& name, std::string_view action) {
+  const std::string url = UrlOf(name);
+  const bool is_invoke = action == "invoke";
+  if (url.empty() || (!is_invoke && !action.empty())) {
+    connection.Reply({.status = 404}, ErrorBody(StrCat("model '", name, "' is not loaded")));
+  } else if (is_invoke) {
+    Redirect(connection, head, std::move(body), StrCat("/v2/models/", name, "/infer"));
+  } else if (head.method == Method::kGet) {
+    std::string json;
+    AppendModel(json, name, url);
+    connection.Reply({}, json);
+  } else if (head.method == Method::kDelete) {
+    kserve_->RunBlocking(connection, [this, name] { return Unload(name); });
+  } else {
+    connection.Reply({.status = 405}, ErrorBody("Method Not Allowed"));
+  }
+}
+
+void SageMakerService::StartLoad(Connection& connection, const RequestHead&, const Body& body) {
+  Result<LoadBody> load = ReadLoadBody(body.bytes(), connection.limits().max_json_depth);
+  if (!load.ok()) return ReplyError(connection, load.status());
+  kserve_->RunBlocking(connection,
+                       [this, load = *std::move(load)] { return Load(load.name, load.url); });
+}
+
+Status SageMakerService::Load(const std::string& name, const std::string& url) {
+  if (!UrlOf(name).empty()) return AlreadyExistsError("model '", name, "' is already loaded");
+  NEREID_ASSIGN_OR_RETURN(const ModelFolder folder, FindModelFolder(url));
+  const Parameter names[] = {Parameter::String(folder.name, name)};
+  NEREID_RETURN_IF_ERROR(server_.RegisterModelRepository(folder.repository.c_str(), names));
+  const Status status = server_.LoadModel(name.c_str());
+  if (!status.ok()) {
+    (void)server_.UnregisterModelRepository(folder.repository.c_str());
+    return status;
+  }
+  const std::lock_guard lock(mutex_);
+  models_.insert_or_assign(name, Loaded{url, folder.repository});
+  return Status::Ok();
+}
+
+Status SageMakerService::Unload(const std::string& name) {
+  Loaded loaded;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = models_.find(name);
+    if (found == models_.end()) return NotFoundError("model '", name, "' is not loaded");
+    loaded = found->second;
+    models_.erase(found);  // who asks from now on is told so
+  }
+  NEREID_RETURN_IF_ERROR(server_.UnloadModel(name.c_str(), /*unload_dependents=*/true));
+  // The platform counts on the model's memory once it has its answer.
+  const auto deadline = std::chrono::steady_clock::now() + kUnloadLimit;
+  while (true) {
+    NEREID_ASSIGN_OR_RETURN(const bool is_unloading, IsUnloading(server_, name));
+    if (!is_unloading || std::chrono::steady_clock::now() > deadline) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return server_.UnregisterModelRepository(loaded.repository.c_str());
+}
+
+std::string SageMakerService::UrlOf(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = models_.find(name);
+  return found == models_.end() ? "" : found->second.url;
+}
+
+std::string SageMakerService::ModelsJson() {
+  std::string json = "{\"models\":[";
+  const size_t empty = json.size();
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, loaded] : models_) {
+    if (json.size() != empty) json += ',';
+    AppendModel(json, name, loaded.url);
+  }
+  return json + "]}";
+}
+
+}  // namespace nereid::http

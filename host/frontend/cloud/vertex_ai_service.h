@@ -1,0 +1,38 @@
+// The two routes of a Vertex AI container. A prediction goes to the default model, or to the
+// endpoint that the header X-Vertex-Ai-Triton-Redirect names. [loop thread; every loop,
+// concurrently]
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "host/frontend/cloud/cloud_options.h"
+#include "host/frontend/http/kserve_service.h"
+#include "host/frontend/http/transport/service.h"
+#include "host/frontend/metrics/metrics_service.h"
+#include "nereid/server.h"
+
+namespace nereid::http {
+
+class VertexAiService final : public Service {
+ public:
+  // `server`, whose models are loaded, and `state` outlive the service.
+  static Result<std::unique_ptr<VertexAiService>> Create(const Server& server, FrontendState& state,
+                                                         KServeOptions kserve,
+                                                         const VertexAiOptions& options);
+
+  void Handle(Connection& connection, const RequestHead& head, Body body) override;
+
+  KServeService& kserve() { return *kserve_; }
+
+ private:
+  VertexAiService(const Server& server, std::unique_ptr<KServeService> kserve,
+                  const VertexAiOptions& options)
+      : options_(options), metrics_(server), kserve_(std::move(kserve)) {}
+
+  const VertexAiOptions options_;
+  MetricsService metrics_;
+  std::unique_ptr<KServeService> kserve_;
+};
+
+}  // namespace nereid::http

@@ -1,0 +1,52 @@
+// The header of the protocol, or a Content-Type that ends with the number.
+#include "host/frontend/http/binary_form.h"
+
+#include <charconv>
+
+namespace nereid::http {
+namespace {
+
+constexpr std::string_view kHeaderLength = "Inference-Header-Content-Length";
+
+Result<size_t> ParseLength(std::string_view text, std::string_view what, size_t body_bytes) {
+  size_t length = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return InvalidArgError(what, ": expected a number of bytes, got '", text, "'");
+  }
+  if (length > body_bytes) {
+    return InvalidArgError(what, ": expected at most the body's ", body_bytes, " bytes, got ",
+                           length);
+  }
+  return length;
+}
+
+}  // namespace
+
+Result<size_t> JsonLength(const RequestHead& head, std::string_view content_type,
+                          size_t body_bytes) {
+  if (content_type.empty()) {
+    const std::string_view text = head.Header(kHeaderLength);
+    return text.data() == nullptr ? body_bytes : ParseLength(text, kHeaderLength, body_bytes);
+  }
+  const std::string_view given = head.Header("Content-Type");
+  if (given.starts_with(content_type)) {
+    return ParseLength(given.substr(content_type.size()), "Content-Type", body_bytes);
+  }
+  if (given.find(content_type) != std::string_view::npos) {
+    return InvalidArgError("Content-Type: expected '", content_type, "<bytes>', got '", given, "'");
+  }
+  return body_bytes;
+}
+
+BinaryHead::BinaryHead(std::string_view content_type, size_t json_bytes,
+                       std::string_view extra_headers) {
+  if (content_type.empty()) {
+    extra_headers_ = StrCat(kHeaderLength, ": ", json_bytes, "\r\n", extra_headers);
+  } else {
+    content_type_ = StrCat(content_type, json_bytes);
+    extra_headers_ = extra_headers;
+  }
+}
+
+}  // namespace nereid::http
