@@ -90,17 +90,27 @@ def print_loads(running, folder, arguments):
             print(f"| {case} | {concurrency} | {' | '.join(cells)} | {' | '.join(ends)} |", flush=True)
 
 
-def print_idle_connections(running, count):
-    """Memory and threads with count keep-alive connections that asked once and then stay silent."""
-    print(f"\n| {count:,} idle HTTP connections | before | with them | threads before / with |\n|---|---|---|---|")
+def idle_connection(server):
+    """A connection that asked once."""
+    client = socket.create_connection(("127.0.0.1", server.http), timeout=60)
+    client.sendall(HEAD)
+    if b" 200 " not in client.recv(4096):
+        raise OSError("the server does not answer")
+    return client
+
+
+def print_held(what, count, running, connect):
+    """Memory and threads with count clients, each made by connect(server), that stay silent. What a server refuses, the row says."""
+    print(f"\n| {count:,} {what} | before | with them | threads before / with |\n|---|---|---|---|")
     for name, server in running.items():
         before, threads = server.resident_mb(), server.status("Threads")
-        clients = []
-        for _ in range(count):
-            clients.append(socket.create_connection(("127.0.0.1", server.http), timeout=60))
-            clients[-1].sendall(HEAD)
-            assert b" 200 " in clients[-1].recv(4096)
-        print(f"| {name} | {before:.0f} MB | {server.resident_mb():.0f} MB | {threads} / {server.status('Threads')} |", flush=True)
+        clients, end = [], ""
+        try:
+            while len(clients) < count:
+                clients.append(connect(server))
+        except OSError as why:
+            end = f" (stopped after {len(clients):,}: {why})"
+        print(f"| {name} | {before:.0f} MB | {server.resident_mb():.0f} MB{end} | {threads} / {server.status('Threads')} |", flush=True)
         for client in clients:
             client.close()
 
@@ -127,6 +137,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=1, help="repetitions, of which the median counts")
     parser.add_argument("--only", default="", help="rows whose names contain this")
     parser.add_argument("--idle", type=int, default=10000, help="idle connections to open")
+    parser.add_argument("--streams", type=int, default=1000, help="silent gRPC streams to open")
+    parser.add_argument("--models", type=int, default=50, help="models to start with")
     arguments = parser.parse_args()
     backends = os.path.abspath(arguments.backends)
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -141,11 +153,13 @@ def main():
         running = {name: servers.Server(command, folder / "models", backends) for name, command in commands.items()}
         try:
             print_loads(running, folder, arguments)
-            print_idle_connections(running, min(arguments.idle, limit - 200))
+            print_held("idle HTTP connections", min(arguments.idle, limit - 200), running, idle_connection)
+            # Frames by hand: a client of gRPC's would need more threads than the server.
+            print_held("open gRPC streams", min(arguments.streams, limit - 200), running, lambda server: loads.open_stream(server.grpc))
         finally:
             for server in running.values():
                 server.stop()
-    print_starts(commands, backends, 50)
+    print_starts(commands, backends, arguments.models)
 
 
 if __name__ == "__main__":

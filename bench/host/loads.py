@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
@@ -62,6 +63,30 @@ def grpc_body(model, num_floats, batch=()):
     tensor = field(1, b"INPUT0") + field(2, b"FP32") + field(3, bytes([*batch, num_floats]))
     message = field(1, model.encode()) + field(5, tensor) + field(7, bytes(4 * num_floats))
     return b"\0" + struct.pack(">I", len(message)) + message
+
+
+def open_stream(port):
+    """The socket of a connection with one ModelStreamInfer call, open on the server: it acknowledged what came after the call's headers."""
+    def frame(kind, flags, stream, payload):
+        return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
+
+    def literal(name, value):
+        return bytes([0, len(name)]) + name + bytes([len(value)]) + value
+
+    headers = b"".join(literal(*field) for field in [
+        (b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/inference.GRPCInferenceService/ModelStreamInfer"), (b":authority", b"bench"),
+        (b"content-type", b"application/grpc"), (b"te", b"trailers")])
+    settings, request_headers, ping, end_headers, ack = 4, 1, 6, 4, 1
+    client = socket.create_connection(("127.0.0.1", port), timeout=60)
+    client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(settings, 0, 0, b"") + frame(request_headers, end_headers, 1, headers) +
+                   frame(ping, 0, 0, bytes(8)))
+    received = b""
+    while frame(ping, ack, 0, bytes(8)) not in received:
+        more = client.recv(4096)
+        if not more:
+            raise OSError("the server closed the connection of a stream")
+        received += more
+    return client
 
 
 def milliseconds(text):
