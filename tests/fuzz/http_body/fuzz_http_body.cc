@@ -1,15 +1,18 @@
 // Any bytes as what an HTTP client sends: a verdict, never a crash. The first byte chooses the
 // parser: I an infer body (JSON, then after byte 0x1f the binary part), G a generate body, H a
-// request's head, C a chunked body. What is accepted must also hold together: tensors survive their
+// request's head, C a chunked body, Z a gzip body, D a deflate body, S a registration of shared
+// memory. What is accepted must also hold together: tensors survive their
 // own JSON form, and chunks say the same however the network cut them.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
+#include "host/frontend/http/compression.h"
 #include "host/frontend/http/data_type.h"
 #include "host/frontend/http/generate_body.h"
 #include "host/frontend/http/infer_body.h"
 #include "host/frontend/http/router.h"
+#include "host/frontend/http/shared_memory_body.h"
 #include "host/frontend/http/tensor_json.h"
 #include "host/frontend/http/transport/chunked_decoder.h"
 #include "host/frontend/http/transport/head_parser.h"
@@ -86,6 +89,16 @@ void FuzzChunks(std::string_view text) {
   if (whole.state() == ChunkedDecoder::State::kDone) Require(consumed == at);
 }
 
+void FuzzCompressed(Encoding encoding, std::string_view text) {
+  constexpr size_t kMaxBytes = 1 << 20;
+  const Result<ByteBuffer> plain = Decompress(encoding, text, kMaxBytes);
+  if (!plain.ok()) return;
+  Require(plain->size() <= kMaxBytes);
+  const std::string_view pieces[] = {plain->view()};
+  const Result<ByteBuffer> again = Decompress(encoding, Compress(encoding, pieces), kMaxBytes);
+  Require(again.ok() && again->view() == plain->view());
+}
+
 }  // namespace
 }  // namespace nereid::http
 
@@ -106,6 +119,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'C':
       FuzzChunks(copy);
+      break;
+    case 'Z':
+      FuzzCompressed(Encoding::kGzip, copy);
+      break;
+    case 'D':
+      FuzzCompressed(Encoding::kDeflate, copy);
+      break;
+    case 'S':
+      (void)ReadRegistration(copy, 64);
       break;
   }
   return 0;
