@@ -52,7 +52,8 @@ std::string Server::MetadataJson() const {
 
 Result<std::string> Server::ModelMetadataJson(const std::string& name, int64_t version) const {
   NEREID_ASSIGN_OR_RETURN(const auto model, models_.Find(name, version));
-  NEREID_ASSIGN_OR_RETURN(const auto versions, models_.Versions(name));
+  NEREID_ASSIGN_OR_RETURN(auto versions, models_.Versions(name));
+  if (version >= 0) versions.assign({version});  // of the one that was asked for
   const ModelConfig& config = model->config();
   Json json = {{"name", config.name}, {"versions", Json::array()}};
   for (const int64_t serving : versions) json["versions"].push_back(std::to_string(serving));

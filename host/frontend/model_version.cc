@@ -14,7 +14,7 @@ Result<int64_t> ParseModelVersion(std::string_view text) {
     return InvalidArgError("failed to get model version from specified version string '", text,
                            "', version should be an integral value > 0");
   }
-  if (version < 1) {
+  if (version < 0) {
     return InvalidArgError("invalid model version specified '", text,
                            "', version should be an integral value > 0");
   }

@@ -29,7 +29,7 @@ Status Describe(const Result<Message>& message, google::protobuf::Message& answe
 
 Status RefuseRepositoryName(const std::string& name) {
   if (name.empty()) return {};
-  return UnsupportedError("'repository_name' specification is not supported, got '", name, "'");
+  return UnsupportedError("'repository_name' specification is not supported");
 }
 
 // Borrows the bytes of `request`.

@@ -94,7 +94,7 @@ Status SetParameter(const std::string& key, const InferParameter& value, uint32_
     return InvalidArgError(
         "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following "
         "keys starting with 'triton_' are allowed: ",
-        kEmptyFinalKey, "; got '", key, "'");
+        kEmptyFinalKey);
   }
   return SetCustom(key, value, request);
 }
@@ -118,12 +118,16 @@ Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
   const auto& parameters = tensor.parameters();
   const auto region = parameters.find("shared_memory_region");
   if (region == parameters.end()) return std::optional<SharedRange>();
-  if (!region->second.has_string_param()) return WrongType(region->first, "string_param");
+  if (!region->second.has_string_param()) {
+    return InvalidArgError("invalid value type for '", region->first, "' parameter for tensor '",
+                           tensor.name(), "', expected string_param.");
+  }
   const auto size = parameters.find("shared_memory_byte_size");
   if (size == parameters.end()) {
-    return InvalidArgError("'", tensor.name(), "': 'shared_memory_region' is '",
-                           region->second.string_param(),
-                           "', but there is no 'shared_memory_byte_size'");
+    return InvalidArgError(
+        "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter "
+        "for tensor '",
+        tensor.name(), "'");
   }
   SharedRange range{region->second.string_param(), 0, 0};
   NEREID_ASSIGN_OR_RETURN(range.size_bytes, AsUnsigned(size->first, size->second));
@@ -257,7 +261,10 @@ Status AddRequestedOutputs(const SharedMemory& shared_memory, InferParts& parts,
     const auto found = output.parameters().find("classification");
     if (found == output.parameters().end()) continue;
     const InferParameter& value = found->second;
-    if (!value.has_int64_param()) return WrongType("classification", "int64_param");
+    if (!value.has_int64_param()) {
+      return InvalidArgError(
+          "invalid value type for 'classification' parameter, expected int64_param");
+    }
     if (value.int64_param() < 1) {
       return InvalidArgError("invalid value for 'classification' parameter of output '",
                              output.name(), "', expected >= 1, got ", value.int64_param());

@@ -49,9 +49,12 @@ Status ParseGenerateBody(std::string_view json, const ModelSignature& model, siz
       body.options.parameters.push_back({"id", body.options.id});
       return Status::Ok();
     }
-    if (key == "parameters" && reader.Peek() == JsonKind::kObject) {
-      return reader.ReadObject(
-          [&](std::string_view name) { return ReadRequestParameter(reader, name, body.options); });
+    if (key == "parameters") {
+      return reader
+          .ReadObject([&](std::string_view name) {
+            return ReadRequestParameter(reader, name, body.options);
+          })
+          .WithContext("'parameters'");
     }
     NEREID_ASSIGN_OR_RETURN(RequestParameter parameter, ReadParameter(reader, key));
     body.options.parameters.push_back(std::move(parameter));

@@ -1,6 +1,8 @@
 // Known members alone: a misspelt one would change nothing, silently.
 #include "host/frontend/http/log_endpoint.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 
 #include "host/frontend/http/json/json_reader.h"
@@ -11,21 +13,22 @@ namespace nereid::http {
 namespace {
 
 Status ReadMember(JsonReader& reader, std::string_view key, LogChange& change) {
-  const auto take = [](auto& target, auto value) {
+  const auto take = [&](auto& target, auto value) {
     if (value.ok()) target = *value;
-    return std::move(value).status();
+    return std::move(value).status().WithContext(StrCat("'", key, "'"));
   };
   if (key == "log_info") return take(change.info, reader.ReadBool());
   if (key == "log_warning") return take(change.warning, reader.ReadBool());
   if (key == "log_error") return take(change.error, reader.ReadBool());
   if (key == "log_format") return take(change.format, reader.ReadString());
   if (key == "log_verbose_level") {
-    NEREID_ASSIGN_OR_RETURN(const uint64_t level, reader.ReadUint64());
-    change.verbose_level = static_cast<uint32_t>(std::min<uint64_t>(level, UINT32_MAX));
+    std::optional<uint64_t> level;
+    NEREID_RETURN_IF_ERROR(take(level, reader.ReadUint64()));
+    change.verbose_level = static_cast<uint32_t>(std::min<uint64_t>(*level, UINT32_MAX));
     return Status::Ok();
   }
   if (key == "log_file") {
-    return UnsupportedError("the log file can be set only on the command line");
+    return UnsupportedError("log file location can not be updated through network protocol");
   }
   return InvalidArgError("unknown log setting '", key, "'");
 }
@@ -33,9 +36,8 @@ Status ReadMember(JsonReader& reader, std::string_view key, LogChange& change) {
 Status ApplyChange(LogSettings& settings, const Body& body, size_t max_depth) {
   JsonReader reader(body.bytes(), max_depth);
   LogChange change;
-  NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view key) {
-    return ReadMember(reader, key, change).WithContext(StrCat("'", key, "'"));
-  }));
+  NEREID_RETURN_IF_ERROR(
+      reader.ReadObject([&](std::string_view key) { return ReadMember(reader, key, change); }));
   NEREID_RETURN_IF_ERROR(reader.ExpectEnd());
   return settings.Apply(change);
 }

@@ -114,6 +114,10 @@ void ReplyRepositoryIndex(Connection& connection, const Server& server, const Bo
 
 void StartLoadOrUnload(KServeContext& context, BlockingPool& pool, Connection& connection,
                        const Body& body, const Route& route) {
+  if (!route.repository.empty()) {
+    ReplyError(connection, UnsupportedError("'repository_name' specification is not supported"));
+    return;
+  }
   const auto start = route.endpoint == Endpoint::kModelLoad ? &StartLoad : &StartUnload;
   const Status status = start(context, pool, connection, body, route.model.name);
   if (!status.ok()) ReplyError(connection, status);

@@ -90,9 +90,9 @@ Status ReadRequestParameter(JsonReader& reader, std::string_view name, RequestOp
     return std::move(status).WithContext(StrCat("parameter '", name, "'"));
   }
   if (name.substr(0, 7) == "triton_") {
-    return InvalidArgError("parameter '", name,
-                           "': names that start with 'triton_' are reserved and should not be "
-                           "specified");
+    return InvalidArgError(
+        "parameter keys starting with 'triton_' are reserved for Triton usage and should not be "
+        "specified.");
   }
   NEREID_ASSIGN_OR_RETURN(RequestParameter parameter, ReadParameter(reader, name));
   options.parameters.push_back(std::move(parameter));

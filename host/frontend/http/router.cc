@@ -50,12 +50,20 @@ Route FindModelRoute(std::string_view rest) {
   return route;
 }
 
-// `rest` follows "/v2/repository/".
+// `rest` follows "/v2/repository/". A repository may be named before what is wanted of it.
 Route FindRepositoryRoute(std::string_view rest) {
   if (rest == "index") return {Endpoint::kRepositoryIndex};
-  if (!StartsWith(rest, "models/")) return {};
-  TakeSegment(rest);
   Route route;
+  if (!StartsWith(rest, "models/")) {
+    route.repository = TakeSegment(rest);
+    if (route.repository.empty()) return {};
+    if (rest == "index") {
+      route.endpoint = Endpoint::kRepositoryIndex;
+      return route;
+    }
+    if (!StartsWith(rest, "models/")) return {};
+  }
+  TakeSegment(rest);
   route.model.name = TakeSegment(rest);
   if (route.model.name.empty()) return {};
   if (rest == "load") route.endpoint = Endpoint::kModelLoad;
@@ -63,17 +71,16 @@ Route FindRepositoryRoute(std::string_view rest) {
   return route;
 }
 
-// `rest` follows "/v2/<kind>sharedmemory/". Registering takes a region's name, the others may.
+// `rest` follows "/v2/<kind>sharedmemory/". Registering needs a region's name, the others may.
 Route FindMemoryRoute(std::string_view rest, Endpoint status, Endpoint enlist, Endpoint remove) {
   Route route;
-  const bool has_region = StartsWith(rest, "region/");
-  if (has_region) {
+  if (StartsWith(rest, "region/")) {
     TakeSegment(rest);
     route.region = TakeSegment(rest);
     if (route.region.empty()) return {};
   }
   if (rest == "status") route.endpoint = status;
-  if (rest == "register" && has_region) route.endpoint = enlist;
+  if (rest == "register") route.endpoint = enlist;
   if (rest == "unregister") route.endpoint = remove;
   return route;
 }

@@ -38,8 +38,9 @@ enum class Endpoint {
 
 struct Route {
   Endpoint endpoint = Endpoint::kUnknown;
-  ModelName model = {};     // of the endpoints that name one
-  std::string region = {};  // of shared memory; empty for all
+  ModelName model = {};         // of the endpoints that name one
+  std::string region = {};      // of shared memory; empty for all
+  std::string repository = {};  // of the repository's endpoints; empty: not named
 };
 
 Route FindRoute(std::string_view path);

@@ -13,7 +13,7 @@ Status Unparsable(const std::string& key, const std::string& text) {
 template <typename Int>
 Status Parse(const std::string& key, const std::vector<std::string>& values, Int min, Int& target) {
   if (values.size() != 1) {
-    return InvalidArgError("expect only 1 value for '", key, "', got ", values.size());
+    return InvalidArgError("expect only 1 value for '", key, "'");
   }
   const std::string& text = values[0];
   const char* const end = text.data() + text.size();
@@ -25,7 +25,8 @@ Status Parse(const std::string& key, const std::vector<std::string>& values, Int
   }
   if (error != std::errc() || at != end) return Unparsable(key, text);
   if (value < min) {
-    return InvalidArgError("'", key, "': expected at least ", min, ", got ", value);
+    return InvalidArgError("Unable to parse '", key, "'. Expecting value >= ", min,
+                           ", got: ", value);
   }
   target = value;
   return Status::Ok();
@@ -36,7 +37,7 @@ Result<uint32_t> ParseLevels(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     NEREID_ASSIGN_OR_RETURN(const uint32_t bits, ParseTraceLevel(name));
     if (bits == 0 && names.size() > 1) {
-      return InvalidArgError("'trace_level': expected OFF alone, got it beside others");
+      return InvalidArgError("Expect only one trace level 'OFF' is specified");
     }
     level |= bits;
   }

@@ -87,7 +87,24 @@ Result<std::unique_ptr<Tracer>> Tracer::Create(const TraceOptions& options) {
   return std::unique_ptr<Tracer>(new Tracer(options, std::move(sink)));
 }
 
+namespace {
+
+bool SwitchesOn(const TraceChange& change) {
+  for (const auto& [key, values] : change) {
+    if (key != "trace_level" || !values) continue;
+    for (const std::string& level : *values) {
+      if (level != "OFF") return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 Status Tracer::Apply(const std::string& model, const TraceChange& change) {
+  if (options_.mode == TraceMode::kTriton && options_.file.empty() && SwitchesOn(change)) {
+    return InvalidArgError("Attempting to set invalid trace setting :trace file name is not given");
+  }
   NEREID_RETURN_IF_ERROR(settings_.Apply(model, change));
   if (!change.empty()) sink_->EndFile();
   return Status::Ok();

@@ -59,5 +59,23 @@ TEST(RouterTest, EachEndpointTakesItsMethod) {
   EXPECT_TRUE(Takes(Endpoint::kLogSettings, Method::kPost));
 }
 
+TEST(RouterTest, ARepositoryMayBeNamed) {
+  EXPECT_EQ(FindRoute("/v2/repository/r/index").endpoint, Endpoint::kRepositoryIndex);
+  const Route load = FindRoute("/v2/repository/r/models/m/load");
+  EXPECT_EQ(load.endpoint, Endpoint::kModelLoad);
+  EXPECT_EQ(load.repository, "r");
+  EXPECT_EQ(load.model.name, "m");
+  EXPECT_EQ(FindRoute("/v2/repository/models/m/load").repository, "");
+  for (const char* path : {"/v2/repository//index", "/v2/repository/r", "/v2/repository/r/m/load",
+                           "/v2/repository/models//load"}) {
+    EXPECT_EQ(FindRoute(path).endpoint, Endpoint::kUnknown) << path;
+  }
+}
+
+TEST(RouterTest, MemoryIsRegisteredUnderANameThatTheEndpointAsksFor) {
+  EXPECT_EQ(FindRoute("/v2/systemsharedmemory/register").endpoint, Endpoint::kSystemMemoryRegister);
+  EXPECT_EQ(FindRoute("/v2/cudasharedmemory/region/r/register").region, "r");
+}
+
 }  // namespace
 }  // namespace nereid::http
