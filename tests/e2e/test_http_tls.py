@@ -61,7 +61,7 @@ def gevent_context(certificates, client=None):
     return context
 
 
-@pytest.mark.parametrize("count", [4, 5000, 2_000_000])
+@pytest.mark.parametrize("count", [4, 5000, 500_000])
 def test_tritonclient_infers_over_tls(server, certificates, count):
     echo(f"127.0.0.1:{server.http}", server, gevent_context(certificates), count, binary=count != 5000)
 
@@ -83,12 +83,12 @@ def test_requests_that_arrive_in_the_same_records_are_all_answered(server):
 
 
 def test_an_answer_that_is_read_slowly_arrives_whole(server):
-    count = 1_000_000
+    count = 400_000
     body = json.dumps({"inputs": [{"name": "INPUT0", "shape": [count], "datatype": "FP32", "parameters": {"binary_data_size": 4 * count}}],
                        "outputs": [{"name": "OUTPUT0", "parameters": {"binary_data": True}}]}).encode()
     sent = np.arange(count, dtype=np.float32).tobytes()
     with RawTls(server) as client:
-        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         client.send(post(INFER, body + sent, f"Inference-Header-Content-Length: {len(body)}"))
         _, headers, answer = client.answer()
         assert answer[int(headers["inference-header-content-length"]):] == sent
