@@ -4,6 +4,7 @@
 //
 //   decode_bench [--checkpoint DIR] [--threads N] [--hidden 384 --layers 8 --heads 6 --kv-heads 6
 //                 --inner 1024 --vocab 4096 --weights bf16|int4] [--context 128] [--seconds 1]
+//                 [--batches 1,2,4,8,16,32,64] [--prompts 32,128,512,1024]
 #include <immintrin.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,10 +13,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <map>
+#include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "cpu_reference/cpu_executor.h"
 #include "synthetic_checkpoint.h"
@@ -83,8 +87,33 @@ struct Options {
   int threads = 0;
   int context = 128;
   double seconds = 1.0;
+  std::vector<int> batches = {1, 2, 4, 8, 16, 32, 64};
+  std::vector<int> prompts = {32, 128, 512, 1024};
   LlamaShape shape;
 };
+
+std::vector<int> Numbers(const std::string& text) {
+  std::vector<int> numbers;
+  std::istringstream in(text);
+  for (std::string number; std::getline(in, number, ',');) numbers.push_back(std::stoi(number));
+  return numbers;
+}
+
+// What a load took of memory and of files: a mapped page counts once it has been touched.
+std::string LoadCost() {
+  std::string text = "after the load:";
+  for (const auto& [file, keys] : std::map<std::string, std::vector<std::string>>{
+           {"/proc/self/io", {"rchar:", "read_bytes:"}},
+           {"/proc/self/status", {"RssAnon:", "RssFile:"}}}) {
+    std::ifstream in(file);
+    for (std::string line; std::getline(in, line);) {
+      for (const std::string& key : keys) {
+        if (line.starts_with(key)) text += " " + key + " " + line.substr(key.size() + 1) + ";";
+      }
+    }
+  }
+  return text;
+}
 
 Options ParseOptions(int argc, char** argv) {
   Options options;
@@ -102,6 +131,10 @@ Options ParseOptions(int argc, char** argv) {
       options.context = std::atoi(argv[i + 1]);
     else if (name == "--weights")
       options.shape.is_int4 = std::string(argv[i + 1]) == "int4";
+    else if (name == "--batches")
+      options.batches = Numbers(argv[i + 1]);
+    else if (name == "--prompts")
+      options.prompts = Numbers(argv[i + 1]);
     else if (name == "--seconds")
       options.seconds = std::atof(argv[i + 1]);
     else if (sizes.contains(name))
@@ -180,6 +213,7 @@ int Run(Options options) {
   cpu::CpuExecutor& executor = **loaded;
   const double load_ms =
       std::chrono::duration<double, std::milli>(Clock::now() - load_start).count();
+  std::printf("%s\n", LoadCost().c_str());
   const int64_t bytes = executor.weight_bytes_per_step();
   cpu::ThreadPool pool(executor.pool().num_threads());
   const Timing read = ReadTime(pool, bytes, options.seconds);
@@ -189,7 +223,7 @@ int Run(Options options) {
   std::printf("weights a step: %.1f MB; reading as much: %.1f GB/s (least %.1f); 1 GB: %.1f GB/s\n",
               bytes / 1e6, bytes / read.median / 1e9, bytes / read.least / 1e9,
               1.073741824 / far.median);
-  for (const int batch : {1, 2, 4, 8, 16, 32, 64}) {
+  for (const int batch : options.batches) {
     const Timing step = MeasureStep(executor, batch, 1, options.context, options.seconds);
     std::printf(
         "decode batch %2d: %.3f ms (least %.3f, processor %.3f), %.0f tokens/s, %.1f GB/s; "
@@ -198,7 +232,7 @@ int Run(Options options) {
         bytes / step.median / 1e9, read.median / step.median * 100, read.least / step.least * 100,
         read.processor / step.processor * 100);
   }
-  for (const int tokens : {32, 128, 512, 1024}) {
+  for (const int tokens : options.prompts) {
     if (tokens > executor.limits().max_positions) continue;
     const Timing step = MeasureStep(executor, 1, tokens, 0, options.seconds);
     std::printf("prefill %4d tokens: %.2f ms (least %.2f, processor %.2f), %.0f tokens/s", tokens,
