@@ -3,9 +3,10 @@
 
     compare.py --nereid dist/bin/nereid --backends build/release/tests/backends --peer "tritonserver" [--perf-analyzer PATH] >>bench/results/host.md
 
-Needs wrk, and h2load for gRPC; the rows of perf_analyzer are left out without it. Every cell is measured on both servers, one after the
-other, so that both see the same machine; with --rounds they take turns, each figure is a median, and each ratio the median of the ratios of
-the rounds. A ratio is Nereid's figure over the other's. CPU is the server's, a request. A load that does not end is cut, and the cell says so.
+Needs wrk, and h2load for gRPC (Debian: wrk, nghttp2-client); the rows of perf_analyzer are left out without it. Every cell is measured on
+both servers, one after the other, so that both see the same machine; with --rounds they take turns, each figure is a median, and each ratio
+the median of the ratios of the rounds. A ratio is Nereid's figure over the other's. CPU is the server's, a request. A load that does not end
+is cut, and the cell says so.
 Prints Markdown. Judges nothing.
 """
 import argparse
