@@ -38,6 +38,7 @@ Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
                               "': expected one number, tensor parallelism is not ", "supported");
     }
   }
+  if (parameters.makes_up_weights) options.dummy = gpu::DummyWeights{};
   NEREID_ASSIGN_OR_RETURN(options.uses_graphs, given.Bool("cuda_graph_mode", true));
   return options;
 }
@@ -50,6 +51,7 @@ class GpuModel : public llm_adapter::LlmModel {
 
  protected:
   bool TakesQuantised() const override { return true; }
+  bool MakesUpWeights() const override { return true; }
   Result<std::unique_ptr<llm::Executor>> MakeExecutor(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
       const llm_adapter::LlmParameters& parameters) override {

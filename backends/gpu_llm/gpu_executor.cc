@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "gpu_llm/kernels/cache_layout.h"
+#include "gpu_llm/kernels/draw.h"
 
 namespace nereid::gpu {
 namespace {
@@ -12,8 +13,11 @@ namespace {
 // Seconds; a longer gap between steps is a wait for requests.
 constexpr double kLongestGap = 5e-3;
 
-int32_t BlocksFor(int64_t tokens) {
-  return static_cast<int32_t>((tokens + kBlockTokens - 1) / kBlockTokens);
+// Logits that rules may change in one step, 16 bytes each.
+constexpr int32_t kMaxEdits = 1 << 16;
+
+int64_t BlocksFor(int64_t tokens) {
+  return (tokens + kBlockTokens - 1) / kBlockTokens;
 }
 
 Result<int32_t> OpenDevice(int32_t device) {
@@ -60,6 +64,7 @@ GpuExecutor::GpuExecutor(llm::DecoderModel model, const GpuExecutorOptions& opti
     : model_(std::move(model)),
       options_(options),
       planner_(PlannerOptions(model_.spec, num_processors)),
+      draws_(model_.spec.vocab_size, kMaxEdits),
       num_processors_(num_processors) {}
 
 GpuExecutor::~GpuExecutor() {
@@ -78,7 +83,6 @@ Status GpuExecutor::Initialize() {
   limits_.max_num_tokens = std::max(options_.max_num_tokens, limits_.max_num_sequences);
   limits_.block_size = kBlockTokens;
   NEREID_ASSIGN_OR_RETURN(stream_, MakeStream());
-  NEREID_ASSIGN_OR_RETURN(done_, MakeEvent());
   NEREID_ASSIGN_OR_RETURN(weights_, LoadGpuWeights(model_, options_.dummy));
   model_.weights.clear();  // the checkpoint is not needed any more
   DecoderLimits limits;
@@ -99,16 +103,22 @@ Status GpuExecutor::Initialize() {
   largest.num_decode = limits.max_decode_items;
   const int32_t group = spec.num_heads / spec.num_kv_heads;
   largest.num_prefill = limits.max_num_tokens * group / kQueryRows + limits_.max_num_sequences + 1;
-  const int64_t words_bytes = 4 * (StepLayout(largest).block_tables + table_words);
+  const int64_t words_bytes = 4 * (StepLayout(largest).block_tables + table_words) +
+                              max_num_logits_ * sizeof(DrawItem) + kMaxEdits * sizeof(LogitEdit) +
+                              64;
   NEREID_ASSIGN_OR_RETURN(words_, DeviceMemory::Allocate(words_bytes, "the step's plan"));
-  NEREID_ASSIGN_OR_RETURN(pinned_words_, PinnedMemory::Allocate(words_bytes));
+  for (Flight& flight : flights_) {
+    NEREID_ASSIGN_OR_RETURN(flight.done, MakeEvent());
+    NEREID_ASSIGN_OR_RETURN(flight.words, PinnedMemory::Allocate(words_bytes));
+  }
   NEREID_ASSIGN_OR_RETURN(
       argmax_parts_, DeviceMemory::Allocate(sizeof(ArgMaxPart) * kArgMaxParts * max_num_logits_,
                                             "parts of sampling"));
   NEREID_ASSIGN_OR_RETURN(argmax_tickets_,
                           DeviceMemory::Allocate(4 * max_num_logits_, "sampling's tickets"));
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(argmax_tickets_.data(), 0, argmax_tickets_.size_bytes()));
-  NEREID_ASSIGN_OR_RETURN(sampled_, PinnedMemory::Allocate(8 * max_num_logits_));
+  NEREID_ASSIGN_OR_RETURN(log_sums_, DeviceMemory::Allocate(4 * max_num_logits_, "log sums"));
+  NEREID_ASSIGN_OR_RETURN(sampled_, PinnedMemory::Allocate(16 * max_num_logits_));
   return SizeCache();
 }
 
@@ -141,43 +151,93 @@ Status GpuExecutor::SizeCache() {
   return decoder_->AllocateCache(limits_.num_blocks);
 }
 
+llm::ExecutorMemory GpuExecutor::memory() const {
+  llm::ExecutorMemory memory;
+  memory.gpu_bytes = static_cast<int64_t>(weights_.memory.size_bytes() + words_.size_bytes() +
+                                          argmax_parts_.size_bytes()) +
+                     decoder_->memory_bytes();
+  memory.pinned_bytes = static_cast<int64_t>(sampled_.size_bytes());
+  for (const Flight& flight : flights_) {
+    memory.pinned_bytes += static_cast<int64_t>(flight.words.size_bytes());
+  }
+  return memory;
+}
+
 Status GpuExecutor::Submit(const llm::Batch& batch) {
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
-  planner_.Plan(batch);
+  const auto half = static_cast<int32_t>(num_submitted_ % 2);
+  Flight& flight = flights_[half];
+  planner_.Plan(batch, half);
+  draws_.Plan(batch);
   const StepShape shape = planner_.shape();
   if (shape.num_logits > max_num_logits_) {
     return UnsupportedError("a step wants ", shape.num_logits,
                             " rows of logits, gpu_llm has room for ", max_num_logits_);
   }
-  submitted_ = batch.sequences;
-  NEREID_RETURN_IF_ERROR(Upload());
-  if (planner_.is_decode() && options_.uses_graphs) {
-    NEREID_ASSIGN_OR_RETURN(const cudaGraphExec_t graph, FindGraph(shape));
-    NEREID_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph, stream_.get()));
+  flight.rows.clear();
+  num_logits_ = 0;
+  for (const llm::BatchSequence& sequence : batch.sequences) {
+    num_logits_ += sequence.num_logits;
+    flight.rows.push_back(sequence.samples ? num_logits_ - 1 : -1);
+  }
+  if (num_steps_ == fail_at_) return CudaStatus(cudaErrorLaunchFailure, "an injected fault");
+  NEREID_RETURN_IF_ERROR(Upload(half));
+  Graph* graph =
+      planner_.is_decode() && options_.uses_graphs ? &graphs_[shape.num_tokens] : nullptr;
+  if (graph != nullptr && *graph) {
+    NEREID_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph->get(), stream_.get()));
     ++num_graph_steps_;
   } else {
     NEREID_RETURN_IF_ERROR(Run(shape, true));
+    if (graph != nullptr) NEREID_RETURN_IF_ERROR(Record(shape, *graph));
   }
-  NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(done_.get(), stream_.get()));
+  NEREID_RETURN_IF_ERROR(Draw(shape));
+  for (const int32_t i : draws_.on_host()) {
+    NEREID_RETURN_IF_ERROR(DrawOnHost(batch.sequences[i], flight.rows[i], half));
+  }
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(flight.done.get(), stream_.get()));
   ++num_steps_;
+  ++num_submitted_;
   if (collected_) {
     const std::chrono::duration<double> gap = std::chrono::steady_clock::now() - *collected_;
     if (gap.count() < kLongestGap) idle_seconds_ += gap.count();
+    collected_.reset();
   }
   return {};
 }
 
-Status GpuExecutor::Upload() {
+// The half's previous step was collected: its copy is done.
+Status GpuExecutor::Upload(int32_t half) {
   const std::span<const int32_t> words = planner_.words();
-  if (words.size_bytes() > words_.size_bytes()) {
-    return InternalError("a step's plan takes ", words.size_bytes(), " bytes, ",
-                         words_.size_bytes(), " are there");
+  const size_t items_at = (words.size_bytes() + 15) / 16 * 16;
+  const size_t edits_at = items_at + (draws_.items().size_bytes() + 15) / 16 * 16;
+  const size_t size_bytes =
+      draws_.items().empty() ? words.size_bytes() : edits_at + draws_.edits().size_bytes();
+  if (size_bytes > words_.size_bytes()) {
+    return InternalError("a step's plan takes ", size_bytes, " bytes, ", words_.size_bytes(),
+                         " are there");
   }
-  std::memcpy(pinned_words_.as<int32_t>(), words.data(), words.size_bytes());
-  NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(words_.data(), pinned_words_.as<int32_t>(),
-                                              words.size_bytes(), cudaMemcpyHostToDevice,
-                                              stream_.get()));
+  char* to = flights_[half].words.as<char>();
+  std::memcpy(to, words.data(), words.size_bytes());
+  if (!draws_.items().empty()) {
+    std::memcpy(to + items_at, draws_.items().data(), draws_.items().size_bytes());
+    std::memcpy(to + edits_at, draws_.edits().data(), draws_.edits().size_bytes());
+  }
+  NEREID_RETURN_IF_CUDA_ERROR(
+      cudaMemcpyAsync(words_.data(), to, size_bytes, cudaMemcpyHostToDevice, stream_.get()));
   return {};
+}
+
+SampleTarget GpuExecutor::Target(const StepShape& shape) const {
+  const StepLayout layout(shape);
+  SampleTarget target = {};
+  target.half = words_.as<int32_t>() + layout.half;
+  target.ids = sampled_.as<int32_t>();
+  target.log_probs = sampled_.as<float>() + 2 * max_num_logits_;
+  target.slots = words_.as<int32_t>() + layout.logit_slots;
+  target.last_tokens = decoder_->last_tokens();
+  target.max_num_rows = max_num_logits_;
+  return target;
 }
 
 Status GpuExecutor::Run(const StepShape& shape, bool may_time) {
@@ -187,21 +247,48 @@ Status GpuExecutor::Run(const StepShape& shape, bool may_time) {
   params.logits = decoder_->logits();
   params.parts = argmax_parts_.as<ArgMaxPart>();
   params.tickets = argmax_tickets_.as<int32_t>();
-  params.ids = sampled_.as<int32_t>();
-  params.log_probs = sampled_.as<float>() + max_num_logits_;
+  params.log_sums = log_sums_.as<float>();
+  params.target = Target(shape);
   params.num_rows = shape.num_logits;
   params.vocab_size = limits_.vocab_size;
   ArgMax(params, stream_.get());
   return CudaStatus(cudaGetLastError(), "sampling");
 }
 
-// Recorded at the first step of its size, which is run as it is once before, so that the algorithms
-// of products are known.
-Result<cudaGraphExec_t> GpuExecutor::FindGraph(const StepShape& shape) {
-  Graph& graph = graphs_[shape.num_tokens];
-  if (graph) return graph.get();
-  NEREID_RETURN_IF_ERROR(Run(shape, true));
+Status GpuExecutor::Draw(const StepShape& shape) {
+  if (draws_.items().empty()) return {};
+  DrawParams params = {};
+  params.logits = decoder_->logits();
+  params.log_sums = log_sums_.as<float>();
+  const size_t items_at = (planner_.words().size_bytes() + 15) / 16 * 16;
+  const size_t edits_at = items_at + (draws_.items().size_bytes() + 15) / 16 * 16;
+  params.items = reinterpret_cast<const DrawItem*>(words_.as<char>() + items_at);
+  params.edits = reinterpret_cast<LogitEdit*>(words_.as<char>() + edits_at);
+  params.target = Target(shape);
+  params.num_items = static_cast<int>(draws_.items().size());
+  params.vocab_size = limits_.vocab_size;
+  DrawTokens(params, stream_.get());
+  return CudaStatus(cudaGetLastError(), "drawing");
+}
+
+Status GpuExecutor::DrawOnHost(const llm::BatchSequence& sequence, int32_t row, int32_t half) {
+  host_logits_.resize(limits_.vocab_size);
+  NEREID_RETURN_IF_CUDA_ERROR(
+      cudaMemcpyAsync(host_logits_.data(), decoder_->logits() + int64_t{row} * limits_.vocab_size,
+                      int64_t{limits_.vocab_size} * 4, cudaMemcpyDeviceToHost, stream_.get()));
   NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
+  const llm::SampledToken token = sampler_.Sample(host_logits_, sequence.sampling);
+  const int32_t at = half * max_num_logits_ + row;
+  sampled_.as<int32_t>()[at] = token.id;
+  sampled_.as<float>()[2 * max_num_logits_ + at] = token.log_prob;
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(decoder_->last_tokens() + sequence.slot,
+                                              sampled_.as<int32_t>() + at, 4,
+                                              cudaMemcpyHostToDevice, stream_.get()));
+  return {};
+}
+
+// After the first step of its size has run as it is, so that the algorithms of products are known.
+Status GpuExecutor::Record(const StepShape& shape, Graph& graph) {
   NEREID_RETURN_IF_CUDA_ERROR(
       cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal));
   const Status recorded = Run(shape, false);
@@ -214,46 +301,29 @@ Result<cudaGraphExec_t> GpuExecutor::FindGraph(const StepShape& shape) {
   (void)cudaGraphDestroy(nodes);
   NEREID_RETURN_IF_ERROR(CudaStatus(made, "cudaGraphInstantiate"));
   graph = Graph(executable);
-  return graph.get();
+  return {};
 }
 
 Result<llm::StepResult> GpuExecutor::Collect() {
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
-  NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(done_.get()));
-  collected_ = std::chrono::steady_clock::now();
+  const auto half = static_cast<int32_t>(num_collected_ % 2);
+  const Flight& flight = flights_[half];
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(flight.done.get()));
+  ++num_collected_;
+  if (num_collected_ == num_submitted_) collected_ = std::chrono::steady_clock::now();
   llm::StepResult result;
-  result.tokens.resize(submitted_.size());
-  int32_t row = 0;
-  for (size_t i = 0; i < submitted_.size(); ++i) {
-    const llm::BatchSequence& sequence = submitted_[i];
-    row += sequence.num_logits;
-    if (!sequence.samples) continue;
-    const llm::SamplingParams& params = *sequence.sampling.params;
-    if (params.is_greedy() && !params.changes_logits() && sequence.sampling.banned_ids.empty()) {
-      result.tokens[i].id = sampled_.as<int32_t>()[row - 1];
-      if (params.want_log_probs)
-        result.tokens[i].log_prob = sampled_.as<float>()[max_num_logits_ + row - 1];
-    } else {
-      NEREID_RETURN_IF_ERROR(SampleOnHost(sequence, row - 1, result.tokens[i]));
-    }
+  result.tokens.resize(flight.rows.size());
+  for (size_t i = 0; i < flight.rows.size(); ++i) {
+    if (flight.rows[i] < 0) continue;
+    const int32_t at = half * max_num_logits_ + flight.rows[i];
+    result.tokens[i].id = sampled_.as<int32_t>()[at];
+    result.tokens[i].log_prob = sampled_.as<float>()[2 * max_num_logits_ + at];
   }
   return result;
 }
 
-Status GpuExecutor::SampleOnHost(const llm::BatchSequence& sequence, int32_t row,
-                                 llm::SampledToken& token) {
-  host_logits_.resize(limits_.vocab_size);
-  NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpy(host_logits_.data(),
-                                         decoder_->logits() + int64_t{row} * limits_.vocab_size,
-                                         int64_t{limits_.vocab_size} * 4, cudaMemcpyDeviceToHost));
-  token = sampler_.Sample(host_logits_, sequence.sampling);
-  return {};
-}
-
 Result<std::vector<float>> GpuExecutor::ReadLogits() {
-  int32_t rows = 0;
-  for (const llm::BatchSequence& sequence : submitted_) rows += sequence.num_logits;
-  std::vector<float> logits(int64_t{rows} * limits_.vocab_size);
+  std::vector<float> logits(int64_t{num_logits_} * limits_.vocab_size);
   NEREID_RETURN_IF_CUDA_ERROR(
       cudaMemcpy(logits.data(), decoder_->logits(), logits.size() * 4, cudaMemcpyDeviceToHost));
   return logits;

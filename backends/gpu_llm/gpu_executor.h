@@ -1,7 +1,9 @@
 // The executor of one GPU: plans a step on the host, uploads the plan in one copy, runs the decoder
-// (decode steps as recorded graphs) and samples. [engine thread]
+// (decode steps as recorded graphs) and samples. A second step may be submitted while one runs: all
+// is ordered by one stream, and what the host and the device share exists twice. [engine thread]
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -11,6 +13,7 @@
 
 #include "gpu_llm/cuda/memory.h"
 #include "gpu_llm/cuda/stream.h"
+#include "gpu_llm/draw_plan.h"
 #include "gpu_llm/kernels/sample.h"
 #include "gpu_llm/model/decoder.h"
 #include "gpu_llm/model/gpu_weights.h"
@@ -24,7 +27,7 @@ namespace nereid::gpu {
 
 struct GpuExecutorOptions {
   int32_t device = 0;
-  int32_t max_num_sequences = 256;
+  int32_t max_num_sequences = 512;
   int32_t max_num_tokens = 8192;
   int32_t max_positions = 0;           // 0: the model's own limit
   int64_t max_cache_tokens = 0;        // 0: as the fraction says
@@ -42,14 +45,19 @@ class GpuExecutor : public llm::Executor {
   ~GpuExecutor() override;
 
   const llm::ExecutorLimits& limits() const override { return limits_; }
+  llm::ExecutorFeatures features() const override { return {.overlap = true}; }
+  llm::ExecutorMemory memory() const override;
+  llm::ExecutorCounts counts() const override { return {num_graph_steps_}; }
   Status Submit(const llm::Batch& batch) override;
   Result<llm::StepResult> Collect() override;
 
   const llm::DecoderSpec& spec() const { return model_.spec; }
-  // Logits of the last step, row by row, before sampling rules.
+  // Logits of the newest step, row by row, after sampling rules.
   Result<std::vector<float>> ReadLogits();
+  // A fault for tests: the given step reports a launch that failed.
+  void FailAt(int64_t step) { fail_at_ = step; }
   int64_t num_graph_steps() const { return num_graph_steps_; }
-  // Seconds in which the device waited for the host, between steps that followed each other.
+  // Seconds in which the device had nothing to do between steps that followed each other.
   double idle_seconds() const { return idle_seconds_; }
   int64_t num_steps() const { return num_steps_; }
 
@@ -57,34 +65,44 @@ class GpuExecutor : public llm::Executor {
   GpuExecutor(llm::DecoderModel model, const GpuExecutorOptions& options, int32_t num_processors);
   Status Initialize();
   Status SizeCache();
-  Status Upload();
+  Status Upload(int32_t half);
   // The step from the plan on: decoder, then the likeliest tokens.
   Status Run(const StepShape& shape, bool may_time);
-  Result<cudaGraphExec_t> FindGraph(const StepShape& shape);
-  // A row that wants more than its likeliest token is sampled by the host, by the same rules as on
-  // the CPU.
-  Status SampleOnHost(const llm::BatchSequence& sequence, int32_t row, llm::SampledToken& token);
+  Status Record(const StepShape& shape, Graph& graph);
+  // Rows that want more than their likeliest token.
+  Status Draw(const StepShape& shape);
+  // A row whose rules change more logits than the plan has room for; waits for the step.
+  Status DrawOnHost(const llm::BatchSequence& sequence, int32_t row, int32_t half);
+  SampleTarget Target(const StepShape& shape) const;
 
   llm::DecoderModel model_;
   const GpuExecutorOptions options_;
   llm::ExecutorLimits limits_;
   int32_t max_num_logits_ = 0;
   StepPlanner planner_;
+  DrawPlanner draws_;
   Stream stream_;
-  Event done_;
   GpuWeights weights_;
   std::optional<Decoder> decoder_;
-  DeviceMemory words_;  // the step's plan
-  PinnedMemory pinned_words_;
-  DeviceMemory argmax_parts_, argmax_tickets_;
-  PinnedMemory sampled_;             // [max_num_logits] ids, then as many log probabilities
+  DeviceMemory words_;  // the step's plan: its words, DrawItems, LogitEdits
+  DeviceMemory argmax_parts_, argmax_tickets_, log_sums_;
+  PinnedMemory sampled_;             // [2, max_num_logits] ids, then as many log probabilities
   std::map<int32_t, Graph> graphs_;  // by padded batch
   int64_t num_graph_steps_ = 0, num_steps_ = 0;
+  int64_t fail_at_ = -1;
   double idle_seconds_ = 0.0;
   std::optional<std::chrono::steady_clock::time_point> collected_;
   int32_t num_processors_ = 0;
 
-  std::vector<llm::BatchSequence> submitted_;  // of the step that runs
+  // A step from Submit to Collect.
+  struct Flight {
+    Event done;
+    PinnedMemory words;
+    std::vector<int32_t> rows;  // of each sequence's last logits; -1: does not sample
+  };
+  std::array<Flight, 2> flights_;
+  int64_t num_submitted_ = 0, num_collected_ = 0;  // halves are used in turns
+  int32_t num_logits_ = 0;                         // of the newest step
   std::vector<float> host_logits_;
   llm::Sampler sampler_;
 };

@@ -27,10 +27,12 @@ StepLayout::StepLayout(const StepShape& shape) {
     next = Aligned(next + static_cast<int32_t>(words));
     return at;
   };
+  half = place(1);
   token_ids = place(shape.num_tokens);
   positions = place(shape.num_tokens);
   cache_slots = place(shape.num_tokens);
   logit_rows = place(shape.num_logits);
+  logit_slots = place(shape.num_logits);
   decode_items = place(shape.num_decode * sizeof(DecodeItem) / 4);
   prefill_tiles = place(shape.num_prefill * sizeof(PrefillTile) / 4);
   block_tables = next;
@@ -47,7 +49,7 @@ int32_t StepPlanner::MaxDecodeItems(int32_t num_sequences) const {
   return num_sequences + 2 * options_.num_processors / options_.num_kv_heads + 1;
 }
 
-void StepPlanner::Plan(const llm::Batch& batch) {
+void StepPlanner::Plan(const llm::Batch& batch, int32_t half) {
   is_decode_ = true;
   int32_t num_logits = 0, num_single = 0, num_tiles = 0;
   const int32_t group = options_.num_heads / options_.num_kv_heads;
@@ -68,6 +70,8 @@ void StepPlanner::Plan(const llm::Batch& batch) {
   shape_.num_prefill = num_tiles;
   const StepLayout layout(shape_);
   words_.assign(layout.block_tables, 0);
+  words_[layout.half] = half;
+  std::fill_n(words_.begin() + layout.logit_slots, shape_.num_logits, -1);
   std::copy(batch.token_ids.begin(), batch.token_ids.end(), words_.begin() + layout.token_ids);
   std::fill_n(words_.begin() + layout.cache_slots + num_tokens, shape_.num_tokens - num_tokens, -1);
   table_offsets_.clear();
@@ -85,6 +89,9 @@ void StepPlanner::Plan(const llm::Batch& batch) {
     }
     for (int32_t i = sequence.num_tokens - sequence.num_logits; i < sequence.num_tokens; ++i) {
       words_[next_logit++] = sequence.first_token + i;
+    }
+    if (sequence.samples) {
+      words_[next_logit - 1 - layout.logit_rows + layout.logit_slots] = sequence.slot;
     }
   }
   AddDecodeItems(batch, layout);

@@ -47,7 +47,9 @@ struct StepShape {
 // Word offsets into the array.
 struct StepLayout {
   explicit StepLayout(const StepShape& shape);
-  int32_t token_ids, positions, cache_slots, logit_rows, decode_items, prefill_tiles, block_tables;
+  int32_t half;  // one word: which of the two results is written
+  int32_t token_ids, positions, cache_slots, logit_rows, logit_slots, decode_items, prefill_tiles,
+      block_tables;
 };
 
 struct StepPlannerOptions {
@@ -62,7 +64,7 @@ class StepPlanner {
 
   // Plans `batch`. A batch of single tokens alone, all of which sample, is a decode step: its rows
   // are padded to PaddedBatch(), and padding rows write no cache and read none.
-  void Plan(const llm::Batch& batch);
+  void Plan(const llm::Batch& batch, int32_t half = 0);
 
   const StepShape& shape() const { return shape_; }
   bool is_decode() const { return is_decode_; }

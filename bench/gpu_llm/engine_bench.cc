@@ -5,7 +5,8 @@
 //   gpu_engine_bench [--shape 8b|1b|tiny] [--weights bf16|int4|fp8] [--batches 1,8,32] [--ttft
 //   512,2048] [--prefill 16x2048]
 //   [--burst 512]
-//                    [--max-sequences 256] [--max-tokens-a-step 8192] [--graphs 1]
+//                    [--max-sequences 256] [--max-tokens-a-step 8192] [--graphs 1] [--overlap 1]
+//                    [--top-p 0]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -87,7 +88,9 @@ struct Work {
 
 class Bench {
  public:
-  Bench(const llm::DecoderSpec& spec, const gpu::GpuExecutorOptions& options) {
+  Bench(const llm::DecoderSpec& spec, const gpu::GpuExecutorOptions& options, bool overlaps,
+        const llm::SamplingParams& sampling)
+      : sampling_(sampling) {
     llm::DecoderModel model;
     model.spec = spec;
     const auto start = Clock::now();
@@ -100,7 +103,9 @@ class Bench {
                 (*executor)->limits().num_blocks);
     vocab_size_ = spec.vocab_size;
     executor_ = executor->get();
-    engine_.emplace(llm::EngineOptions{}, std::move(*executor));
+    llm::EngineOptions engine;
+    engine.overlaps_steps = overlaps;
+    engine_.emplace(std::move(engine), std::move(*executor));
   }
 
   std::vector<Trace> Send(const std::vector<Work>& work) {
@@ -112,6 +117,7 @@ class Bench {
       for (int32_t t = 0; t < work[i].num_prompt; ++t)
         request->prompt.push_back(static_cast<int32_t>(random_() % vocab_size_));
       request->stop.max_tokens = work[i].num_output;
+      request->sampling = sampling_;
       std::promise<void> promise;
       done.push_back(promise.get_future());
       traces[i].tokens.reserve(work[i].num_output);
@@ -203,6 +209,7 @@ class Bench {
   }
 
  private:
+  const llm::SamplingParams sampling_;
   int32_t vocab_size_ = 0;
   const gpu::GpuExecutor* executor_ = nullptr;  // the engine's; read while it is idle
   std::mt19937 random_{11};
@@ -224,7 +231,8 @@ int Main(int argc, char** argv) {
       {"--batches", ""},          {"--ttft", ""},
       {"--prefill", ""},          {"--burst", ""},
       {"--max-sequences", "256"}, {"--max-tokens-a-step", "8192"},
-      {"--graphs", "1"}};
+      {"--graphs", "1"},          {"--overlap", "1"},
+      {"--top-p", "0"}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!given.contains(argv[i])) {
       std::printf("unknown option %s\n", argv[i]);
@@ -240,7 +248,9 @@ int Main(int argc, char** argv) {
   options.max_num_sequences = std::atoi(given["--max-sequences"].c_str());
   options.max_num_tokens = std::atoi(given["--max-tokens-a-step"].c_str());
   options.uses_graphs = given["--graphs"] == "1";
-  Bench bench(Shape(given["--shape"]), options);
+  llm::SamplingParams sampling;
+  sampling.top_p = std::strtof(given["--top-p"].c_str(), nullptr);
+  Bench bench(Shape(given["--shape"]), options, given["--overlap"] == "1", sampling);
   for (const int32_t batch : Numbers(given["--batches"])) {
     bench.Send(std::vector<Work>(batch, {16, 8}));  // graphs are recorded, algorithms timed
     bench.Decode(batch);

@@ -2,6 +2,7 @@
 #include "gpu_llm/kernels/device.cuh"
 #include "gpu_llm/kernels/launch.h"
 #include "gpu_llm/kernels/sample.h"
+#include "gpu_llm/kernels/sample_target.cuh"
 
 namespace nereid::gpu {
 namespace {
@@ -72,8 +73,8 @@ __global__ void __launch_bounds__(kThreads) ArgMaxKernel(ArgMaxParams p) {
     const volatile ArgMaxPart& from = parts[i];
     Join(all, {from.max, from.id, from.sum});
   }
-  p.ids[row] = all.id == INT32_MAX ? 0 : all.id;
-  p.log_probs[row] = -__logf(all.sum);
+  PutToken(p.target, static_cast<int>(row), all.id == INT32_MAX ? 0 : all.id, -logf(all.sum));
+  p.log_sums[row] = all.max + logf(all.sum);
 }
 
 }  // namespace

@@ -84,6 +84,16 @@ Status Decoder::AllocateCache(int32_t num_blocks) {
   return {};
 }
 
+int64_t Decoder::memory_bytes() const {
+  size_t sum = 0;
+  for (const DeviceMemory* memory : {&cache_, &residual_, &normed_, &qkv_, &attention_, &gate_up_,
+                                     &gated_, &logits_, &partials_, &tickets_, &last_tokens_}) {
+    sum += memory->size_bytes();
+  }
+  for (const DeviceMemory& table : rope_tables_) sum += table.size_bytes();
+  return static_cast<int64_t>(sum);
+}
+
 Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_time,
                         cudaStream_t stream) {
   const StepLayout layout(shape);

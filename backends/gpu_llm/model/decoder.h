@@ -39,6 +39,7 @@ class Decoder {
   Status Forward(const StepShape& shape, const int32_t* words, bool may_time, cudaStream_t stream);
   float* logits() const { return logits_.as<float>(); }
   int32_t* last_tokens() const { return last_tokens_.as<int32_t>(); }
+  int64_t memory_bytes() const;
 
  private:
   Decoder(const llm::DecoderSpec& spec, const GpuWeights& weights)

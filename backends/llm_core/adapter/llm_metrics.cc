@@ -71,6 +71,14 @@ const std::vector<GaugeFamily>& GaugeFamilies() {
        "general_type",
        {{"timestamp", NowMicros},
         {"iteration_counter", [](const EngineStats& s) { return double(s.num_steps); }}}},
+      {"nereid_llm_engine",
+       "Totals of the LLM engine since it was loaded",
+       "total",
+       {{"steps", [](const EngineStats& s) { return double(s.num_steps); }},
+        {"recorded_steps", [](const EngineStats& s) { return double(s.num_recorded_steps); }},
+        {"step_microseconds", [](const EngineStats& s) { return s.step_seconds * 1e6; }},
+        {"output_tokens", [](const EngineStats& s) { return double(s.num_output_tokens); }},
+        {"preemptions", [](const EngineStats& s) { return double(s.counts.num_preemptions); }}}},
   };
   return families;
 }

@@ -16,11 +16,18 @@ Status LlmModel::Initialize() {
   std::vector<std::string> notes;
   NEREID_ASSIGN_OR_RETURN(const LlmParameters parameters, ReadLlmParameters(context(), notes));
   for (const std::string& note : notes) LogWarning(StrCat("model '", name(), "': ", note));
-  Result<llm::Checkpoint> opened = llm::Checkpoint::Open(parameters.checkpoint_directory);
+  const bool is_dummy = parameters.makes_up_weights;
+  if (is_dummy && !MakesUpWeights()) {
+    return UnsupportedError("parameter 'load_format' is 'dummy': this backend makes no weights up");
+  }
+  Result<llm::Checkpoint> opened =
+      is_dummy ? llm::Checkpoint::OpenConfig(parameters.checkpoint_directory)
+               : llm::Checkpoint::Open(parameters.checkpoint_directory);
   if (!opened.ok()) return std::move(opened).status().WithContext("parameter 'gpt_model_path'");
   const auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(*opened));
   NEREID_ASSIGN_OR_RETURN(llm::DecoderModel decoder,
-                          llm::ReadDecoder(*checkpoint, TakesQuantised()));
+                          is_dummy ? llm::ReadDecoderSpec(*checkpoint, TakesQuantised())
+                                   : llm::ReadDecoder(*checkpoint, TakesQuantised()));
   defaults_.end_ids = decoder.spec.end_ids;
   if (parameters.uses_generation_config) defaults_.sampling = decoder.spec.sampling_defaults;
   defaults_.exclude_input_in_output = parameters.exclude_input_in_output;

@@ -39,6 +39,8 @@ class LlmModel : public Model {
       const LlmParameters& parameters) = 0;
   // Whether that executor knows quantised weights; a backend that does not refuses them by name.
   virtual bool TakesQuantised() const { return false; }
+  // Whether it can make weights up, for measurements of a shape.
+  virtual bool MakesUpWeights() const { return false; }
 
  private:
   void Accept(Request request);

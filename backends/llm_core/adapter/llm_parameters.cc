@@ -112,6 +112,12 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context,
                           SizeOr(parameters, "max_num_tokens", result.max_num_tokens));
   NEREID_ASSIGN_OR_RETURN(result.max_positions, SizeOr(parameters, "max_seq_len", 0));
   NEREID_ASSIGN_OR_RETURN(result.num_threads, SizeOr(parameters, "cpu_threads", 0));
+  const std::string load_format = parameters.String("load_format", "auto");
+  if (load_format != "auto" && load_format != "dummy") {
+    return InvalidArgError("parameter 'load_format' is '", load_format,
+                           "', expected auto or dummy");
+  }
+  result.makes_up_weights = load_format == "dummy";
   NEREID_ASSIGN_OR_RETURN(result.overlaps_steps, parameters.Bool("overlap_steps", true));
   const Json& queue_policy = context.config().json()["dynamic_batching"]["default_queue_policy"];
   result.max_queue_size = static_cast<int32_t>(queue_policy["max_queue_size"].AsInt());

@@ -33,6 +33,7 @@ struct LlmParameters {
   int32_t max_num_tokens = 256;    // of one step
   int32_t max_positions = 0;       // max_seq_len; 0: the model's
   int32_t num_threads = 0;         // cpu_threads; 0: all processors
+  bool makes_up_weights = false;   // load_format: auto, or dummy: config.json alone is read
   bool overlaps_steps = true;      // overlap_steps: plan a step while one runs, where possible
 };
 

@@ -95,6 +95,22 @@ Status CheckIndex(const std::string& index, const std::string& path, const Tenso
 
 }  // namespace
 
+Result<Checkpoint> Checkpoint::OpenConfig(const std::string& directory) {
+  const fs::path root(directory);
+  std::error_code error;
+  if (!fs::exists(root / "config.json", error)) {
+    return NotFoundError("'", directory, "' has no config.json");
+  }
+  Checkpoint checkpoint;
+  checkpoint.directory_ = directory;
+  NEREID_ASSIGN_OR_RETURN(checkpoint.config_json_, ReadText(root / "config.json"));
+  if (fs::exists(root / "generation_config.json", error)) {
+    NEREID_ASSIGN_OR_RETURN(checkpoint.generation_config_json_,
+                            ReadText(root / "generation_config.json"));
+  }
+  return checkpoint;
+}
+
 Result<Checkpoint> Checkpoint::Open(const std::string& directory) {
   const fs::path root(directory);
   std::error_code error;
@@ -107,13 +123,7 @@ Result<Checkpoint> Checkpoint::Open(const std::string& directory) {
       (!is_trtllm && !sharded && !fs::exists(single, error))) {
     return NotACheckpoint(root);
   }
-  Checkpoint checkpoint;
-  checkpoint.directory_ = directory;
-  NEREID_ASSIGN_OR_RETURN(checkpoint.config_json_, ReadText(root / "config.json"));
-  if (fs::exists(root / "generation_config.json", error)) {
-    NEREID_ASSIGN_OR_RETURN(checkpoint.generation_config_json_,
-                            ReadText(root / "generation_config.json"));
-  }
+  NEREID_ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenConfig(directory));
   if (is_trtllm) {
     Result<TrtLlmCheckpoint> read = ReadTrtLlmCheckpoint(directory, checkpoint.config_json_);
     if (!read.ok()) return std::move(read).status().WithContext(StrCat("'", directory, "'"));

@@ -18,6 +18,9 @@ class Checkpoint {
   // Every error names the directory or the file and says what to give instead.
   static Result<Checkpoint> Open(const std::string& directory);
 
+  // config.json and generation_config.json alone: there are no tensors.
+  static Result<Checkpoint> OpenConfig(const std::string& directory);
+
   // Of parts that lie elsewhere; `tensors` borrow memory that must outlive the checkpoint.
   static Checkpoint FromParts(std::string directory, std::string config_json,
                               std::string generation_config_json, TensorMap tensors);

@@ -1,6 +1,7 @@
 // The engine's loop.
 #include "llm_core/engine/engine.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -257,8 +258,10 @@ Status Engine::Launch() {
   for (Sequence* sequence : scheduler_.scheduled()) {
     if (!std::exchange(sequence->was_scheduled, true)) sequence->request->sink->OnScheduled();
   }
+  const auto began = std::chrono::steady_clock::now();
   NEREID_RETURN_IF_ERROR(executor_->Submit(batch_));
   Flight& flight = flights_.emplace_back();
+  flight.began = began;
   flight.sequences = scheduler_.scheduled();
   flight.may_overlap = overlaps_;
   for (size_t i = 0; i < flight.sequences.size(); ++i) {
@@ -287,6 +290,9 @@ Status Engine::Collect() {
   flights_.pop_front();
   if (!overlaps_) scheduler_.MarkComputed();
   ++num_steps_;
+  const auto previous = std::exchange(collected_, std::chrono::steady_clock::now());
+  step_seconds_ +=
+      std::chrono::duration<double>(collected_ - std::max(previous, flight.began)).count();
   bool any_finished = false, any_retired = false;
   for (size_t i = 0; i < flight.sequences.size(); ++i) {
     Sequence& sequence = *flight.sequences[i];
@@ -490,6 +496,8 @@ void Engine::PublishStats() {
   stats.memory = memory_;
   stats.num_steps = num_steps_;
   stats.num_output_tokens = num_output_tokens_;
+  stats.num_recorded_steps = executor_->counts().num_recorded_steps;
+  stats.step_seconds = step_seconds_;
   const std::lock_guard lock(inbox_mutex_);
   stats_ = stats;
 }

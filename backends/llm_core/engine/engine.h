@@ -6,6 +6,7 @@
 // step late, and what that step drew for them is dropped. The tokens put out are the same.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -33,6 +34,8 @@ struct EngineStats {
   ExecutorMemory memory;
   int64_t num_steps = 0;
   int64_t num_output_tokens = 0;
+  int64_t num_recorded_steps = 0;
+  double step_seconds = 0.0;  // of all steps: from the end of the one before, or from Submit
 };
 
 struct EngineOptions {
@@ -95,6 +98,7 @@ class Engine {
     std::vector<Sequence*> sequences;  // parallel to the batch's
     std::vector<bool> samples;
     bool may_overlap = false;  // the next step can be planned without its result
+    std::chrono::steady_clock::time_point began;
   };
 
   // [engine thread]
@@ -104,6 +108,8 @@ class Engine {
   std::vector<std::unique_ptr<Sequence>> retired_;
   int64_t num_steps_ = 0;
   int64_t num_output_tokens_ = 0;
+  std::chrono::steady_clock::time_point collected_;
+  double step_seconds_ = 0.0;
 
   mutable std::mutex inbox_mutex_;  // guards the members below
   std::condition_variable inbox_changed_;

@@ -49,6 +49,11 @@ struct ExecutorMemory {
   int64_t pinned_bytes = 0;
 };
 
+// What an executor has done since it was made.
+struct ExecutorCounts {
+  int64_t num_recorded_steps = 0;  // that replayed what an earlier step had recorded: CUDA graphs
+};
+
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -56,6 +61,7 @@ class Executor {
   virtual const ExecutorLimits& limits() const = 0;
   virtual ExecutorFeatures features() const { return {}; }
   virtual ExecutorMemory memory() const { return {}; }
+  virtual ExecutorCounts counts() const { return {}; }
   // Starts a step. Every Submit that returned Ok is followed by one Collect, before the next Submit
   // unless ExecutorFeatures::overlap allows one more.
   virtual Status Submit(const Batch& batch) = 0;

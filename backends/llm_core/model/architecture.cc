@@ -110,16 +110,13 @@ Status ReadGenerationConfig(const Checkpoint& checkpoint, ConfigReader& config, 
       .WithContext("generation_config.json");
 }
 
-}  // namespace
-
-Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint, bool takes_quantised) {
+Result<DecoderModel> ReadSpec(const Checkpoint& checkpoint, bool takes_quantised, WeightMap& map) {
   ConfigReader config(nlohmann::json::parse(checkpoint.config_json(), nullptr, false));
   const std::string where = StrCat("checkpoint '", checkpoint.directory(), "'");
   if (!config.json().is_object()) {
     return InvalidArgError(where, ": config.json is not a JSON object");
   }
   DecoderModel model;
-  WeightMap map;
   const std::string model_type = config.TextOr("model_type", "");
   const auto build = [&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(model.quantization, ReadQuantization(config));
@@ -135,6 +132,19 @@ Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint, bool takes_quanti
     return ReadGenerationConfig(checkpoint, config, model.spec);
   };
   NEREID_RETURN_IF_ERROR(build().WithContext(where));
+  return model;
+}
+
+}  // namespace
+
+Result<DecoderModel> ReadDecoderSpec(const Checkpoint& checkpoint, bool takes_quantised) {
+  WeightMap map;
+  return ReadSpec(checkpoint, takes_quantised, map);
+}
+
+Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint, bool takes_quantised) {
+  WeightMap map;
+  NEREID_ASSIGN_OR_RETURN(DecoderModel model, ReadSpec(checkpoint, takes_quantised, map));
   NEREID_ASSIGN_OR_RETURN(model.weights, ResolveWeights(map, checkpoint, model.quantization));
   return model;
 }

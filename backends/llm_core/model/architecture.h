@@ -21,4 +21,7 @@ struct DecoderModel {
 // is UNSUPPORTED.
 Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint, bool takes_quantised = false);
 
+// The same without weights: DecoderModel::weights stay empty, whatever the checkpoint holds.
+Result<DecoderModel> ReadDecoderSpec(const Checkpoint& checkpoint, bool takes_quantised = false);
+
 }  // namespace nereid::llm

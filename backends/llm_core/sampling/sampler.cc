@@ -29,28 +29,37 @@ float GumbelNoise(uint64_t seed, uint32_t position, int32_t token) {
   return -std::log(-std::log(TokenUniform(seed, position, static_cast<uint32_t>(token))));
 }
 
-void BanBadWords(std::span<float> logits, std::span<const int32_t> ids,
-                 const std::vector<TokenIds>& bad_words) {
+void FindBadWords(std::span<const int32_t> ids, const std::vector<TokenIds>& bad_words,
+                  std::vector<int32_t>& banned) {
   for (const TokenIds& word : bad_words) {
     if (word.empty() || word.size() - 1 > ids.size()) continue;
     const auto tail = ids.last(word.size() - 1);
-    if (std::equal(tail.begin(), tail.end(), word.begin())) logits[word.back()] = kBanned;
+    if (std::equal(tail.begin(), tail.end(), word.begin())) banned.push_back(word.back());
   }
 }
 
-// Bans what would complete a run of `size` tokens that is there already.
-void BanRepeatedNgrams(std::span<float> logits, std::span<const int32_t> ids, int32_t size) {
+// What would complete a run of `size` tokens that is there already.
+void FindRepeatedNgrams(std::span<const int32_t> ids, int32_t size, std::vector<int32_t>& banned) {
   const auto length = static_cast<size_t>(size);
   if (size <= 0 || ids.size() < length) return;
   const auto tail = ids.last(length - 1);
   for (size_t i = 0; i + length <= ids.size(); ++i) {
     if (std::equal(tail.begin(), tail.end(), ids.begin() + static_cast<ptrdiff_t>(i))) {
-      logits[ids[i + length - 1]] = kBanned;
+      banned.push_back(ids[i + length - 1]);
     }
   }
 }
 
 }  // namespace
+
+void FindBannedIds(const SamplingInput& input, int32_t vocab_size, std::vector<int32_t>& banned) {
+  banned.clear();
+  FindBadWords(input.token_ids, input.params->bad_words, banned);
+  FindRepeatedNgrams(input.token_ids, input.params->no_repeat_ngram_size, banned);
+  for (const int32_t id : input.banned_ids) {
+    if (id >= 0 && id < vocab_size) banned.push_back(id);
+  }
+}
 
 float LogProb(std::span<const float> logits, int32_t token) {
   return logits[token] - LogSumExp(logits, logits[ArgMax(logits)]);
@@ -114,11 +123,8 @@ void Sampler::ApplyRules(std::span<float> logits, const SamplingInput& input) {
   const SamplingParams& params = *input.params;
   for (size_t i = 0; i < params.embedding_bias.size(); ++i) logits[i] += params.embedding_bias[i];
   ApplyPenalties(logits, input);
-  BanBadWords(logits, input.token_ids, params.bad_words);
-  BanRepeatedNgrams(logits, input.token_ids, params.no_repeat_ngram_size);
-  for (const int32_t id : input.banned_ids) {
-    if (id >= 0 && id < static_cast<int32_t>(logits.size())) logits[id] = kBanned;
-  }
+  FindBannedIds(input, static_cast<int32_t>(logits.size()), banned_);
+  for (const int32_t id : banned_) logits[id] = kBanned;
 }
 
 void Sampler::ApplyPenalties(std::span<float> logits, const SamplingInput& input) {

@@ -48,9 +48,14 @@ class Sampler {
   std::vector<float> raw_logits_;
   std::vector<float> scaled_;
   std::vector<int32_t> counts_;  // [vocab_size], all zero between calls
+  std::vector<int32_t> banned_;
   std::vector<Candidate> heap_;
   std::vector<Candidate> candidates_;
 };
+
+// What may not come next by bad words, repeated n-grams and banned_ids, into `banned`; an id may
+// come more than once.
+void FindBannedIds(const SamplingInput& input, int32_t vocab_size, std::vector<int32_t>& banned);
 
 // top_p as decayed by the tokens put out so far.
 float DecayedTopP(const SamplingParams& params, std::span<const int32_t> output_ids);

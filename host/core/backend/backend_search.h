@@ -22,7 +22,7 @@ struct BackendSearch {
   int64_t version = 0;
   // In this order, after the model's own folders: the given one, then the host's own.
   std::vector<std::string> backend_dirs;
-  // Whether there is a GPU that "tensorrtllm" may resolve to gpu_llm for.
+  // Whether there is a GPU that gpu_llm runs on: "tensorrtllm" resolves to it then.
   bool has_gpu = false;
 };
 

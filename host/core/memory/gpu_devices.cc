@@ -5,8 +5,17 @@
 namespace nereid {
 namespace {
 
+// Values of CUdevice_attribute.
+constexpr int kCapabilityMajor = 75;
+constexpr int kCapabilityMinor = 76;
+
+void* Driver() {
+  static void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  return driver;
+}
+
 std::vector<int32_t> AskDriver() {
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  void* driver = Driver();
   if (driver == nullptr) return {};
   using InitFunction = int (*)(unsigned);
   using CountFunction = int (*)(int*);
@@ -24,6 +33,23 @@ std::vector<int32_t> AskDriver() {
 const std::vector<int32_t>& GpuDevices() {
   static const std::vector<int32_t> devices = AskDriver();
   return devices;
+}
+
+bool HasGpuOfCapability(int32_t major, int32_t minor) {
+  if (GpuDevices().empty()) return false;
+  using AttributeFunction = int (*)(int*, int, int);
+  const auto attribute =
+      reinterpret_cast<AttributeFunction>(dlsym(Driver(), "cuDeviceGetAttribute"));
+  if (attribute == nullptr) return false;
+  for (const int32_t device : GpuDevices()) {  // a device's handle is its number
+    int found_major = 0, found_minor = 0;
+    if (attribute(&found_major, kCapabilityMajor, device) == 0 &&
+        attribute(&found_minor, kCapabilityMinor, device) == 0 && found_major == major &&
+        found_minor == minor) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace nereid

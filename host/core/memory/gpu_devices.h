@@ -10,4 +10,7 @@ namespace nereid {
 // Device ids, ascending; empty without a driver or a device. Asked once a process.
 const std::vector<int32_t>& GpuDevices();
 
+// Whether one of them has this compute capability.
+bool HasGpuOfCapability(int32_t major, int32_t minor);
+
 }  // namespace nereid

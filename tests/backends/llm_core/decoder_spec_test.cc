@@ -55,6 +55,21 @@ std::string WithKey(const std::string& pair) {
   return config.substr(0, config.rfind('}')) + "," + pair + "}";
 }
 
+TEST(CheckpointTest, AShapeNeedsNoWeights) {
+  TempFolder folder;
+  EXPECT_THAT(Checkpoint::OpenConfig(folder.path()).status().message(),
+              HasSubstr("has no config.json"));
+  folder.Write("config.json", kConfig);
+  EXPECT_FALSE(Checkpoint::Open(folder.path()).ok());
+  const auto checkpoint = Checkpoint::OpenConfig(folder.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  const auto model = ReadDecoderSpec(*checkpoint);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(model->spec.hidden_size, 4);
+  EXPECT_EQ(model->spec.end_ids, TokenIds{3});
+  EXPECT_FALSE(ReadDecoder(*checkpoint).ok());
+}
+
 TEST(CheckpointTest, ReadsAWholeLlama) {
   TempFolder folder;
   folder.Write("config.json", kConfig);

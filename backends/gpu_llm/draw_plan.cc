@@ -1,0 +1,83 @@
+// Rules as lists.
+#include "gpu_llm/draw_plan.h"
+
+#include <cmath>
+#include <limits>
+
+namespace nereid::gpu {
+
+void DrawPlanner::Plan(const llm::Batch& batch) {
+  items_.clear();
+  edits_.clear();
+  on_host_.clear();
+  int32_t row = 0;
+  for (size_t i = 0; i < batch.sequences.size(); ++i) {
+    const llm::BatchSequence& sequence = batch.sequences[i];
+    row += sequence.num_logits;
+    if (!sequence.samples) continue;
+    const llm::SamplingInput& input = sequence.sampling;
+    const llm::SamplingParams& params = *input.params;
+    const bool edits = params.changes_logits() || !input.banned_ids.empty();
+    if (params.is_greedy() && !edits) continue;
+    DrawItem item = {};
+    item.row = row - 1;
+    item.is_greedy = params.is_greedy() ? 1 : 0;
+    item.first_edit = static_cast<int32_t>(edits_.size());
+    const bool has_room = !edits || AddEdits(input);
+    item.num_edits = static_cast<int32_t>(edits_.size()) - item.first_edit;
+    for (const LogitEdit& edit : std::span(edits_).subspan(item.first_edit)) edit_of_[edit.id] = -1;
+    if (!has_room) {
+      edits_.resize(item.first_edit);
+      on_host_.push_back(static_cast<int32_t>(i));
+      continue;
+    }
+    item.scale = item.is_greedy != 0 ? 1.0f : 1.0f / params.temperature;
+    item.top_k = params.top_k;
+    item.top_p = llm::DecayedTopP(params, input.token_ids.subspan(input.num_prompt));
+    item.log_min_p =
+        params.min_p > 0.0f ? std::log(params.min_p) : -std::numeric_limits<float>::infinity();
+    item.repetition_penalty = params.repetition_penalty;
+    item.presence_penalty = params.presence_penalty;
+    item.frequency_penalty = params.frequency_penalty;
+    item.position = static_cast<uint32_t>(input.token_ids.size());
+    item.seed_low = static_cast<uint32_t>(params.seed);
+    item.seed_high = static_cast<uint32_t>(params.seed >> 32);
+    items_.push_back(item);
+  }
+}
+
+LogitEdit* DrawPlanner::Edit(int32_t id) {
+  if (edit_of_[id] < 0) {
+    if (edits_.size() >= static_cast<size_t>(max_num_edits_)) return nullptr;
+    edit_of_[id] = static_cast<int32_t>(edits_.size());
+    edits_.push_back({id, 0, 0.0f, 0.0f});
+  }
+  return &edits_[edit_of_[id]];
+}
+
+bool DrawPlanner::AddEdits(const llm::SamplingInput& input) {
+  const llm::SamplingParams& params = *input.params;
+  for (size_t id = 0; id < params.embedding_bias.size(); ++id) {
+    if (params.embedding_bias[id] == 0.0f) continue;
+    LogitEdit* edit = Edit(static_cast<int32_t>(id));
+    if (edit == nullptr) return false;
+    edit->bias = params.embedding_bias[id];
+  }
+  if (params.repetition_penalty != 1.0f || params.presence_penalty != 0.0f ||
+      params.frequency_penalty != 0.0f) {
+    for (const int32_t id : input.token_ids) {
+      LogitEdit* edit = Edit(id);
+      if (edit == nullptr) return false;
+      ++edit->count;
+    }
+  }
+  llm::FindBannedIds(input, static_cast<int32_t>(edit_of_.size()), banned_);
+  for (const int32_t id : banned_) {
+    LogitEdit* edit = Edit(id);
+    if (edit == nullptr) return false;
+    edit->count = kBannedToken;
+  }
+  return true;
+}
+
+}  // namespace nereid::gpu

@@ -1,0 +1,123 @@
+// Rules as lists: what they make of a row of logits is what llm_core's sampler makes of it.
+#include "gpu_llm/draw_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+
+namespace nereid::gpu {
+namespace {
+
+constexpr int32_t kVocab = 50;
+
+// What the device does with a list.
+std::vector<float> Apply(const DrawItem& item, std::span<const LogitEdit> edits,
+                         std::vector<float> logits) {
+  for (const LogitEdit& edit : edits.subspan(item.first_edit, item.num_edits)) {
+    float& logit = logits[edit.id];
+    logit += edit.bias;
+    if (edit.count > 0) {
+      logit = logit < 0.0f ? logit * item.repetition_penalty : logit / item.repetition_penalty;
+      logit -= item.presence_penalty + item.frequency_penalty * static_cast<float>(edit.count);
+    }
+    if (edit.count == kBannedToken) logit = -std::numeric_limits<float>::infinity();
+  }
+  return logits;
+}
+
+class DrawPlanTest : public ::testing::Test {
+ protected:
+  void Add(const llm::SamplingParams& params, std::span<const int32_t> tokens,
+           std::span<const int32_t> banned = {}, int32_t num_logits = 1) {
+    llm::BatchSequence& sequence = batch_.sequences.emplace_back();
+    sequence.num_logits = num_logits;
+    sequence.samples = num_logits > 0;
+    sequence.sampling = {&params, tokens, 0, banned};
+  }
+
+  llm::Batch batch_;
+};
+
+TEST_F(DrawPlanTest, ListsDoWhatTheRulesDo) {
+  std::mt19937 random(5);
+  DrawPlanner planner(kVocab, 1000);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int32_t> tokens(random() % 30 + 1);
+    for (int32_t& id : tokens) id = static_cast<int32_t>(random() % 12);
+    llm::SamplingParams params;
+    if (random() % 2 == 0) params.repetition_penalty = 1.5f;
+    if (random() % 2 == 0) params.presence_penalty = 0.25f;
+    if (random() % 2 == 0) params.frequency_penalty = -0.5f;
+    if (random() % 2 == 0) params.no_repeat_ngram_size = static_cast<int32_t>(random() % 3 + 1);
+    if (random() % 2 == 0) params.bad_words = {{3}, {tokens.back(), 7}, {1, 2, 3}};
+    if (random() % 2 == 0) {
+      params.embedding_bias.assign(kVocab, 0.0f);
+      params.embedding_bias[tokens[0]] = 2.0f;
+      params.embedding_bias[40] = -1.0f;
+    }
+    const std::vector<int32_t> banned = {9, 45, kVocab + 3};
+    batch_.Clear();
+    Add(params, tokens,
+        round % 2 == 0 ? std::span<const int32_t>(banned) : std::span<const int32_t>());
+    planner.Plan(batch_);
+    std::vector<float> logits(kVocab);
+    for (float& logit : logits) logit = static_cast<float>(random() % 1024) / 128.0f - 4.0f;
+    std::vector<float> expected = logits;
+    // All of them, by rank: what the sampler's rules leave.
+    const auto candidates = llm::Sampler().Candidates(expected, batch_.sequences[0].sampling, 1);
+    const std::vector<float> got =
+        planner.items().empty() ? logits : Apply(planner.items()[0], planner.edits(), logits);
+    for (int32_t id = 0; id < kVocab; ++id) EXPECT_FLOAT_EQ(got[id], expected[id]) << id;
+    ASSERT_EQ(candidates.size(), 1u);
+  }
+}
+
+TEST_F(DrawPlanTest, OnlyRowsThatNeedItAreListed) {
+  const std::vector<int32_t> tokens = {1, 2, 3};
+  const std::vector<int32_t> banned = {5};
+  llm::SamplingParams greedy, warm;
+  warm.temperature = 0.5f;
+  warm.top_p = 0.9f;
+  warm.seed = 0x100000002u;
+  Add(greedy, tokens);
+  Add(warm, tokens, {}, 3);
+  Add(warm, tokens, {}, 0);
+  Add(greedy, tokens, banned);
+  DrawPlanner planner(kVocab, 10);
+  planner.Plan(batch_);
+  ASSERT_EQ(planner.items().size(), 2u);
+  const DrawItem& first = planner.items()[0];
+  EXPECT_EQ(first.row, 3);
+  EXPECT_EQ(first.is_greedy, 0);
+  EXPECT_EQ(first.num_edits, 0);
+  EXPECT_FLOAT_EQ(first.scale, 2.0f);
+  EXPECT_EQ(first.position, 3u);
+  EXPECT_EQ(first.seed_low, 2u);
+  EXPECT_EQ(first.seed_high, 1u);
+  const DrawItem& second = planner.items()[1];
+  EXPECT_EQ(second.row, 4);
+  EXPECT_EQ(second.is_greedy, 1);
+  ASSERT_EQ(second.num_edits, 1);
+  EXPECT_EQ(planner.edits()[second.first_edit].id, 5);
+  EXPECT_EQ(planner.edits()[second.first_edit].count, kBannedToken);
+}
+
+TEST_F(DrawPlanTest, ListsThatAreTooLongAreLeftToTheHost) {
+  std::vector<int32_t> tokens(30);
+  for (int32_t i = 0; i < 30; ++i) tokens[i] = i;
+  llm::SamplingParams penalised;
+  penalised.presence_penalty = 1.0f;
+  Add(penalised, tokens);
+  Add(penalised, std::span(tokens).first(10));
+  DrawPlanner planner(kVocab, 20);
+  planner.Plan(batch_);
+  ASSERT_EQ(planner.on_host().size(), 1u);
+  EXPECT_EQ(planner.on_host()[0], 0);
+  ASSERT_EQ(planner.items().size(), 1u);
+  EXPECT_EQ(planner.items()[0].num_edits, 10);
+  EXPECT_EQ(planner.edits().size(), 10u);
+}
+
+}  // namespace
+}  // namespace nereid::gpu
