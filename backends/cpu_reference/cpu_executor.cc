@@ -39,6 +39,9 @@ Result<llm::ExecutorLimits> MakeLimits(const llm::DecoderSpec& spec,
   limits.block_size = kBlockSize;
   limits.attention_window = AttentionWindow(spec);
   limits.num_sink_tokens = spec.num_sink_tokens;
+  for (const llm::RopeSpec& rope : spec.ropes) {
+    if (!rope.short_inv_freq.empty()) limits.long_positions = rope.short_positions;
+  }
   const int64_t memory_blocks =
       PhysicalMemoryBytes() / 4 / KvCache::BlockBytes(spec, options.kv_format);
   const auto blocks_for = [](int64_t tokens) { return (tokens + kBlockSize - 1) / kBlockSize; };
@@ -61,10 +64,13 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Create(
     const CpuExecutorOptions& options) {
   llm::LimitPositions(model.spec, options.max_positions);
   NEREID_ASSIGN_OR_RETURN(const llm::ExecutorLimits limits, MakeLimits(model.spec, options));
-  NEREID_ASSIGN_OR_RETURN(CpuWeights weights, LoadCpuWeights(model));
+  const int32_t num_threads = options.num_threads > 0 ? options.num_threads : UsableProcessors();
+  NEREID_ASSIGN_OR_RETURN(CpuWeights weights, LoadCpuWeights(model, num_threads));
+  for (const auto& [key, weight] : model.weights) {  // repacked: nothing is held twice
+    if (weight.quant.num_bits > 0) checkpoint->LetGo(weight.tensor);
+  }
   NEREID_ASSIGN_OR_RETURN(KvCache cache,
                           KvCache::Allocate(model.spec, limits.num_blocks, options.kv_format));
-  const int32_t num_threads = options.num_threads > 0 ? options.num_threads : UsableProcessors();
   return std::unique_ptr<CpuExecutor>(
       new CpuExecutor(std::move(checkpoint), std::move(model), std::move(weights), std::move(cache),
                       limits, num_threads, options.ops != nullptr ? *options.ops : BestOps()));

@@ -2,9 +2,12 @@
 #include "cpu_reference/model/cpu_weights.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <span>
+#include <thread>
 
 #include "llm_core/model/int4_rows.h"
 
@@ -231,20 +234,51 @@ LayerWeights LoadLayer(Loader& loader, int32_t layer, const llm::DecoderSpec& sp
   return w;
 }
 
-}  // namespace
-
-Result<CpuWeights> LoadCpuWeights(const llm::DecoderModel& model) {
-  CpuWeights weights;
-  Loader loader(model, weights);
+// What stands before the first layer and after the last.
+void LoadEnds(Loader& loader, const llm::DecoderSpec& spec, CpuWeights& weights) {
   weights.token_embedding = loader.Matrix(kNoLayer, WeightKind::kTokenEmbedding);
   weights.position_embedding = loader.Matrix(kNoLayer, WeightKind::kPositionEmbedding);
   weights.final_norm = loader.NormOf(kNoLayer, WeightKind::kFinalNorm, WeightKind::kFinalNormBias);
   weights.lm_head = loader.LinearOf(kNoLayer, WeightKind::kLmHead, WeightKind::kLmHeadBias);
-  if (model.spec.tied_embeddings) weights.lm_head.weights = weights.token_embedding;
-  for (int32_t layer = 0; layer < model.spec.num_layers(); ++layer) {
-    weights.layers.push_back(LoadLayer(loader, layer, model.spec));
+  if (spec.tied_embeddings) weights.lm_head.weights = weights.token_embedding;
+}
+
+}  // namespace
+
+Result<CpuWeights> LoadCpuWeights(const llm::DecoderModel& model, int32_t num_threads) {
+  CpuWeights weights;
+  const int32_t num_layers = model.spec.num_layers();
+  weights.layers.resize(num_layers);
+  std::atomic<int32_t> next{-1};  // the head is the largest: it comes first
+  struct Part {
+    CpuWeights weights;  // what the thread allocated
+    Status status;
+  };
+  std::vector<Part> parts(std::clamp(num_threads, 1, num_layers + 1));
+  const auto load = [&](Part& part) {
+    Loader loader(model, part.weights);
+    for (int32_t layer = next++; layer < num_layers; layer = next++) {
+      if (layer < 0) {
+        LoadEnds(loader, model.spec, weights);
+      } else {
+        weights.layers[layer] = LoadLayer(loader, layer, model.spec);
+      }
+    }
+    part.status = loader.status();
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 1; i < parts.size(); ++i) {
+      threads.emplace_back([&load, &part = parts[i]] { load(part); });
+    }
+    load(parts[0]);
   }
-  NEREID_RETURN_IF_ERROR(loader.status());
+  for (Part& part : parts) {
+    NEREID_RETURN_IF_ERROR(part.status);
+    std::move(part.weights.copies.begin(), part.weights.copies.end(),
+              std::back_inserter(weights.copies));
+    weights.copied_bytes += part.weights.copied_bytes;
+  }
   return weights;
 }
 

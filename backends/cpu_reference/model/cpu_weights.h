@@ -57,7 +57,7 @@ struct CpuWeights {
   size_t copied_bytes = 0;
 };
 
-// The checkpoint behind `model` must outlive the result.
-Result<CpuWeights> LoadCpuWeights(const llm::DecoderModel& model);
+// By `num_threads` threads, layer by layer. The checkpoint behind `model` must outlive the result.
+Result<CpuWeights> LoadCpuWeights(const llm::DecoderModel& model, int32_t num_threads = 1);
 
 }  // namespace nereid::cpu

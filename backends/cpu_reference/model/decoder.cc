@@ -91,6 +91,7 @@ std::span<float> Decoder::Forward(const llm::Batch& batch) {
 void Decoder::PrepareBuffers(const llm::Batch& batch) {
   num_tokens_ = static_cast<int64_t>(batch.token_ids.size());
   positions_.resize(num_tokens_);
+  is_long_.resize(num_tokens_);
   tiles_.clear();
   const int32_t tokens_per_tile =
       std::max(1, kMaxRowsAtOnce * spec_.num_kv_heads / spec_.num_heads);
@@ -99,6 +100,7 @@ void Decoder::PrepareBuffers(const llm::Batch& batch) {
     const llm::BatchSequence& sequence = batch.sequences[i];
     for (int32_t token = 0; token < sequence.num_tokens; ++token) {
       positions_[sequence.first_token + token] = sequence.num_cached + token;
+      is_long_[sequence.first_token + token] = sequence.is_long;
     }
     for (int32_t token = 0; token < sequence.num_tokens; token += tokens_per_tile) {
       tiles_.push_back({static_cast<int32_t>(i), sequence.first_token + token,
@@ -130,8 +132,10 @@ void Decoder::PrepareRope() {
     Grow(cos_[r], num_tokens_ * half);
     Grow(sin_[r], num_tokens_ * half);
     for (int64_t token = 0; token < num_tokens_; ++token) {
+      const bool is_short = !rope.short_inv_freq.empty() && !is_long_[token];
+      const float* inv_freq = is_short ? rope.short_inv_freq.data() : rope.inv_freq.data();
       for (int64_t i = 0; i < half; ++i) {
-        const float angle = static_cast<float>(positions_[token]) * rope.inv_freq[i];
+        const float angle = static_cast<float>(positions_[token]) * inv_freq[i];
         cos_[r][token * half + i] = std::cos(angle) * rope.magnitude;
         sin_[r][token * half + i] = std::sin(angle) * rope.magnitude;
       }

@@ -66,6 +66,7 @@ class Decoder {
 
   int64_t num_tokens_ = 0;
   std::vector<int32_t> positions_;  // [num_tokens]
+  std::vector<bool> is_long_;       // likewise: of the token's sequence
   std::vector<Tile> tiles_;
   std::vector<std::vector<float>> cos_;  // per rope [num_tokens, dim / 2]
   std::vector<std::vector<float>> sin_;

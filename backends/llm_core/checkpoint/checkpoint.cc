@@ -162,6 +162,10 @@ Checkpoint Checkpoint::FromParts(std::string directory, std::string config_json,
   return checkpoint;
 }
 
+void Checkpoint::LetGo(const TensorView& tensor) const {
+  for (const SafetensorsFile& file : files_) file.file().LetGo(tensor.bytes);
+}
+
 const TensorView* Checkpoint::Find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : &found->second;

@@ -34,6 +34,9 @@ class Checkpoint {
   const TensorView* Find(std::string_view name) const;
   const TensorMap& tensors() const { return tensors_; }
 
+  // This tensor has been copied: what is mapped of it leaves memory. It may still be read.
+  void LetGo(const TensorView& tensor) const;
+
  private:
   std::string directory_;
   std::string config_json_;

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <functional>
 
 namespace nereid::llm {
 
@@ -29,6 +30,16 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   ::close(fd);
   if (!status.ok()) return status;
   return MappedFile(static_cast<const uint8_t*>(data), info.st_size);
+}
+
+void MappedFile::LetGo(std::span<const uint8_t> part) const {
+  const std::less_equal<const uint8_t*> before;
+  const uint8_t* const end = part.data() + part.size();
+  if (part.empty() || !before(data_, part.data()) || !before(end, data_ + size_bytes_)) return;
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
+  const uintptr_t last = reinterpret_cast<uintptr_t>(end) / page * page;
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
 MappedFile::~MappedFile() {

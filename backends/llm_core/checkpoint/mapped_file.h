@@ -28,6 +28,9 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const uint8_t> bytes() const { return {data_, size_bytes_}; }
+  // The whole pages of `part` leave this process' memory; who reads them again has them back.
+  // Nothing happens where `part` is not of this file.
+  void LetGo(std::span<const uint8_t> part) const;
 
  private:
   MappedFile(const uint8_t* data, size_t size_bytes) : data_(data), size_bytes_(size_bytes) {}

@@ -39,6 +39,7 @@ class SafetensorsFile {
   static Result<SafetensorsFile> Open(const std::string& path);
 
   const TensorMap& tensors() const { return tensors_; }
+  const MappedFile& file() const { return file_; }
 
  private:
   SafetensorsFile(MappedFile file, TensorMap tensors)

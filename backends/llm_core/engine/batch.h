@@ -21,6 +21,7 @@ struct BatchSequence {
   // tokens no layer can see any more name block 0: it may be read, but what it holds is another's.
   // Sequences may share blocks of which they write nothing.
   std::span<const int32_t> block_table;
+  bool is_long = false;  // over ExecutorLimits::long_positions, and so is all that it has cached
   // Logits are computed for the last num_logits tokens of the run. 0: a prompt chunk that is not
   // the last; 1 with `samples`: the usual case.
   int32_t num_logits = 0;

@@ -33,7 +33,8 @@ int32_t BlockLedger::Outstanding(const Sequence& sequence, int32_t covered, int3
 
 bool BlockLedger::Plan(const Sequence& sequence, Grant& grant) {
   grant.prefix.clear();
-  grant.chain = PrefixChain::Start(sequence.request->cache_salt);
+  constexpr uint64_t kLong = 0xd6e8feb86659fd93u;  // other keys of the same tokens
+  grant.chain = PrefixChain::Start(sequence.request->cache_salt ^ (sequence.is_long ? kLong : 0));
   grant.num_promised = 0;
   if (!sequence.request->needs_whole_prompt()) {  // else nothing of it may be skipped
     // At least one token is left to compute: its logits are needed.
@@ -141,7 +142,7 @@ void BlockLedger::ReleasePassed(Sequence& sequence) {
   SetPromise(sequence, Outstanding(sequence, covered, NumHeld(sequence)));
 }
 
-void BlockLedger::NotePrefix(Sequence& sequence) {
+void BlockLedger::NoteBlock(Sequence& sequence) {
   const int32_t block = sequence.chain.num_blocks;
   const int32_t num_known = std::min(sequence.num_cached, sequence.num_known());
   if ((block + 1) * block_size_ > num_known || !sequence.keeps_prefix) return;

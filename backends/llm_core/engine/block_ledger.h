@@ -69,7 +69,9 @@ class BlockLedger {
   // Full blocks that became so in this step are entered in the prefix cache: first all of them are
   // noted, so that memory is asked for ahead.
   bool keeps_prefixes() const { return blocks_.keeps_prefixes(); }
-  void NotePrefix(Sequence& sequence);
+  void NotePrefix(Sequence& sequence) {
+    if ((sequence.chain.num_blocks + 1) * block_size_ <= sequence.num_cached) NoteBlock(sequence);
+  }
   void KeepNotedPrefixes();
 
   // Copies that the next step has to make; it is under way from here on.
@@ -87,6 +89,7 @@ class BlockLedger {
   Status CheckInvariants(std::span<const Sequence* const> sequences) const;
 
  private:
+  void NoteBlock(Sequence& sequence);
   bool is_promised_all(const Sequence& sequence) const {
     return options_.promises_all || sequence.is_one_of_several();
   }

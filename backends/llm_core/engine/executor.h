@@ -22,6 +22,10 @@ struct ExecutorLimits {
   // blocks of other tokens are given back. 0: a layer sees everything.
   int32_t attention_window = 0;
   int32_t num_sink_tokens = 0;
+  // Where keys depend on how long their sequence is (longrope): one of more tokens than this is
+  // BatchSequence::is_long, and what it has in the cache from before is computed anew. 0: they do
+  // not.
+  int32_t long_positions = 0;
 };
 
 // What of a Batch an executor understands beyond the plain step. The engine refuses requests that

@@ -72,7 +72,11 @@ void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
   sequence->rank = {due, next_number_++};
   sequence->num_min_tokens = sequence->num_prompt + sequence->request->stop.min_tokens;
   sequence->num_max_tokens = sequence->num_prompt + sequence->request->stop.max_tokens;
+  // Several sequences of a request share blocks: they are what the longest of them can become.
+  sequence->is_long = limits_.long_positions > 0 && sequence->is_one_of_several() &&
+                      sequence->num_max_tokens > limits_.long_positions;
   for (const auto& companion : sequence->companions) {
+    companion->is_long = sequence->is_long;
     companion->rank = {due, next_number_++};
     companion->num_min_tokens = sequence->num_min_tokens;
     companion->num_max_tokens = sequence->num_max_tokens;
@@ -106,6 +110,8 @@ void Scheduler::ScheduleRunning(Batch& batch) {
     const int32_t left = sequence.num_tokens() - sequence.num_cached;
     if (sequence.num_pending > 0 && sequence.num_tokens() >= sequence.num_max_tokens) {
       ++i;  // ends with the token that is pending
+    } else if (Outgrew(sequence)) {
+      Preempt(i);  // another one stands at i; this one is admitted again, with what it needs now
     } else if (left != 1 || sequence.is_dormant) {
       if (left > 1 && !sequence.is_dormant) prefilling_.push_back(&sequence);
       ++i;
@@ -126,7 +132,8 @@ void Scheduler::ScheduleRunning(Batch& batch) {
 
 void Scheduler::AdmitWaiting(Batch& batch) {
   while (!waiting_.empty()) {  // in order: nobody overtakes
-    const Sequence& first = *waiting_.begin()->second;
+    Sequence& first = *waiting_.begin()->second;
+    first.is_long |= Outgrew(first);
     if (free_slots_.size() < 1 + first.companions.size()) return;
     if (first.num_pending > 0) return;  // gave way while a step drew its next token
     const int32_t num_free = ledger_.num_unpromised();
@@ -217,6 +224,7 @@ void Scheduler::AppendToBatch(Sequence& sequence, int32_t num_tokens, Batch& bat
   entry.first_token = static_cast<int32_t>(batch.token_ids.size());
   entry.num_tokens = num_tokens;
   entry.num_cached = sequence.num_cached;
+  entry.is_long = sequence.is_long;
   entry.block_table = sequence.block_table;
   entry.num_logits = is_last_chunk ? 1 : 0;
   entry.samples = is_last_chunk;

@@ -56,17 +56,18 @@ struct alignas(64) Sequence {
   int32_t slot = -1;           // while running
   int32_t end_released = 0;    // blocks before it that are not sinks were given back
   int32_t num_promised = 0;    // blocks that it may still allocate for sure
-  int32_t index = 0;           // among the sequences of its request
   int32_t num_pending = 0;     // see token_ids
   int32_t num_in_flight = 0;   // steps that run and hold it
   bool is_dormant = false;     // waits for the first sequence of its request to compute the prompt
   bool is_special = false;     // has beams or rows
+  bool is_long = false;        // its keys are those of a long one: ExecutorLimits::long_positions
   bool keeps_prefix = true;    // enters its full blocks in the prefix cache
   FinishReason finish = FinishReason::kNone;
   std::shared_ptr<GenerationRequest> request;
   std::unique_ptr<SamplingParams> own_sampling;  // where it differs from the request's
   PrefixChain chain;                             // of its blocks that the prefix cache knows
 
+  int32_t index = 0;                     // among the sequences of its request
   std::shared_ptr<BeamGroup> beams;      // of a beam search
   std::vector<SampledToken> candidates;  // of the present step, while others have none yet
   std::unique_ptr<SequenceRows> rows;    // where logits or prompt log probabilities are wanted

@@ -22,8 +22,8 @@ struct RopeSpec {
   int32_t dim = 0;
   std::vector<float> inv_freq;  // [dim / 2]
   float magnitude = 1.0f;       // multiplies cos and sin (yarn, longrope)
-  // longrope: inv_freq are the frequencies of contexts longer than this, short_inv_freq those of
-  // shorter ones. LimitPositions chooses; 0: there is one set.
+  // longrope: inv_freq are the frequencies of sequences longer than this, short_inv_freq those of
+  // shorter ones; 0: there is one set. An executor that can not tell them apart takes inv_freq.
   int32_t short_positions = 0;
   std::vector<float> short_inv_freq;
 };
@@ -90,9 +90,8 @@ struct DecoderSpec {
   int64_t kv_size() const { return int64_t{num_kv_heads} * head_dim; }
 };
 
-// Serves sequences of at most `max_positions` tokens (0: the model's limit). Where that fits the
-// context that a longrope was trained on, its short factors are right for every sequence; else the
-// long ones serve all of them, so that a token's key never depends on how long its sequence grows.
+// Serves sequences of at most `max_positions` tokens (0: the model's limit). Where none of them can
+// be longer than the context that a longrope was trained on, its short factors alone are left.
 void LimitPositions(DecoderSpec& spec, int32_t max_positions);
 
 }  // namespace nereid::llm

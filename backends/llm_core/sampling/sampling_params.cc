@@ -2,6 +2,7 @@
 #include "llm_core/sampling/sampling_params.h"
 
 #include <cmath>
+#include <limits>
 
 namespace nereid::llm {
 namespace {
@@ -49,7 +50,9 @@ Status CheckSamplingParams(const SamplingParams& params, int32_t vocab_size) {
                            " values, expected ", vocab_size, " (the vocabulary size)");
   }
   for (const float bias : params.embedding_bias) {
-    if (std::isnan(bias)) return InvalidArgError("'embedding_bias' holds a NaN");
+    if (!(bias < std::numeric_limits<float>::infinity())) {
+      return InvalidArgError("'embedding_bias' holds ", bias, ", expected finite numbers or -inf");
+    }
   }
   for (const TokenIds& word : params.bad_words) {
     NEREID_RETURN_IF_ERROR(CheckIds("bad_words_list", word, vocab_size));

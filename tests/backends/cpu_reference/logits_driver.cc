@@ -32,9 +32,10 @@ Result<std::unique_ptr<CpuExecutor>> Load(const std::string& directory, const Op
   return CpuExecutor::Create(std::move(checkpoint), std::move(model), options);
 }
 
-// Logits of the last `num_logits` of `tokens`, which follow `num_cached` others.
+// Logits of the last `num_logits` of `tokens`, which follow `num_cached` others of a sequence of
+// `num_in_all`.
 std::vector<float> Run(CpuExecutor& executor, std::span<const int32_t> tokens, int32_t num_cached,
-                       int32_t num_logits) {
+                       int32_t num_logits, int32_t num_in_all) {
   std::vector<int32_t> table(executor.limits().num_blocks);
   std::iota(table.rbegin(), table.rend(), 0);
   llm::Batch batch;
@@ -43,6 +44,8 @@ std::vector<float> Run(CpuExecutor& executor, std::span<const int32_t> tokens, i
   sequence.num_tokens = static_cast<int32_t>(tokens.size());
   sequence.num_cached = num_cached;
   sequence.block_table = table;
+  sequence.is_long =
+      executor.limits().long_positions > 0 && num_in_all > executor.limits().long_positions;
   sequence.num_logits = num_logits;
   if (!executor.Submit(batch).ok() || !executor.Collect().ok()) std::abort();
   return {executor.logits().begin(), executor.logits().end()};
@@ -53,7 +56,8 @@ bool IsInvariant(CpuExecutor& executor, const std::vector<int32_t>& prompt,
                  std::span<const float> expected) {
   std::vector<float> last;
   for (size_t i = 0; i < prompt.size(); ++i) {
-    last = Run(executor, std::span(prompt).subspan(i, 1), static_cast<int32_t>(i), 1);
+    last = Run(executor, std::span(prompt).subspan(i, 1), static_cast<int32_t>(i), 1,
+               static_cast<int32_t>(prompt.size()));
   }
   return std::memcmp(last.data(), expected.data(), expected.size_bytes()) == 0;
 }
@@ -62,7 +66,7 @@ int Answer(CpuExecutor& executor, std::string_view isa, const std::vector<int32_
            int num_greedy) {
   const auto length = static_cast<int32_t>(prompt.size());
   const int64_t vocab = executor.limits().vocab_size;
-  const std::vector<float> all = Run(executor, prompt, 0, length);
+  const std::vector<float> all = Run(executor, prompt, 0, length, length);
   const std::span<const float> last = std::span(all).last(vocab);
   if (!IsInvariant(executor, prompt, last)) {
     std::printf("{\"error\": \"%s: the logits depend on the chunks\"}\n", std::string(isa).c_str());
@@ -72,11 +76,16 @@ int Answer(CpuExecutor& executor, std::string_view isa, const std::vector<int32_
   for (int32_t position = 0; position < length; ++position) {
     answer["argmax"].push_back(llm::ArgMax(std::span(all).subspan(position * vocab, vocab)));
   }
-  int32_t token = llm::ArgMax(last);
+  std::vector<int32_t> tokens = prompt;
+  tokens.push_back(llm::ArgMax(last));
   answer["greedy"] = nlohmann::json::array();
   for (int step = 0; step < num_greedy; ++step) {
-    answer["greedy"].push_back(token);
-    token = llm::ArgMax(Run(executor, std::span(&token, 1), length + step, 1));
+    answer["greedy"].push_back(tokens.back());
+    const auto in_all = static_cast<int32_t>(tokens.size());
+    // What is cached of a sequence that has just grown long is of no use.
+    const int32_t num_cached = in_all == executor.limits().long_positions + 1 ? 0 : in_all - 1;
+    tokens.push_back(
+        llm::ArgMax(Run(executor, std::span(tokens).subspan(num_cached), num_cached, 1, in_all)));
   }
   std::printf("%s\n", answer.dump().c_str());
   return 0;

@@ -77,9 +77,9 @@ CASES = {
 
 
 def prompts(name, seed):
-    """Of longrope, contexts on one side of its border: ours chooses by the served maximum, the definition by each length."""
+    """Of longrope, contexts that stay on one side of its border: their greedy tokens are judged at once."""
     random = np.random.default_rng(seed)
-    return [random.integers(3, VOCAB, length).tolist() for length in ((LONG + 8, LONG + 30) if name == "phi3-longrope" else (1, 7, 60))]
+    return [random.integers(3, VOCAB, length).tolist() for length in ((7, 20, LONG + 8, LONG + 30) if name == "phi3-longrope" else (1, 7, 60))]
 
 
 def check(got, reference, ids):

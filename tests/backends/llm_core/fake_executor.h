@@ -33,8 +33,9 @@ inline bool IsVisible(int32_t position, int32_t num_tokens, const ExecutorLimits
 // What follows `tokens`; `seed` 0: greedy.
 inline int32_t NextToken(std::span<const int32_t> tokens, const ExecutorLimits& limits,
                          uint64_t seed = 0) {
-  uint64_t state = 1 + seed;
   const auto num_tokens = static_cast<int32_t>(tokens.size());
+  const bool is_long = limits.long_positions > 0 && num_tokens > limits.long_positions;
+  uint64_t state = 1 + seed + (is_long ? 1000 : 0);
   for (int32_t i = 0; i < num_tokens; ++i) {
     if (IsVisible(i, num_tokens, limits)) state = Hash(state, static_cast<uint64_t>(tokens[i]));
   }
@@ -169,14 +170,16 @@ class FakeExecutor : public Executor {
   }
   void Write(const Batch& batch, const BatchSequence& sequence) {
     for (int32_t i = 0; i < sequence.num_tokens; ++i) {
-      Slot(sequence, sequence.num_cached + i) = batch.token_ids[sequence.first_token + i];
+      Slot(sequence, sequence.num_cached + i) =
+          batch.token_ids[sequence.first_token + i] + (sequence.is_long ? kLong : 0);
     }
   }
   // The first `count` tokens, as the cache has them.
   std::vector<int32_t> Read(const BatchSequence& sequence, int32_t count) {
     std::vector<int32_t> tokens;
     for (int32_t i = 0; i < count; ++i) {
-      tokens.push_back(IsVisible(i, count, limits_) ? Slot(sequence, i) : -1);
+      const int32_t kind = sequence.is_long ? kLong : 0;  // what is of the other kind reads wrong
+      tokens.push_back(IsVisible(i, count, limits_) ? Slot(sequence, i) - kind : -1);
     }
     return tokens;
   }
@@ -203,6 +206,8 @@ class FakeExecutor : public Executor {
     const uint64_t seed = params.is_greedy() ? 0 : params.seed;
     result_.tokens[index] = {NextToken(Read(sequence, count), limits_, seed), -0.5f};
   }
+
+  static constexpr int32_t kLong = 1 << 20;  // added to what a long sequence has in the cache
 
   const ExecutorLimits limits_;
   const ExecutorFeatures features_;

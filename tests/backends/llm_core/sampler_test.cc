@@ -224,12 +224,47 @@ TEST(SamplingParamsTest, NamesTheParameterAndItsRange) {
   EXPECT_THAT(message([](auto& p) { p.top_p = 1.5f; }), HasSubstr("expected 0 to 1"));
   EXPECT_THAT(message([](auto& p) { p.repetition_penalty = 0; }),
               HasSubstr("'repetition_penalty'"));
+  EXPECT_THAT(message([](auto& p) { p.embedding_bias.assign(10, INFINITY); }),
+              HasSubstr("'embedding_bias' holds inf, expected finite numbers or -inf"));
+  EXPECT_EQ(message([](auto& p) { p.embedding_bias.assign(10, -INFINITY); }), "");
   EXPECT_THAT(message([](auto& p) {
                 p.embedding_bias = {1, 2};
               }),
               HasSubstr("has 2 values, expected 10"));
   EXPECT_THAT(message([](auto& p) { p.bad_words = {{10}}; }),
               HasSubstr("token id 10, expected 0 to 9"));
+}
+
+TEST(SamplingParamsTest, EveryNumberHasARangeThatItsRefusalNames) {
+  struct Number {
+    const char* name;
+    float SamplingParams::*member;
+    float least, most;
+    const char* range;
+  };
+  const Number numbers[] = {
+      {"temperature", &SamplingParams::temperature, 0, 1e6f, "0 to 1e+06"},
+      {"runtime_top_p", &SamplingParams::top_p, 0, 1, "0 to 1"},
+      {"min_p", &SamplingParams::min_p, 0, 1, "0 to 1"},
+      {"runtime_top_p_decay", &SamplingParams::top_p_decay, 1e-6f, 1, "1e-06 to 1"},
+      {"runtime_top_p_min", &SamplingParams::top_p_min, 1e-6f, 1, "1e-06 to 1"},
+      {"repetition_penalty", &SamplingParams::repetition_penalty, 1e-6f, 1e6f, "1e-06 to 1e+06"},
+      {"presence_penalty", &SamplingParams::presence_penalty, -1e6f, 1e6f, "-1e+06 to 1e+06"},
+      {"frequency_penalty", &SamplingParams::frequency_penalty, -1e6f, 1e6f, "-1e+06 to 1e+06"}};
+  for (const Number& number : numbers) {
+    const auto message = [&](float value) {
+      SamplingParams params;
+      params.*number.member = value;
+      return CheckSamplingParams(params, 10).message();
+    };
+    EXPECT_EQ(message(number.least), "") << number.name;
+    EXPECT_EQ(message(number.most), "") << number.name;
+    for (const float value : {number.least - 0.5f, number.most * 2, float{NAN}, float{INFINITY}}) {
+      EXPECT_THAT(message(value), ::testing::AllOf(HasSubstr(StrCat("'", number.name, "' is ")),
+                                                   HasSubstr(StrCat("expected ", number.range))))
+          << value;
+    }
+  }
 }
 
 TEST(SamplerTest, NoRunOfTokensComesTwiceWhereThatIsForbidden) {

@@ -105,6 +105,7 @@ struct Mode {
   int32_t window = 0;
   int32_t sinks = 0;
   bool copies = true;
+  int32_t long_positions = 0;
 };
 
 class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
@@ -121,6 +122,7 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
       work.prompt.push_back(Pick(0, 999));
     work.max_tokens = Pick(1, 24);
     work.num_sequences = Pick(0, 4) == 0 ? Pick(2, 4) : 1;
+    if (GetParam().long_positions > 0) work.num_sequences = 1;
     work.priority = Pick(0, 2);
     work.salt = static_cast<uint64_t>(Pick(0, 1));
     return work;
@@ -132,6 +134,7 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
     limits.num_blocks = Pick(4, 60);
     limits.attention_window = GetParam().window;
     limits.num_sink_tokens = GetParam().sinks;
+    limits.long_positions = GetParam().long_positions;
     const ExecutorFeatures features = {.block_copies = GetParam().copies};
     SchedulerOptions options;
     options.policy = GetParam().policy;
@@ -168,7 +171,7 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
     for (const auto& sequence : done) ExpectSequentialTokens(*sequence, limits);
     EXPECT_EQ(scheduler.blocks().num_used(), 0);
     EXPECT_TRUE(scheduler.CheckInvariants().ok());
-    if (GetParam().policy == CapacityPolicy::kGuaranteedNoEvict) {
+    if (GetParam().policy == CapacityPolicy::kGuaranteedNoEvict && GetParam().long_positions == 0) {
       EXPECT_EQ(scheduler.counts().num_preemptions, 0);
     }
     EXPECT_EQ(scheduler.counts().num_paused, 0);
@@ -188,7 +191,8 @@ TEST_P(SchedulerPropertyTest, GivesTheTokensOfASequentialRun) {
     if (HasFatalFailure()) return;
   }
   EXPECT_EQ(num_reused_ > 0, GetParam().prefix_cache);
-  EXPECT_EQ(num_preemptions_ > 0, GetParam().policy == CapacityPolicy::kMaxUtilization);
+  EXPECT_EQ(num_preemptions_ > 0,
+            GetParam().policy == CapacityPolicy::kMaxUtilization || GetParam().long_positions > 0);
 }
 
 constexpr auto kEvict = CapacityPolicy::kMaxUtilization;
@@ -201,6 +205,13 @@ INSTANTIATE_TEST_SUITE_P(
                       Mode{.name = "NoEvictWindow", .window = 10},
                       Mode{.name = "NoEvictWindowSinks", .window = 13, .sinks = 5},
                       Mode{.name = "NoEvictWindowPrefix", .prefix_cache = true, .window = 10},
+                      Mode{.name = "NoEvictLong", .long_positions = 20},
+                      Mode{.name = "NoEvictLongPrefix", .prefix_cache = true, .long_positions = 20},
+                      Mode{.name = "EvictLongPrefixWindow",
+                           .policy = kEvict,
+                           .prefix_cache = true,
+                           .window = 13,
+                           .long_positions = 17},
                       Mode{.name = "Evict", .policy = kEvict},
                       Mode{.name = "EvictWhole", .policy = kEvict, .chunked = false},
                       Mode{.name = "EvictPrefix", .policy = kEvict, .prefix_cache = true},
@@ -226,6 +237,21 @@ TEST(SchedulerTest, MaxUtilizationPreemptsAndRecomputes) {
   while (!scheduler.is_empty()) Step(scheduler, executor, done);
   EXPECT_GT(scheduler.counts().num_preemptions, 0);
   ASSERT_EQ(done.size(), 3u);
+  for (const auto& sequence : done) ExpectSequentialTokens(*sequence, limits);
+}
+
+TEST(SchedulerTest, ASequenceThatGrowsLongIsComputedAnewOnce) {
+  ExecutorLimits limits = SmallLimits();
+  limits.long_positions = 8;
+  Scheduler scheduler({}, limits);
+  FakeExecutor executor(limits);
+  std::vector<std::unique_ptr<Sequence>> done;
+  scheduler.Add(MakeSequence(TokenIds(5, 1), 8));
+  scheduler.Add(MakeSequence(TokenIds(9, 2), 3));  // long from its first token on
+  while (!scheduler.is_empty()) Step(scheduler, executor, done);
+  EXPECT_EQ(scheduler.counts().num_preemptions, 1);
+  // The first: 5 of its prompt and 3 decoded, then 9 tokens at once and 3 more.
+  EXPECT_EQ(executor.num_tokens, 5 + 3 + 9 + 3 + 9 + 2);
   for (const auto& sequence : done) ExpectSequentialTokens(*sequence, limits);
 }
 

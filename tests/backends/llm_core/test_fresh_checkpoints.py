@@ -67,9 +67,9 @@ CASES = {
 
 
 def prompts(name, seed):
-    """Of a longrope, contexts on one side of its border: ours chooses by the served maximum, theirs by each length."""
+    """Of a longrope, contexts that stay on one side of its border."""
     generator = torch.Generator().manual_seed(seed)
-    lengths = (LONG + 8, LONG + 40) if name == "phi3-longrope" else (1, 7, 33, 90)
+    lengths = (7, 20, LONG + 8, LONG + 40) if name == "phi3-longrope" else (1, 7, 33, 90)
     return [torch.randint(3, VOCAB, (length,), generator=generator).tolist() for length in lengths]
 
 
