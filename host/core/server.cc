@@ -36,6 +36,10 @@ class CoreModelLoader final : public ModelLoader {
     return Model::Load(std::move(spec), *services_);
   }
 
+  Status UpdateInstances(Model* model, const ModelConfig& config) override {
+    return model->UpdateInstances(config);
+  }
+
  private:
   CoreServices* const services_;
 };

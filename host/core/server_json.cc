@@ -65,7 +65,7 @@ Result<std::string> Server::ModelMetadataJson(const std::string& name, int64_t v
 
 Result<std::string> Server::ModelConfigJson(const std::string& name, int64_t version) const {
   NEREID_ASSIGN_OR_RETURN(const auto model, models_.Find(name, version));
-  return model->config().json;
+  return model->ConfigJson();
 }
 
 Result<std::string> Server::StatisticsJson(const std::string& name, int64_t version) const {

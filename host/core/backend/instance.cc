@@ -16,6 +16,8 @@ Instance::Instance(InstanceSpec spec, Backend* backend, TRITONBACKEND_Model* mod
 
 Status Instance::Initialize() {
   const auto entry = backend_->entry_points().instance_initialize;
+  const ScopedHostBinding bound(spec_.binding);
+  NEREID_RETURN_IF_ERROR(bound.status());
   initialize_called_ = true;
   if (entry == nullptr) return Status::Ok();
   return GuardedCall(spec_.name, "ModelInstanceInitialize", [&] { return entry(ToHandle(this)); });
@@ -29,6 +31,11 @@ Instance::~Instance() {
   if (!status.ok()) {
     NEREID_LOG_ERROR("failed to finalise instance '", spec_.name, "': ", status.message());
   }
+}
+
+void Instance::Hold(std::span<InferRequest*> requests) {
+  num_held_.fetch_add(requests.size(), std::memory_order_relaxed);
+  for (InferRequest* request : requests) request->AddReleaseHook(this);
 }
 
 void Instance::Execute(std::span<InferRequest*> requests) {

@@ -3,6 +3,7 @@
 // thread after]
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,6 +12,7 @@
 
 #include "backend/backend.h"
 #include "base/handle_cast.h"
+#include "base/host_binding.h"
 #include "base/message.h"
 #include "nereid/status.h"
 #include "observe/statistics.h"
@@ -27,24 +29,34 @@ struct InstanceSpec {
   std::vector<std::pair<std::string, int64_t>> secondary_devices;  // kind, id
   std::string host_policy_name;
   std::string host_policy_json;
-  size_t group = 0;  // index into the configuration's instance groups
+  HostBinding binding;  // of its thread
+  size_t group = 0;     // index into the configuration's instance groups
 };
 
-class Instance {
+class Instance final : public ReleaseHook {
  public:
   // `backend`, `model` and `statistics` outlive the instance.
   Instance(InstanceSpec spec, Backend* backend, TRITONBACKEND_Model* model,
            StatisticsShard* statistics);
   // Calls ModelInstanceFinalize if Initialize was called, whether it succeeded or not.
-  ~Instance();
+  ~Instance() override;
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 
   Status Initialize();
+  // Counts the requests until they are released. Before Execute, and before hooks of others that
+  // need the instance's thread: the oldest hook is told last.
+  void Hold(std::span<InferRequest*> requests);
   // Lends the requests to the backend, or answers each of them when the backend refuses.
   void Execute(std::span<InferRequest*> requests);
   // The backend's own opinion; Ok when it has none. [any thread]
   Status CheckReady();
+
+  // Requests that its backend has, also after Execute has returned. [any thread]
+  uint64_t num_held() const { return num_held_.load(std::memory_order_acquire); }
+  void OnRelease(InferRequest*, uint32_t) override {
+    num_held_.fetch_sub(1, std::memory_order_release);
+  }
 
   const InstanceSpec& spec() const { return spec_; }
   TRITONBACKEND_Model* model() const { return model_; }
@@ -59,6 +71,7 @@ class Instance {
   TRITONBACKEND_Model* const model_;
   StatisticsShard* const statistics_;
   Message host_policy_;
+  std::atomic<uint64_t> num_held_{0};
   void* state_ = nullptr;
   bool initialize_called_ = false;
 };

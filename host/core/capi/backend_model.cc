@@ -56,7 +56,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelConfig(TRITONBACKEND_Model* model,
   NEREID_RETURN_IF_NULL(model_config);
   return AtCEdge([&]() -> Status {
     NEREID_RETURN_IF_ERROR(CheckConfigVersion(config_version));
-    *model_config = ToHandle(new Message(FromHandle(model)->config().json));
+    *model_config = ToHandle(new Message(FromHandle(model)->ConfigJson()));
     return Status::Ok();
   });
 }

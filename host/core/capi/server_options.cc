@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/host_binding.h"
 #include "capi/handles.h"
 
 using nereid::FromHandle;
@@ -280,6 +281,10 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetHostPolicy(TRITONSERVER_ServerO
                                                             const char* policy_name,
                                                             const char* setting,
                                                             const char* value) {
+  if (policy_name != nullptr && setting != nullptr && value != nullptr) {
+    const Status status = nereid::ReadHostBinding(policy_name, {{setting, value}}).status();
+    if (!status.ok()) return nereid::ToError(status);
+  }
   return AddSetting(__func__, options, &ServerOptions::host_policies, policy_name, setting, value);
 }
 

@@ -153,6 +153,23 @@ Result<ModelConfig> PrepareInstances(const ModelConfig& config, const InstanceDe
   return prepared;
 }
 
+Result<ModelConfig> WithInstanceGroups(const ModelConfig& config, const ModelConfig& groups) {
+  Json json = FromModelConfig(config);
+  json["instance_group"] = FromModelConfig(groups).at("instance_group");
+  Faults faults;
+  ModelConfig changed = ToModelConfig(Canonical(json, &faults));
+  if (!faults.empty()) return ToStatus(faults);
+  return changed;
+}
+
+bool DifferInInstanceGroupsAlone(const ModelConfig& a, const ModelConfig& b) {
+  Json first = FromModelConfig(a), second = FromModelConfig(b);
+  if (first.value("instance_group", Json()) == second.value("instance_group", Json())) return false;
+  first.erase("instance_group");
+  second.erase("instance_group");
+  return first == second;
+}
+
 Result<ModelConfig> MergeBackendConfig(const ModelConfig& current, std::string_view text) {
   Faults faults;
   const Json update = ParseJson(text, &faults);

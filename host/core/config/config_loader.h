@@ -51,6 +51,12 @@ void LocateFaults(const ModelFolder& folder, Faults* faults);
 // Gives the model its instance groups. To be called before the backend sees the configuration.
 Result<ModelConfig> PrepareInstances(const ModelConfig& config, const InstanceDefaults& defaults);
 
+// `config` with the instance groups of `groups`, a prepared one.
+Result<ModelConfig> WithInstanceGroups(const ModelConfig& config, const ModelConfig& groups);
+
+// True when nothing but instance groups tells the two apart. Neither is prepared.
+bool DifferInInstanceGroupsAlone(const ModelConfig& a, const ModelConfig& b);
+
 // TRITONBACKEND_ModelSetConfig: of `json` only inputs, outputs, max_batch_size, the scheduler
 // (where none was set; else of the same kind) and the decoupled policy are taken. INVALID_ARG when
 // it is no ModelConfig.

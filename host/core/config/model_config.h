@@ -124,6 +124,7 @@ struct InstanceGroup {
     std::string name;
     bool global = false;
     uint32_t count = 0;
+    bool operator==(const Resource&) const = default;
   };
   std::string name;
   Kind kind = Kind::kAuto;  // never kAuto after normalising

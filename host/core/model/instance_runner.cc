@@ -9,12 +9,16 @@ namespace nereid {
 
 InstanceRunner::InstanceRunner(Instance* instance, size_t index, Scheduler* scheduler,
                                std::unique_ptr<RateLimiter::Member> limited,
-                               std::function<Status()> warm_up)
+                               std::shared_ptr<std::mutex> turn, std::function<Status()> warm_up,
+                               std::function<void()> over)
     : instance_(instance),
       index_(index),
       scheduler_(scheduler),
       limited_(std::move(limited)),
-      warm_up_(std::move(warm_up)),
+      turn_(std::move(turn)),
+      warm_up_fn_(std::move(warm_up)),
+      over_(std::move(over)),
+      warm_up_([this] { return WarmUp(); }),
       warm_(warm_up_.get_future()),
       thread_([this] { Run(); }) {}
 
@@ -26,13 +30,27 @@ void InstanceRunner::Run() {
   constexpr size_t kMaxThreadName = 15;
   pthread_setname_np(pthread_self(), instance_->spec().name.substr(0, kMaxThreadName).c_str());
   warm_up_();
-  if (limited_ != nullptr) return RunLimited();
+  Serve();
+  over_();
+}
+
+Status InstanceRunner::WarmUp() {
+  NEREID_RETURN_IF_ERROR(BindThread(instance_->spec().binding));
+  return warm_up_fn_();
+}
+
+void InstanceRunner::Serve() {
+  if (limited_ != nullptr) return ServeLimited();
+  if (turn_ != nullptr) return ServeByTurns();
   std::vector<InferRequest*> batch;
-  while (scheduler_->TakeBatch(index_, &batch)) instance_->Execute(batch);
+  while (scheduler_->TakeBatch(index_, &batch)) {
+    instance_->Hold(batch);
+    instance_->Execute(batch);
+  }
 }
 
 // Resources are taken only when there is work, and the batch is formed only when they are there.
-void InstanceRunner::RunLimited() {
+void InstanceRunner::ServeLimited() {
   std::vector<InferRequest*> batch;
   while (scheduler_->Take(index_, TakeMode::kPeek, &batch)) {
     limited_->Acquire();
@@ -40,7 +58,19 @@ void InstanceRunner::RunLimited() {
       limited_->Release();  // another instance was faster
       continue;
     }
+    instance_->Hold(batch);
     limited_->HoldFor(batch);
+    instance_->Execute(batch);
+  }
+}
+
+// The turn is awaited before the batch is formed: until then it may grow.
+void InstanceRunner::ServeByTurns() {
+  std::vector<InferRequest*> batch;
+  while (scheduler_->Take(index_, TakeMode::kPeek, &batch)) {
+    std::lock_guard turn(*turn_);
+    if (!scheduler_->Take(index_, TakeMode::kTry, &batch)) continue;
+    instance_->Hold(batch);
     instance_->Execute(batch);
   }
 }

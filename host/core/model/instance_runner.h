@@ -5,6 +5,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "backend/instance.h"
@@ -16,10 +17,12 @@ namespace nereid {
 class InstanceRunner {
  public:
   // `limited`: its membership in the rate limiter, null where there is none. `warm_up` runs first
-  // on the instance's thread. `index`: which instance the scheduler serves. `instance` and
-  // `scheduler` outlive the runner.
+  // on the instance's thread, `over` last. `index`: which instance the scheduler serves. `turn`:
+  // instances that share it never execute at once; null: none. `instance` and `scheduler` outlive
+  // the runner.
   InstanceRunner(Instance* instance, size_t index, Scheduler* scheduler,
-                 std::unique_ptr<RateLimiter::Member> limited, std::function<Status()> warm_up);
+                 std::unique_ptr<RateLimiter::Member> limited, std::shared_ptr<std::mutex> turn,
+                 std::function<Status()> warm_up, std::function<void()> over);
   // Joins; the scheduler must have been stopped.
   ~InstanceRunner();
   InstanceRunner(const InstanceRunner&) = delete;
@@ -27,15 +30,22 @@ class InstanceRunner {
 
   // Waits for the outcome of warm_up. Once.
   Status WaitWarm() { return warm_.get(); }
+  size_t index() const { return index_; }
 
  private:
   void Run();
-  void RunLimited();
+  Status WarmUp();
+  void Serve();
+  void ServeLimited();
+  void ServeByTurns();
 
   Instance* const instance_;
   const size_t index_;
   Scheduler* const scheduler_;
   const std::unique_ptr<RateLimiter::Member> limited_;
+  const std::shared_ptr<std::mutex> turn_;
+  const std::function<Status()> warm_up_fn_;
+  const std::function<void()> over_;
   std::packaged_task<Status()> warm_up_;
   std::future<Status> warm_;
   std::thread thread_;

@@ -65,6 +65,9 @@ Result<std::vector<InstanceSpec>> MakeInstanceSpecs(const ModelConfig& config,
         }
         spec.host_policy_name = PolicyName(group, device_id);
         spec.host_policy_json = PolicyJson(spec.host_policy_name, policies);
+        if (const auto it = policies.find(spec.host_policy_name); it != policies.end()) {
+          NEREID_ASSIGN_OR_RETURN(spec.binding, ReadHostBinding(it->first, it->second));
+        }
         specs.push_back(std::move(spec));
       }
     }

@@ -1,5 +1,6 @@
 #include "model/model.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <future>
@@ -80,7 +81,6 @@ Status Model::Initialize() {
   plan_.model_namespace = name_space_;
   NEREID_RETURN_IF_ERROR(JoinCache());
   NEREID_RETURN_IF_ERROR(CreateInstances());
-  NEREID_RETURN_IF_ERROR(InitializeInstances());
   return StartScheduling();
 }
 
@@ -111,20 +111,29 @@ Status Model::JoinCache() {
   return Status::Ok();
 }
 
-Status Model::CreateInstances() {
-  NEREID_ASSIGN_OR_RETURN(auto specs, MakeInstanceSpecs(config_, services_.options.host_policies));
+Result<Model::Seats> Model::MakeSeats(std::vector<InstanceSpec> specs, const ModelConfig& config) {
+  Seats seats;
   for (InstanceSpec& spec : specs) {
-    instances_.push_back(std::make_unique<Instance>(std::move(spec), backend_, ToHandle(this),
-                                                    &statistics_.AddShard()));
+    Seat& seat = seats.emplace_back();
+    if (spec.group < config.instance_groups.size()) seat.group = config.instance_groups[spec.group];
+    seat.instance = std::make_shared<Instance>(std::move(spec), backend_, ToHandle(this),
+                                               &statistics_.AddShard());
   }
-  return Status::Ok();
+  return seats;
 }
 
-Status Model::InitializeInstances() {
+Status Model::CreateInstances() {
+  NEREID_ASSIGN_OR_RETURN(auto specs, MakeInstanceSpecs(config_, services_.options.host_policies));
+  NEREID_ASSIGN_OR_RETURN(seats_, MakeSeats(std::move(specs), config_));
+  return InitializeInstances(seats_);
+}
+
+Status Model::InitializeInstances(const Seats& seats) const {
   const auto policy = LoadsInParallel(*backend_) ? std::launch::async : std::launch::deferred;
   std::vector<std::future<Status>> outcomes;
-  for (const auto& instance : instances_) {
-    outcomes.push_back(std::async(policy, [&instance] { return instance->Initialize(); }));
+  for (const Seat& seat : seats) {
+    outcomes.push_back(
+        std::async(policy, [instance = seat.instance.get()] { return instance->Initialize(); }));
   }
   Status first_error;
   for (auto& outcome : outcomes) {
@@ -154,32 +163,41 @@ Result<std::shared_ptr<Scheduler>> Model::MakeScheduler(size_t num_instances) {
   return scheduler;
 }
 
-Status Model::StartRunner(Instance* instance) {
+Status Model::StartRunner(Seat* seat, bool joins) {
+  Instance* instance = seat->instance.get();
+  const InstanceSpec& spec = instance->spec();
   std::unique_ptr<RateLimiter::Member> limited;
   if (RateLimiter* limiter = services_.rate_limiter.get(); limiter != nullptr) {
-    const InstanceSpec& spec = instance->spec();
-    const bool grouped = spec.group < config_.instance_groups.size();
-    NEREID_ASSIGN_OR_RETURN(
-        limited, limiter->Join(grouped ? config_.instance_groups[spec.group] : InstanceGroup{},
-                               spec.device_id));
+    NEREID_ASSIGN_OR_RETURN(limited, limiter->Join(seat->group, spec.device_id));
   }
-  runners_.push_back(std::make_unique<InstanceRunner>(
-      instance, runners_.size(), scheduler_.get(), std::move(limited),
-      [this, instance] { return RunWarmups(config_, model_dir_, this, instance); }));
+  // A backend that blocks a device executes on it once at a time; sequences are exempt, as there.
+  std::shared_ptr<std::mutex> turn;
+  if (backend_->execution_policy() == TRITONBACKEND_EXECUTION_DEVICE_BLOCKING &&
+      spec.kind == TRITONSERVER_INSTANCEGROUPKIND_GPU && !config_.sequence_batching) {
+    turn = device_turns_[spec.device_id];
+    if (turn == nullptr) turn = device_turns_[spec.device_id] = std::make_shared<std::mutex>();
+  }
+  if (joins) scheduler_->AddInstance();
+  const size_t index = next_index_++;
+  seat->runner = std::make_unique<InstanceRunner>(
+      instance, index, scheduler_.get(), std::move(limited), std::move(turn),
+      [this, instance] { return RunWarmups(config_, model_dir_, this, instance); },
+      [this, index] { OnRunnerOver(index); });
   return Status::Ok();
 }
 
 // Passive instances have no thread: their backend uses them as it likes.
 Status Model::StartScheduling() {
-  std::vector<Instance*> active;
-  for (const auto& instance : instances_) {
-    if (!instance->spec().passive) active.push_back(instance.get());
+  const auto is_active = [](const Seat& seat) { return !seat.instance->spec().passive; };
+  NEREID_ASSIGN_OR_RETURN(scheduler_,
+                          MakeScheduler(std::count_if(seats_.begin(), seats_.end(), is_active)));
+  for (Seat& seat : seats_) {
+    if (is_active(seat)) NEREID_RETURN_IF_ERROR(StartRunner(&seat, false));
   }
-  NEREID_ASSIGN_OR_RETURN(scheduler_, MakeScheduler(active.size()));
-  for (Instance* instance : active) NEREID_RETURN_IF_ERROR(StartRunner(instance));
   Status first_error;
-  for (const auto& runner : runners_) {
-    Status status = runner->WaitWarm();
+  for (const Seat& seat : seats_) {
+    if (seat.runner == nullptr) continue;
+    Status status = seat.runner->WaitWarm();
     if (!status.ok() && first_error.ok()) first_error = std::move(status);
   }
   return first_error;
@@ -188,8 +206,16 @@ Status Model::StartScheduling() {
 Model::~Model() {
   if (shown_in_metrics_) services_.metrics.RemoveSource(this);
   if (scheduler_ != nullptr) scheduler_->Stop();
-  runners_.clear();
-  instances_.clear();
+  Seats seats, leaving;
+  {
+    std::lock_guard lock(seats_mutex_);  // the runners still look for themselves
+    seats.swap(seats_);
+    leaving.swap(leaving_);
+  }
+  for (Seats* all : {&seats, &leaving}) {
+    for (Seat& seat : *all) seat.runner.reset();
+    all->clear();
+  }
   if (!model_initialize_called_ || backend_->entry_points().model_finalize == nullptr) return;
   const Status status = GuardedCall(name(), "ModelFinalize", [&] {
     return backend_->entry_points().model_finalize(ToHandle(this));
@@ -205,8 +231,18 @@ void Model::StopIntake() {
 }
 
 Status Model::CheckReady() {
-  for (const auto& instance : instances_) NEREID_RETURN_IF_ERROR(instance->CheckReady());
+  std::vector<std::shared_ptr<Instance>> instances;
+  {
+    std::lock_guard lock(seats_mutex_);
+    for (const Seat& seat : seats_) instances.push_back(seat.instance);
+  }
+  for (const auto& instance : instances) NEREID_RETURN_IF_ERROR(instance->CheckReady());
   return Status::Ok();
+}
+
+std::string Model::ConfigJson() const {
+  std::lock_guard lock(seats_mutex_);
+  return config_json_.empty() ? config_.json : config_json_;
 }
 
 std::string Model::StatisticsJson() const {

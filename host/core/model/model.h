@@ -39,7 +39,9 @@ struct ModelLoadSpec {
   std::function<void()> on_destroyed;
 };
 
-class Model final : public RequestTarget, private MetricsSource {
+class Model final : public RequestTarget,
+                    public std::enable_shared_from_this<Model>,
+                    private MetricsSource {
  public:
   // Finds and initialises the backend, completes the configuration, starts the instances, warms
   // up. The error is the model's UNAVAILABLE reason. `services` outlives the model. [load thread]
@@ -52,11 +54,17 @@ class Model final : public RequestTarget, private MetricsSource {
   const std::string& name() const { return config_.name; }
   int64_t version() const { return version_; }
   const std::string& directory() const { return model_dir_; }
-  // Final once Load has returned.
+  // Final once Load has returned, but for its instance groups and text, which UpdateInstances
+  // changes elsewhere: ConfigJson has them.
   const ModelConfig& config() const { return config_; }
+  std::string ConfigJson() const;
 
   // Ok when every instance's backend says so.
   Status CheckReady();
+  // Makes the instances those of `config`, of which only the instance groups count: new ones serve
+  // when this returns, those that are too many finish what they have, and end. On error all stays
+  // as it was. [one load thread at a time]
+  Status UpdateInstances(const ModelConfig& config);
   // Refuses new requests (UNAVAILABLE) from now on; those inside finish.
   void StopIntake();
   // Requests taken and not yet released.
@@ -90,10 +98,26 @@ class Model final : public RequestTarget, private MetricsSource {
   Status CreateInstances();
   // Joins the response cache where configuration and server ask for it.
   Status JoinCache();
-  Status InitializeInstances();
+  // An instance and its place in the scheduler.
+  struct Seat {
+    InstanceGroup group;
+    std::shared_ptr<Instance> instance;
+    std::unique_ptr<InstanceRunner> runner;  // null: passive, or not started
+  };
+  using Seats = std::vector<Seat>;
+
+  Result<Seats> MakeSeats(std::vector<InstanceSpec> specs, const ModelConfig& config);
+  Status InitializeInstances(const Seats& seats) const;
   Result<std::shared_ptr<Scheduler>> MakeScheduler(size_t num_instances);
-  Status StartRunner(Instance* instance);
+  // `joins`: the scheduler does not know of it yet.
+  Status StartRunner(Seat* seat, bool joins);
   Status StartScheduling();
+  // Starts the runners of seats that joined the model and waits until they are warm.
+  Status StartMore(Seats* seats);
+  // Lets instances finish and end, each on its own time.
+  void Retire(Seats seats);
+  // A runner took its last batch. [its thread]
+  void OnRunnerOver(size_t index);
 
   Reading Read() const override;
 
@@ -115,9 +139,13 @@ class Model final : public RequestTarget, private MetricsSource {
   ResponseCache* cache_ = nullptr;  // null: every request is executed
   std::atomic<bool> accepting_{true};
   std::atomic<uint64_t> num_inflight_{0};
-  std::vector<std::unique_ptr<Instance>> instances_;
   std::shared_ptr<Scheduler> scheduler_;
-  std::vector<std::unique_ptr<InstanceRunner>> runners_;
+  size_t next_index_ = 0;                                        // of a runner [load thread]
+  std::map<int32_t, std::shared_ptr<std::mutex>> device_turns_;  // of DEVICE_BLOCKING backends
+  mutable std::mutex seats_mutex_;                               // guards what follows
+  Seats seats_;
+  Seats leaving_;            // those that UpdateInstances took out, until they have ended
+  std::string config_json_;  // empty: config_.json
 };
 
 }  // namespace nereid

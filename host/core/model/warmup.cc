@@ -5,9 +5,11 @@
 #include <fstream>
 #include <iterator>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -22,8 +24,9 @@ namespace {
 
 using Bytes = std::vector<char>;
 
-// Counts the answers and releases of one sample's requests.
-class Rendezvous {
+// Counts the answers and releases of one sample's requests, and collects those that the backend of
+// an iterative model wants again.
+class Rendezvous final : public ReleaseHook {
  public:
   explicit Rendezvous(size_t num_requests) : num_open_(2 * num_requests) {}
 
@@ -37,20 +40,29 @@ class Rendezvous {
     std::lock_guard lock(mutex_);
     Close();
   }
-  Status Wait() {
+  void OnRelease(InferRequest* request, uint32_t release_flags) override {
+    if (release_flags != TRITONSERVER_REQUEST_RELEASE_RESCHEDULE) return;
+    std::lock_guard lock(mutex_);
+    again_.push_back(request);
+    changed_.notify_all();
+  }
+  // Waits until there is nothing more to come, or something to run again: `again` has it then.
+  Status Wait(std::vector<InferRequest*>* again) {
     std::unique_lock lock(mutex_);
-    closed_.wait(lock, [this] { return num_open_ == 0; });
+    changed_.wait(lock, [this] { return num_open_ == 0 || !again_.empty(); });
+    *again = std::exchange(again_, {});
     return error_;
   }
 
  private:
   void Close() {
-    if (--num_open_ == 0) closed_.notify_all();
+    if (--num_open_ == 0) changed_.notify_all();
   }
 
   std::mutex mutex_;  // guards what follows
-  std::condition_variable closed_;
+  std::condition_variable changed_;
   size_t num_open_;
+  std::vector<InferRequest*> again_;
   Status error_;
 };
 
@@ -74,7 +86,7 @@ Result<Bytes> MakeData(const WarmupInput& input, int64_t num_elements, const std
 }
 
 // What the scheduler of a sequence model adds to each of its requests: a sample is a whole
-// sequence.
+// sequence; of an iterative model it is one whose end only the backend knows.
 class SequenceInputs {
  public:
   static Result<std::unique_ptr<SequenceInputs>> Make(const ModelConfig& config,
@@ -85,24 +97,30 @@ class SequenceInputs {
   }
   // True when the model gets `name` from its scheduler: a sample may say what it then holds.
   bool Has(const std::string& name) const {
-    const std::unique_ptr<HostInputs> inputs = New();
+    const std::unique_ptr<HostInputs> inputs = New(true, NewStates());
     return std::any_of(inputs->tensors.begin(), inputs->tensors.end(),
                        [&](const InputTensor& tensor) { return tensor.name == name; });
   }
-  std::unique_ptr<HostInputs> New() const {
+  // Of one request; null: the model has none.
+  std::shared_ptr<SequenceStates> NewStates() const {
+    return states_.empty() ? nullptr : std::make_shared<SequenceStates>(states_);
+  }
+  std::unique_ptr<HostInputs> New(bool first, std::shared_ptr<SequenceStates> states) const {
     auto inputs = std::make_unique<HostInputs>();
-    controls_.AddInputs({true, true, true, uint64_t{1}}, inputs.get());
-    if (states_.empty()) return inputs;
-    inputs->states = std::make_shared<SequenceStates>(states_);
-    inputs->states->AddInputs(inputs.get());
+    controls_.AddInputs({first, true, !iterative_, uint64_t{1}}, inputs.get());
+    if (states == nullptr) return inputs;
+    states->AddInputs(inputs.get());
+    inputs->states = std::move(states);
     return inputs;
   }
 
  private:
   explicit SequenceInputs(const ModelConfig& config)
-      : controls_(*config.sequence_batching, config.max_batch_size > 0) {}
+      : controls_(*config.sequence_batching, config.max_batch_size > 0),
+        iterative_(config.sequence_batching->iterative_sequence) {}
 
   const SequenceControls controls_;
+  const bool iterative_;
   std::vector<StateSpec> states_;
 };
 
@@ -122,8 +140,9 @@ struct Sample {
   std::vector<Override> overrides;
 };
 
-std::unique_ptr<HostInputs> MakeHostInputs(const Sample& sample) {
-  auto inputs = sample.sequence->New();
+std::unique_ptr<HostInputs> MakeHostInputs(const Sample& sample, bool first,
+                                           std::shared_ptr<SequenceStates> states) {
+  auto inputs = sample.sequence->New(first, std::move(states));
   for (const Override& given : sample.overrides) {
     for (InputTensor& tensor : inputs->tensors) {
       if (tensor.name != given.name) continue;
@@ -190,6 +209,7 @@ Status RunSample(const Sample& sample, Instance* instance) {
   };
   callbacks.response_userp = &rendezvous;
   std::vector<InferRequest*> batch;
+  std::map<InferRequest*, std::shared_ptr<SequenceStates>> states;
   for (const auto& request : sample.requests) {
     request->set_response_callbacks(callbacks);
     request->set_release_callback([](TRITONSERVER_InferenceRequest*, uint32_t,
@@ -200,12 +220,23 @@ Status RunSample(const Sample& sample, Instance* instance) {
   for (InferRequest* request : batch) {
     // Alike: either the first is refused or none is.
     NEREID_RETURN_IF_ERROR(request->Prepare());
-    if (sample.sequence != nullptr) request->SetHostInputs(MakeHostInputs(sample));
+    if (sample.sequence != nullptr) {
+      states[request] = sample.sequence->NewStates();
+      request->SetHostInputs(MakeHostInputs(sample, true, states[request]));
+    }
+    request->AddReleaseHook(&rendezvous);
     request->target()->OnTaken();
     request->queue_start_ns = request->request_start_ns;
   }
-  instance->Execute(batch);
-  return rendezvous.Wait();
+  while (true) {
+    instance->Execute(batch);
+    Status status = rendezvous.Wait(&batch);
+    if (batch.empty()) return status;
+    for (InferRequest* request : batch) {
+      request->SetHostInputs(MakeHostInputs(sample, false, states[request]));
+      request->AddReleaseHook(&rendezvous);
+    }
+  }
 }
 
 }  // namespace

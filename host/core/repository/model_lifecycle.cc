@@ -82,6 +82,7 @@ struct ModelLifecycle::Loading {
   Plan plan;
   std::function<void(Status)> done;
   bool is_reload = false;
+  ModelTable::VersionMap updated;              // changed in place, nothing is loaded
   std::vector<uint64_t> generations;           // one a version
   std::vector<std::shared_ptr<Model>> models;  // null where loading failed
   std::vector<Status> failures;
@@ -144,7 +145,14 @@ void ModelLifecycle::Load(Plan plan, std::function<void(Status)> done) {
     state_->changed.wait(lock, [&entry] { return !entry.busy; });
     entry.busy = true;
     entry.then_unload.clear();
+    if (loading->plan.instances_only && entry.serving.size() == versions.size()) {
+      loading->updated = entry.serving;
+    }
     loading->is_reload = !entry.serving.empty();
+    if (!loading->updated.empty()) {
+      pool_->Run([this, loading] { Update(loading.get()); });
+      return;
+    }
     for (const int64_t version : versions) {
       loading->generations.push_back(state_->next_generation++);
       if (entry.serving.count(version) > 0) continue;  // it serves on until the swap
@@ -154,6 +162,23 @@ void ModelLifecycle::Load(Plan plan, std::function<void(Status)> done) {
   for (size_t i = 0; i < versions.size(); ++i) {
     pool_->Run([this, loading, i] { LoadVersion(loading, i); });
   }
+}
+
+void ModelLifecycle::Update(Loading* loading) {
+  const Plan& plan = loading->plan;
+  Status first_error;
+  for (const auto& [version, model] : loading->updated) {
+    Status status = loader_->UpdateInstances(model.get(), plan.config);
+    if (status.ok()) continue;
+    status = std::move(status).WithContext(
+        StrCat("failed to update the instances of '", plan.name, "' version ", version));
+    if (first_error.ok()) first_error = std::move(status);
+  }
+  loading->updated.clear();
+  if (first_error.ok()) {
+    NEREID_LOG_INFO("successfully updated the instances of '", plan.name, "'");
+  }
+  Done(loading, std::move(first_error));
 }
 
 void ModelLifecycle::LoadVersion(const std::shared_ptr<Loading>& loading, size_t index) {
@@ -188,6 +213,10 @@ void ModelLifecycle::Finish(Loading* loading) {
   Status status = Publish(loading);
   loading->plan.files.reset();  // from now on the models' alone
   if (status.ok()) NEREID_LOG_INFO("successfully loaded '", loading->plan.name, "'");
+  Done(loading, std::move(status));
+}
+
+void ModelLifecycle::Done(Loading* loading, Status status) {
   {
     std::lock_guard lock(state_->mutex);
     state_->entries[loading->plan.name].busy = false;

@@ -43,6 +43,8 @@ class ModelLifecycle {
     std::vector<int64_t> versions;
     ModelConfig config;
     std::shared_ptr<void> files;  // kept as long as the models live: a temporary folder, say
+    // What serves differs from this in its instance groups alone: it is changed in place.
+    bool instances_only = false;
   };
 
   // `table` and `loader` outlive this object.
@@ -84,8 +86,11 @@ class ModelLifecycle {
   struct State;    // shared with the models' lifetime tokens, which may outlive this object
   struct Loading;  // one load under way
 
+  // Changes what serves instead of loading.
+  void Update(Loading* loading);
   void LoadVersion(const std::shared_ptr<Loading>& loading, size_t index);
   void Finish(Loading* loading);
+  void Done(Loading* loading, Status status);
   Status Publish(Loading* loading);
 
   ModelTable* const table_;

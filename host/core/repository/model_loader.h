@@ -31,6 +31,9 @@ class ModelLoader {
   virtual ~ModelLoader() = default;
   // Blocks until the model can execute. [a load thread; several at once]
   virtual Result<std::shared_ptr<Model>> Load(ModelLoadRequest request) = 0;
+  // Gives a model that serves the instances of `config`; on error it serves on as it was. [a load
+  // thread; one at a time for a model]
+  virtual Status UpdateInstances(Model* model, const ModelConfig& config) = 0;
 };
 
 }  // namespace nereid

@@ -151,6 +151,9 @@ Result<ModelPlan> Plan(const std::vector<Repository>& repositories, const std::s
   plan.config_override = overrides.config;
   // Before the folder is read: what changes while it is read counts as a change.
   plan.fingerprint = Fingerprint(plan.load.model_path);
+  plan.files_fingerprint = Fingerprint(
+      plan.load.model_path,
+      config::ConfigPath({std::string(PlainName(name)), plan.load.model_path, config_name, {}}));
   NEREID_RETURN_IF_ERROR(ReadFolder(config_name, &plan));
   NEREID_RETURN_IF_ERROR(ResolveSteps(repositories, &plan));
   return plan;

@@ -19,6 +19,7 @@ namespace nereid {
 struct ModelPlan {
   ModelLifecycle::Plan load;
   uint64_t fingerprint = 0;
+  uint64_t files_fingerprint = 0;              // of what is not the configuration
   std::optional<std::string> config_override;  // made from load parameters, not the folder alone
   std::vector<std::string> steps;              // that an ensemble calls: names of their plans
   std::shared_ptr<AgentChain> agents;          // null before ApplyAgents and where there are none

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "config/config_loader.h"
 #include "observe/log.h"
 #include "repository/load_waves.h"
 #include "repository/model_name.h"
@@ -98,6 +99,7 @@ void ModelRepository::ApplyAgentsTo(Plans* plans, Failures* failures) {
 
 void ModelRepository::Carry(Plans plans, Failures* failures) {
   ApplyAgentsTo(&plans, failures);
+  for (auto& [name, plan] : plans) plan.load.instances_only = ChangesInstancesAlone(plan);
   LoadWaves(std::move(plans), lifecycle_, [&](const ModelPlan& plan, const Status& status) {
     if (plan.agents != nullptr) plan.agents->FinishLoad(status.ok());
     if (status.ok()) return Remember(plan);
@@ -143,8 +145,21 @@ bool ModelRepository::IsCurrent(const ModelPlan& plan) const {
          it->second.fingerprint == plan.fingerprint && it->second.steps == plan.steps;
 }
 
+bool ModelRepository::ChangesInstancesAlone(const ModelPlan& plan) const {
+  if (plan.agents != nullptr || plan.load.files != nullptr) return false;
+  if (!lifecycle_->IsServing(plan.load.name)) return false;
+  std::lock_guard lock(mutex_);
+  const auto it = loaded_.find(plan.load.name);
+  if (it == loaded_.end()) return false;
+  const Loaded& loaded = it->second;
+  return loaded.agents == nullptr && loaded.files_fingerprint == plan.files_fingerprint &&
+         loaded.versions == plan.load.versions &&
+         config::DifferInInstanceGroupsAlone(loaded.config, plan.load.config);
+}
+
 void ModelRepository::Remember(const ModelPlan& plan) {
-  Loaded loaded{plan.fingerprint, plan.overridden(), plan.steps, plan.agents};
+  Loaded loaded{plan.fingerprint,       plan.overridden(),  plan.steps,      plan.agents,
+                plan.files_fingerprint, plan.load.versions, plan.load.config};
   {
     std::lock_guard lock(mutex_);
     std::swap(loaded_[plan.load.name], loaded);

@@ -75,6 +75,8 @@ class ModelRepository {
   // Loads in waves: a model when its steps are done. Moves what fails to `failures`.
   void Carry(Plans plans, Failures* failures);
   bool IsCurrent(const ModelPlan& plan) const;
+  // True when nothing but the number and place of instances tells the plan from what serves.
+  bool ChangesInstancesAlone(const ModelPlan& plan) const;
   void Remember(const ModelPlan& plan);
   std::vector<std::string> EnsemblesWith(const std::string& step) const;
   // Lets the steps of an ensemble that no other one calls follow it when it is unloaded; their
@@ -94,6 +96,9 @@ class ModelRepository {
     bool overridden = false;
     std::vector<std::string> steps;
     std::shared_ptr<AgentChain> agents;
+    uint64_t files_fingerprint = 0;
+    std::vector<int64_t> versions;
+    ModelConfig config;  // as read
   };
   mutable std::mutex mutex_;  // guards the members below
   std::vector<Repository> repositories_;

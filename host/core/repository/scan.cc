@@ -87,7 +87,7 @@ std::vector<int64_t> ScanVersions(const std::string& model_path) {
   return versions;
 }
 
-uint64_t Fingerprint(const std::string& model_path) {
+uint64_t Fingerprint(const std::string& model_path, const std::string& except) {
   uint64_t sum = 0;  // of entries, so that the order of listing does not matter
   const auto add = [&sum](const fs::path& path) {
     struct stat info;
@@ -102,7 +102,7 @@ uint64_t Fingerprint(const std::string& model_path) {
     sum += hash;
   };
   std::error_code error;
-  add(model_path);
+  if (except.empty()) add(model_path);
   for (fs::recursive_directory_iterator it(model_path, error), end; !error && it != end;
        it.increment(error)) {
     // What interpreters leave behind while the model serves is no change of the model.
@@ -111,7 +111,7 @@ uint64_t Fingerprint(const std::string& model_path) {
       continue;
     }
     std::error_code ignored;
-    if (!it->is_directory(ignored)) add(it->path());
+    if (!it->is_directory(ignored) && it->path() != except) add(it->path());
   }
   return sum;
 }

@@ -37,7 +37,8 @@ std::vector<ScannedModel> FindModel(const std::vector<Repository>& repositories,
 // Version folders in ascending order: decimal names without leading zero, from 1.
 std::vector<int64_t> ScanVersions(const std::string& model_path);
 
-// Changes when a file below the folder is added, removed or written.
-uint64_t Fingerprint(const std::string& model_path);
+// Changes when a file below the folder is added, removed or written. With `except`, the path of a
+// file in it, that file does not count, nor that something was put into the folder itself.
+uint64_t Fingerprint(const std::string& model_path, const std::string& except = "");
 
 }  // namespace nereid

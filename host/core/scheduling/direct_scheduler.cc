@@ -20,22 +20,27 @@ Status DirectScheduler::Enqueue(InferRequest* request) {
   return Status::Ok();
 }
 
-bool DirectScheduler::Take(size_t, TakeMode mode, std::vector<InferRequest*>* batch) {
+bool DirectScheduler::Take(size_t instance, TakeMode mode, std::vector<InferRequest*>* batch) {
   batch->clear();
   std::unique_lock lock(mutex_);
   thread_local SpinWait spin;
-  while (queue_.empty() && !stopped_ && mode != TakeMode::kTry) {
+  while (queue_.empty() && !stopped_ && mode != TakeMode::kTry && !retired_.Contains(instance)) {
     if (spin.MayPay()) {
       ++num_spinning_;
       lock.unlock();
       spin.Until([this] { return num_pending() != 0; });
       lock.lock();
       --num_spinning_;
-      if (!queue_.empty() || stopped_) break;
+      if (!queue_.empty() || stopped_ || retired_.Contains(instance)) break;
     }
     ++num_waiting_;
     arrived_.wait(lock);
     --num_waiting_;
+  }
+  if (retired_.Contains(instance)) {
+    lock.unlock();
+    arrived_.notify_one();  // it may have been woken in another's place
+    return false;
   }
   if (queue_.empty()) return false;
   if (mode == TakeMode::kPeek) return true;
@@ -52,6 +57,14 @@ void DirectScheduler::OnCancelled(InferRequest* request) {
     num_pending_.store(queue_.size(), std::memory_order_relaxed);
   }
   attendant_->Post([request] { FailCancelled(request); });
+}
+
+void DirectScheduler::RetireInstance(size_t instance) {
+  {
+    std::lock_guard lock(mutex_);
+    retired_.Add(instance);
+  }
+  arrived_.notify_all();
 }
 
 void DirectScheduler::Stop() {

@@ -9,6 +9,7 @@
 
 #include "scheduling/queue_attendant.h"
 #include "scheduling/request_list.h"
+#include "scheduling/retired_instances.h"
 #include "scheduling/scheduler.h"
 
 namespace nereid {
@@ -21,6 +22,8 @@ class DirectScheduler final : public Scheduler {
   Status Enqueue(InferRequest* request) override;
   bool Take(size_t instance, TakeMode mode, std::vector<InferRequest*>* batch) override;
   void OnCancelled(InferRequest* request) override;
+  void AddInstance() override {}
+  void RetireInstance(size_t instance) override;
   void Stop() override;
   uint64_t num_pending() const override { return num_pending_.load(std::memory_order_relaxed); }
 
@@ -30,6 +33,7 @@ class DirectScheduler final : public Scheduler {
   std::mutex mutex_;  // guards what follows
   std::condition_variable arrived_;
   RequestList queue_;
+  RetiredInstances retired_;
   size_t num_waiting_ = 0;   // instance threads inside arrived_
   size_t num_spinning_ = 0;  // instance threads that look for work before they wait
   bool stopped_ = false;

@@ -49,7 +49,7 @@ void DynamicBatcher::WakeAnother() {
   if (std::condition_variable* const sleeper = WhomToWake()) sleeper->notify_one();
 }
 
-void DynamicBatcher::WaitIdle(std::unique_lock<std::mutex>& lock) {
+void DynamicBatcher::WaitIdle(size_t instance, std::unique_lock<std::mutex>& lock) {
   thread_local SpinWait spin;
   if (!forming_ && spin.MayPay()) {
     ++num_spinning_;
@@ -57,7 +57,7 @@ void DynamicBatcher::WaitIdle(std::unique_lock<std::mutex>& lock) {
     spin.Until([this] { return num_pending() != 0; });
     lock.lock();
     --num_spinning_;
-    if (stopped_ || (!queue_.empty() && !forming_)) return;
+    if (stopped_ || retired_.Contains(instance) || (!queue_.empty() && !forming_)) return;
   }
   ++num_idle_;
   idle_.wait(lock);
@@ -73,7 +73,7 @@ void DynamicBatcher::WaitToFill(std::unique_lock<std::mutex>& lock,
   forming_ = false;
 }
 
-bool DynamicBatcher::Take(size_t, TakeMode mode, std::vector<InferRequest*>* batch) {
+bool DynamicBatcher::Take(size_t instance, TakeMode mode, std::vector<InferRequest*>* batch) {
   batch->clear();
   std::vector<InferRequest*> expired;
   std::unique_lock lock(mutex_);
@@ -88,11 +88,15 @@ bool DynamicBatcher::Take(size_t, TakeMode mode, std::vector<InferRequest*>* bat
       lock.lock();
       continue;
     }
+    if (retired_.Contains(instance)) {
+      if (!queue_.empty()) WakeAnother();  // it may have been called for them
+      return false;
+    }
     if (stopped_ && queue_.empty()) return false;
     const bool nothing = queue_.empty() || forming_;
     if (nothing && mode == TakeMode::kTry) return false;
     if (nothing) {
-      WaitIdle(lock);
+      WaitIdle(instance, lock);
       continue;
     }
     const BatchRules::Decision decision = rules_.Decide(queue_, now_ns);
@@ -148,6 +152,15 @@ void DynamicBatcher::AttendTimeouts(uint64_t deadline_ns) {
     if (queue_.earliest_deadline_ns() != UINT64_MAX) ScheduleAttendance();
   }
   for (InferRequest* request : expired) FailTimedOut(request);
+}
+
+void DynamicBatcher::RetireInstance(size_t instance) {
+  {
+    std::lock_guard lock(mutex_);
+    retired_.Add(instance);
+  }
+  idle_.notify_all();
+  filling_.notify_all();
 }
 
 void DynamicBatcher::Stop() {

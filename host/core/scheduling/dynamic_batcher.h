@@ -15,6 +15,7 @@
 #include "scheduling/ordered_gate.h"
 #include "scheduling/priority_queue.h"
 #include "scheduling/queue_attendant.h"
+#include "scheduling/retired_instances.h"
 #include "scheduling/scheduler.h"
 
 namespace nereid {
@@ -28,6 +29,8 @@ class DynamicBatcher final : public Scheduler, public std::enable_shared_from_th
   Status Enqueue(InferRequest* request) override;
   bool Take(size_t instance, TakeMode mode, std::vector<InferRequest*>* batch) override;
   void OnCancelled(InferRequest* request) override;
+  void AddInstance() override {}
+  void RetireInstance(size_t instance) override;
   void Stop() override;
   uint64_t num_pending() const override { return num_pending_.load(std::memory_order_relaxed); }
 
@@ -38,7 +41,7 @@ class DynamicBatcher final : public Scheduler, public std::enable_shared_from_th
   void ScheduleAttendance();
   void PopBatch(size_t num_requests, std::vector<InferRequest*>* batch);
   // Until something came that may concern the caller.
-  void WaitIdle(std::unique_lock<std::mutex>& lock);
+  void WaitIdle(size_t instance, std::unique_lock<std::mutex>& lock);
   void WaitToFill(std::unique_lock<std::mutex>& lock, const BatchRules::Decision& decision);
   // Whose sleep ends now that the queue is as it is; null: nobody's. Requires mutex_, as the next.
   std::condition_variable* WhomToWake();
@@ -52,11 +55,12 @@ class DynamicBatcher final : public Scheduler, public std::enable_shared_from_th
   const bool preserve_ordering_;
   OrderedGate gate_;
   std::atomic<uint64_t> num_pending_{0};
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;                 // guards what follows
   std::condition_variable idle_;     // of those that wait for a request
   std::condition_variable filling_;  // of the one that waits for its batch to fill
   PriorityQueue queue_;
   uint64_t next_attendance_ns_ = UINT64_MAX;
+  RetiredInstances retired_;
   size_t num_idle_ = 0;      // instance threads inside idle_
   size_t num_woken_ = 0;     // of them, those that were called and did not come yet
   size_t num_spinning_ = 0;  // instance threads that look for work before they wait

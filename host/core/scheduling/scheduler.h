@@ -31,6 +31,10 @@ class Scheduler {
   }
   // The request's flag was raised: if it still waits here it is answered on the attendant's thread.
   virtual void OnCancelled(InferRequest* request) = 0;
+  // The model has one instance more, of the next index, or does without that of `instance`: it
+  // takes nothing new from then on, finishes what only it can, then its Take returns false.
+  virtual void AddInstance() = 0;
+  virtual void RetireInstance(size_t instance) = 0;
   // No new work comes: what waits for more of it, like an open sequence, ends by itself.
   virtual void StopIntake() {}
   // No request enters any more; instances finish what is queued, then Take returns false.

@@ -63,11 +63,13 @@ struct SequenceBatcher::Lane {
   explicit Lane(size_t num_slots) : slots(num_slots) {}
   std::vector<std::unique_ptr<Sequence>> slots;  // null: free
   std::condition_variable changed;               // its instance's thread waits here
+  bool retired = false;
 };
 
 SequenceBatcher::SequenceBatcher(const ModelConfig& config, std::vector<StateSpec> states,
                                  size_t num_instances, QueueAttendant* attendant)
     : model_name_(config.name),
+      num_slots_(NumSlots(config)),
       config_(*config.sequence_batching),
       states_(std::move(states)),
       controls_(config_, config.max_batch_size > 0),
@@ -77,11 +79,7 @@ SequenceBatcher::SequenceBatcher(const ModelConfig& config, std::vector<StateSpe
       preserve_ordering_(!direct_ && Oldest(config_)->preserve_ordering),
       max_idle_ns_(UsToNs(config_.max_sequence_idle_us)),
       attendant_(attendant) {
-  const size_t num_slots = NumSlots(config);
-  for (size_t lane = 0; lane < num_instances; ++lane) {
-    lanes_.push_back(std::make_unique<Lane>(num_slots));
-    for (size_t slot = 0; slot < num_slots; ++slot) free_slots_.emplace(slot, lane);
-  }
+  while (lanes_.size() < num_instances) SequenceBatcher::AddInstance();
 }
 
 SequenceBatcher::~SequenceBatcher() = default;
@@ -336,6 +334,15 @@ void SequenceBatcher::End(Sequence* sequence) {
   const size_t slot = sequence->slot, lane = sequence->lane;
   std::unique_ptr<Sequence>& place = lanes_[lane]->slots[slot];
   place.reset();
+  if (lanes_[lane]->retired) {
+    lanes_[lane]->changed.notify_one();
+  } else {
+    Fill(slot, lane);
+  }
+}
+
+void SequenceBatcher::Fill(size_t slot, size_t lane) {
+  std::unique_ptr<Sequence>& place = lanes_[lane]->slots[slot];
   if (backlog_.empty()) {
     free_slots_.emplace(slot, lane);
     for (const auto& other : lanes_) other->changed.notify_one();  // one may be over now
@@ -349,6 +356,8 @@ void SequenceBatcher::End(Sequence* sequence) {
 }
 
 bool SequenceBatcher::IsOver(const Lane& lane) const {
+  const auto taken = [](const auto& one) { return one != nullptr; };
+  if (lane.retired && std::none_of(lane.slots.begin(), lane.slots.end(), taken)) return true;
   const auto has_work = [](const auto& one) { return one != nullptr && !one->empty(); };
   return stopped_ && backlog_.empty() &&
          std::none_of(lane.slots.begin(), lane.slots.end(), has_work);
@@ -450,6 +459,20 @@ uint64_t SequenceBatcher::TakeExpired(uint64_t now_ns, std::vector<InferRequest*
 
 void SequenceBatcher::UpdatePending(int64_t change) {
   num_pending_.fetch_add(static_cast<uint64_t>(change), std::memory_order_relaxed);
+}
+
+void SequenceBatcher::AddInstance() {
+  std::lock_guard lock(mutex_);
+  const size_t lane = lanes_.size();
+  lanes_.push_back(std::make_unique<Lane>(num_slots_));
+  for (size_t slot = 0; slot < num_slots_; ++slot) Fill(slot, lane);
+}
+
+void SequenceBatcher::RetireInstance(size_t instance) {
+  std::lock_guard lock(mutex_);
+  lanes_[instance]->retired = true;
+  std::erase_if(free_slots_, [instance](const auto& place) { return place.second == instance; });
+  lanes_[instance]->changed.notify_one();
 }
 
 void SequenceBatcher::StopIntake() {

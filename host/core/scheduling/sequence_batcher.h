@@ -39,6 +39,9 @@ class SequenceBatcher final : public Scheduler,
   Status Enqueue(InferRequest* request) override;
   bool Take(size_t instance, TakeMode mode, std::vector<InferRequest*>* batch) override;
   void OnCancelled(InferRequest* request) override;
+  void AddInstance() override;
+  // Its open sequences stay with it until they end.
+  void RetireInstance(size_t instance) override;
   void StopIntake() override;
   void Stop() override;
   uint64_t num_pending() const override { return num_pending_.load(std::memory_order_relaxed); }
@@ -62,6 +65,8 @@ class SequenceBatcher final : public Scheduler,
   Choice ChooseOldest(const Lane& lane, uint64_t now_ns) const;
   void Dispatch(Lane* lane, const Choice& choice, std::vector<InferRequest*>* batch);
   InferRequest* TakeFirst(Sequence* sequence);
+  // Gives a slot that is free to the backlog's first.
+  void Fill(size_t slot, size_t lane);
   // Ends the sequence if it is to end and nothing of it is left.
   void EndIfDone(Sequence* sequence);
   // Forgets the sequence, gives its slot to the backlog's first.
@@ -78,6 +83,7 @@ class SequenceBatcher final : public Scheduler,
   void FillWithNulls(std::vector<InferRequest*>* batch) const;
 
   const std::string model_name_;
+  const size_t num_slots_;  // of a lane
   const SequenceBatching config_;
   const std::vector<StateSpec> states_;
   const SequenceControls controls_;

@@ -46,6 +46,14 @@ class FakeLoader : public ModelLoader {
     return model;
   }
 
+  Status UpdateInstances(Model* model, const ModelConfig& config) override {
+    std::lock_guard lock(mutex_);
+    updates.push_back(StrCat(model->name, ":", model->version));
+    if (!update_error.ok()) return update_error;
+    model->config = config;
+    return Status::Ok();
+  }
+
   void Fail(const std::string& key, Status status) {
     std::lock_guard lock(mutex_);
     failures_.insert_or_assign(key, std::move(status));
@@ -69,6 +77,8 @@ class FakeLoader : public ModelLoader {
     changed_.wait(lock, [&] { return order.size() >= count; });
   }
 
+  std::vector<std::string> updates;  // likewise, of models changed in place
+  Status update_error;
   std::vector<std::string> order;  // "<name>:<version>" in the order of Load calls
   int max_running = 0;
 

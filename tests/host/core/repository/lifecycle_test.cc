@@ -64,6 +64,52 @@ TEST_F(LifecycleTest, AnUnchangedModelIsNotLoadedAgain) {
   EXPECT_EQ(loader_.order.size(), 1u);
 }
 
+TEST_F(LifecycleTest, AChangeOfInstancesAloneLoadsNothing) {
+  const auto config = [](int count, const char* more = "") {
+    return StrCat("backend: 'b' instance_group [ { count: ", count, " } ] ", more);
+  };
+  AddModel("m", {1, 2}, config(1, "version_policy { all { } }"));
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  const auto first = Find("m");
+  AddModel("m", {}, config(2, "version_policy { all { } }"));
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_EQ(loader_.updates, (std::vector<std::string>{"m:1", "m:2"}));
+  EXPECT_EQ(loader_.order.size(), 2u);
+  EXPECT_EQ(Find("m"), first);
+  EXPECT_EQ(first->config.instance_groups[0].count, 2);
+  EXPECT_EQ(Index(), "m:1 READY; m:2 READY");
+
+  const std::string override_text =
+      R"({"backend": "b", "version_policy": {"all": {}}, "instance_group": [{"count": 3}]})";
+  const Parameter override_config("config", override_text);
+  ASSERT_TRUE(repository_.Load("m", {&override_config}).ok());
+  EXPECT_EQ(loader_.updates.size(), 4u);
+
+  loader_.update_error = UnavailableError("no room");
+  AddModel("m", {}, config(4, "version_policy { all { } }"));
+  EXPECT_EQ(repository_.Load("m", {}).message(),
+            "failed to update the instances of 'm' version 1: no room");
+  EXPECT_EQ(Index(), "m:1 READY; m:2 READY");
+  loader_.update_error = Status::Ok();
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_EQ(loader_.updates.size(), 8u) << "it is tried again";
+  EXPECT_EQ(loader_.order.size(), 2u);
+}
+
+TEST_F(LifecycleTest, WhatChangesMoreThanInstancesIsLoadedAnew) {
+  AddModel("m", {1}, "backend: 'b' instance_group [ { count: 1 } ]");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  AddModel("m", {}, "backend: 'b' max_batch_size: 2 instance_group [ { count: 2 } ]");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  AddModel("m", {}, "backend: 'b' max_batch_size: 2 instance_group [ { count: 3 } ]");
+  Write("repo/m/1/model.bin", "changed too");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  AddModel("m", {1, 2}, "backend: 'b' max_batch_size: 2 instance_group [ { count: 4 } ]");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_TRUE(loader_.updates.empty());
+  EXPECT_EQ(loader_.order, (std::vector<std::string>{"m:1", "m:1", "m:1", "m:2"}));
+}
+
 TEST_F(LifecycleTest, UnloadingLastsUntilTheLastUserIsGone) {
   AddModel("m");
   ASSERT_TRUE(repository_.Load("m", {}).ok());

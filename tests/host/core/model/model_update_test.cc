@@ -1,0 +1,324 @@
+// A model that gets other instances while it serves, threads that a host policy binds, devices that
+// a backend blocks.
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+#include "config/config_loader.h"
+#include "fake_backend.h"
+#include "model/instance_runner.h"
+#include "scheduling/direct_scheduler.h"
+#include "support/test_client.h"
+
+namespace nereid {
+namespace {
+
+using test::TestClient;
+using test::TestRequest;
+using Requests = std::vector<TRITONBACKEND_Request*>;
+
+constexpr uint32_t kStart = TRITONSERVER_REQUEST_FLAG_SEQUENCE_START;
+constexpr uint32_t kEnd = TRITONSERVER_REQUEST_FLAG_SEQUENCE_END;
+
+std::string Config(const std::string& groups, const std::string& more = "") {
+  return StrCat(R"({"backend": "fake", "max_batch_size": 1,
+  "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
+  "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}],
+  "instance_group": [)",
+                groups, "]", more, "}");
+}
+
+std::string Cpu(int count, const std::string& more = "") {
+  return StrCat(R"({"name": "g", "kind": "KIND_CPU", "count": )", count, more, "}");
+}
+
+std::string NameOf(TRITONBACKEND_ModelInstance* instance) {
+  const char* name = nullptr;
+  EXPECT_EQ(TRITONBACKEND_ModelInstanceName(instance, &name), nullptr);
+  return name;
+}
+
+// Lets nobody pass before `count` are there.
+class Meeting {
+ public:
+  explicit Meeting(int count) : missing_(count) {}
+  bool Attend() {
+    std::unique_lock lock(mutex_);
+    if (--missing_ == 0) complete_.notify_all();
+    return complete_.wait_for(lock, std::chrono::seconds(60), [this] { return missing_ <= 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable complete_;
+  int missing_;
+};
+
+bool Eventually(const std::function<bool()>& holds) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+class ModelUpdateTest : public testing::Test, public test::ModelFixture {
+ protected:
+  void TearDown() override {
+    requests_.clear();
+    model_.reset();
+    WaitForEnds();
+  }
+  void Start(const std::string& json) {
+    auto model = Load(json);
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    model_ = *model;
+  }
+  Status Update(const std::string& json) {
+    NEREID_ASSIGN_OR_RETURN(const ModelConfig config, config::ReadModelConfig({"m", "", "", json}));
+    return model_->UpdateInstances(config);
+  }
+  void Send(uint64_t sequence = 0, uint32_t flags = 0) {
+    InferRequest& request =
+        requests_.emplace_back(model_, &client_, "r", std::vector<int64_t>{1, 1}).request;
+    if (sequence != 0) request.set_correlation_id(sequence);
+    request.set_flags(flags);
+    ASSERT_TRUE(request.Prepare().ok());
+    ASSERT_TRUE(model_->Enqueue(&request).ok());
+  }
+  int64_t NumCalls(const std::string& call) {
+    const auto calls = backend.Calls();
+    return std::count(calls.begin(), calls.end(), call);
+  }
+  // Every instance executes at once, which says how many there are.
+  std::set<std::string> WhoExecutes(int count) {
+    Meeting meeting(count);
+    std::mutex mutex;
+    std::set<std::string> names;
+    backend.execute = [&](auto* instance, Requests requests) {
+      EXPECT_TRUE(meeting.Attend());
+      {
+        std::lock_guard lock(mutex);
+        names.insert(NameOf(instance));
+      }
+      for (auto* request : requests) test::AnswerIdentity(instance, request);
+      return Status::Ok();
+    };
+    for (int i = 0; i < count; ++i) Send();
+    num_sent_ += count;
+    EXPECT_EQ(client_.WaitFor(num_sent_).size(), num_sent_);
+    return names;
+  }
+
+  TestClient client_;
+  std::deque<TestRequest> requests_;
+  std::shared_ptr<Model> model_;
+  size_t num_sent_ = 0;
+};
+
+TEST_F(ModelUpdateTest, InstancesJoinAndLeaveWhileTheOthersStay) {
+  for (const char* scheduler : {"", R"(, "dynamic_batching": {})"}) {
+    const int64_t before = NumCalls("instance_finalize");
+    const int64_t kept = NumCalls("instance_initialize g_0");
+    Start(Config(Cpu(1), scheduler));
+    EXPECT_EQ(WhoExecutes(1), std::set<std::string>{"g_0"});
+    ASSERT_TRUE(Update(Config(Cpu(3), scheduler)).ok());
+    EXPECT_EQ(WhoExecutes(3), (std::set<std::string>{"g_0", "g_1", "g_2"}));
+    EXPECT_NE(model_->ConfigJson().find(R"("count":3)"), std::string::npos);
+    ASSERT_TRUE(Update(Config(Cpu(1), scheduler)).ok());
+    EXPECT_TRUE(Eventually([&] { return NumCalls("instance_finalize") == before + 2; }));
+    EXPECT_EQ(WhoExecutes(1), std::set<std::string>{"g_0"});
+    EXPECT_EQ(NumCalls("instance_initialize g_0"), kept + 1) << "it was never made anew";
+    EXPECT_TRUE(model_->CheckReady().ok());
+    requests_.clear();
+    model_.reset();
+    WaitForEnds();
+  }
+  EXPECT_EQ(NumCalls("model_initialize"), 2);
+}
+
+TEST_F(ModelUpdateTest, AnInstanceThatCannotBeMadeLeavesAllAsItWas) {
+  Start(Config(Cpu(1)));
+  backend.instance_initialize = [](auto* instance) {
+    return NameOf(instance) == "g_2" ? UnavailableError("no room for ", NameOf(instance))
+                                     : Status::Ok();
+  };
+  EXPECT_EQ(Update(Config(Cpu(3))).message(), "no room for g_2");
+  EXPECT_NE(model_->ConfigJson().find(R"("count":1)"), std::string::npos);
+  EXPECT_EQ(NumCalls("instance_finalize"), 2) << "g_1 and g_2";
+  EXPECT_EQ(WhoExecutes(1), std::set<std::string>{"g_0"});
+}
+
+TEST_F(ModelUpdateTest, AnInstanceEndsWhenItsBackendHasGivenEverythingBack) {
+  std::mutex mutex;
+  std::vector<std::pair<TRITONBACKEND_ModelInstance*, TRITONBACKEND_Request*>> kept;
+  Start(Config(StrCat(R"({"name": "a", "kind": "KIND_CPU", "count": 1})")));
+  backend.execute = [&](auto* instance, Requests requests) {
+    std::lock_guard lock(mutex);
+    kept.emplace_back(instance, requests[0]);
+    return Status::Ok();
+  };
+  Send();
+  ASSERT_TRUE(Eventually([&] {
+    std::lock_guard lock(mutex);
+    return kept.size() == 1;
+  }));
+  ASSERT_TRUE(Update(Config(R"({"name": "b", "kind": "KIND_CPU", "count": 1})")).ok());
+  EXPECT_EQ(NumCalls("instance_finalize"), 0);
+  test::AnswerIdentity(kept[0].first, kept[0].second);
+  EXPECT_TRUE(Eventually([&] { return NumCalls("instance_finalize") == 1; }));
+  EXPECT_EQ(client_.WaitFor(1).size(), 1U);
+}
+
+TEST_F(ModelUpdateTest, OpenSequencesEndWhereTheyBegan) {
+  const std::string sequences = R"(, "sequence_batching": {"oldest": {"max_candidate_sequences": 1},
+    "max_sequence_idle_microseconds": 3600000000})";
+  std::mutex mutex;
+  std::map<uint64_t, std::set<std::string>> places;
+  backend.execute = [&](auto* instance, Requests requests) {
+    for (auto* request : requests) {
+      uint64_t id = 0;
+      EXPECT_EQ(TRITONBACKEND_RequestCorrelationId(request, &id), nullptr);
+      {
+        std::lock_guard lock(mutex);
+        places[id].insert(NameOf(instance));
+      }
+      test::AnswerIdentity(instance, request);
+    }
+    return Status::Ok();
+  };
+  Start(Config(Cpu(2), sequences));
+  Send(1, kStart);
+  Send(2, kStart);
+  EXPECT_EQ(client_.WaitFor(2).size(), 2U);
+  ASSERT_TRUE(Update(Config(Cpu(1), sequences)).ok());
+  Send(3, kStart | kEnd);  // waits for the one slot that is left
+  EXPECT_EQ(NumCalls("instance_finalize"), 0);
+  Send(1, kEnd);
+  Send(2, kEnd);
+  EXPECT_EQ(client_.WaitFor(5).size(), 5U);
+  EXPECT_TRUE(Eventually([&] { return NumCalls("instance_finalize") == 1; }));
+  Send(4, kStart | kEnd);
+  EXPECT_EQ(client_.WaitFor(6).size(), 6U);
+  ASSERT_TRUE(Update(Config(Cpu(3), sequences)).ok());
+  for (const uint64_t id : {5, 6, 7}) Send(id, kStart);
+  EXPECT_EQ(client_.WaitFor(9).size(), 9U);
+  std::lock_guard lock(mutex);
+  EXPECT_EQ(places[1], std::set<std::string>{"g_0"});
+  EXPECT_EQ(places[2], std::set<std::string>{"g_1"});
+  EXPECT_EQ(places[3], std::set<std::string>{"g_0"});
+  EXPECT_EQ(places[4], std::set<std::string>{"g_0"});
+  std::set<std::string> all;
+  for (const uint64_t id : {5, 6, 7}) all.insert(places[id].begin(), places[id].end());
+  EXPECT_EQ(all, (std::set<std::string>{"g_0", "g_1", "g_2"}));
+}
+
+TEST_F(ModelUpdateTest, NoRequestIsLostWhileInstancesComeAndGo) {
+  Start(Config(Cpu(2), R"(, "dynamic_batching": {})"));
+  constexpr size_t kNumRequests = 200;
+  std::thread sender([&] {
+    for (size_t i = 0; i < kNumRequests; ++i) Send();
+  });
+  for (const int count : {4, 1, 3, 2, 5, 1}) {
+    EXPECT_TRUE(Update(Config(Cpu(count), R"(, "dynamic_batching": {})")).ok());
+  }
+  sender.join();
+  const auto answers = client_.WaitFor(kNumRequests);
+  EXPECT_EQ(answers.size(), kNumRequests);
+  for (const auto& answer : answers) EXPECT_TRUE(answer.error.ok()) << answer.error.message();
+}
+
+// The cores that the calling thread may use.
+std::vector<int> MyCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+TEST_F(ModelUpdateTest, AHostPolicyBindsTheThreadsOfItsInstances) {
+  const std::vector<int> mine = MyCores();
+  ASSERT_FALSE(mine.empty());
+  const int core = mine.back();
+  services = std::make_unique<CoreServices>(nullptr, [core] {
+    CoreOptions options;
+    options.host_policies["narrow"] = {{"cpu-cores", std::to_string(core)}};
+    return options;
+  }());
+  std::mutex mutex;
+  std::map<std::string, std::vector<int>> cores;
+  const auto note = [&](auto* instance, const char* what) {
+    std::lock_guard lock(mutex);
+    cores[NameOf(instance) + what] = MyCores();
+  };
+  backend.instance_initialize = [&](auto* instance) {
+    note(instance, " made");
+    return Status::Ok();
+  };
+  Meeting meeting(2);
+  backend.execute = [&](auto* instance, Requests requests) {
+    EXPECT_TRUE(meeting.Attend());
+    note(instance, " runs");
+    for (auto* request : requests) test::AnswerIdentity(instance, request);
+    return Status::Ok();
+  };
+  Start(Config(R"({"name": "bound", "kind": "KIND_CPU", "count": 1, "host_policy": "narrow"},
+                  {"name": "free", "kind": "KIND_CPU", "count": 1})"));
+  EXPECT_EQ(MyCores(), mine) << "the load thread is as it was";
+  Send();
+  Send();
+  EXPECT_EQ(client_.WaitFor(2).size(), 2U);
+  std::lock_guard lock(mutex);
+  EXPECT_EQ(cores["bound_0 made"], std::vector<int>{core});
+  EXPECT_EQ(cores["bound_0 runs"], std::vector<int>{core});
+  EXPECT_EQ(cores["free_0 made"], mine);
+  EXPECT_EQ(cores["free_0 runs"], mine);
+}
+
+TEST_F(ModelUpdateTest, InstancesOfABlockedDeviceExecuteOneAfterTheOther) {
+  Start(Config(Cpu(1)));
+  std::atomic<int> inside{0}, most{0};
+  backend.execute = [&](auto* instance, Requests requests) {
+    most = std::max<int>(most, ++inside);
+    for (int i = 0; i < 10; ++i) std::this_thread::yield();
+    --inside;
+    for (auto* request : requests) test::AnswerIdentity(instance, request);
+    return Status::Ok();
+  };
+  const auto turn = std::make_shared<std::mutex>();
+  DirectScheduler scheduler(&services->attendant);
+  std::deque<Instance> instances;
+  std::deque<InstanceRunner> runners;
+  for (int i = 0; i < 3; ++i) {
+    InstanceSpec spec;
+    spec.name = StrCat("i", i);
+    instances.emplace_back(spec, model_->backend(), ToHandle(model_.get()),
+                           &model_->statistics().AddShard());
+    runners.emplace_back(
+        &instances.back(), i, &scheduler, nullptr, turn, [] { return Status::Ok(); }, [] {});
+  }
+  for (int i = 0; i < 40; ++i) {
+    InferRequest& request =
+        requests_.emplace_back(model_, &client_, "r", std::vector<int64_t>{1, 1}).request;
+    ASSERT_TRUE(request.Prepare().ok());
+    model_->OnTaken();
+    ASSERT_TRUE(scheduler.Enqueue(&request).ok());
+  }
+  EXPECT_EQ(client_.WaitFor(40).size(), 40U);
+  EXPECT_EQ(most, 1);
+  scheduler.Stop();
+}
+
+}  // namespace
+}  // namespace nereid
