@@ -40,8 +40,10 @@ class TokenizerModel : public Model {
     if (mode == Mode::kPreprocessing) {
       NEREID_ASSIGN_OR_RETURN(const bool add, parameters().Bool("add_special_tokens", true));
       NEREID_ASSIGN_OR_RETURN(const InvalidUtf8 invalid, ReadInvalidUtf8());
-      preprocessing_.emplace(tokenizer,
-                             EncodeOptions{.add_special_tokens = add, .invalid_utf8 = invalid});
+      NEREID_ASSIGN_OR_RETURN(const bool truncate, ReadTruncation());
+      preprocessing_.emplace(
+          tokenizer,
+          EncodeOptions{.add_special_tokens = add, .invalid_utf8 = invalid, .truncate = truncate});
     } else {
       NEREID_ASSIGN_OR_RETURN(const bool skip, parameters().Bool("skip_special_tokens", true));
       postprocessing_.emplace(tokenizer, skip);
@@ -66,6 +68,15 @@ class TokenizerModel : public Model {
     if (*value == "refuse") return InvalidUtf8::kRefuse;
     return InvalidArgError("parameter 'invalid_utf8': expected replace or refuse, got '", *value,
                            "'");
+  }
+
+  // Parameter `truncation`: whether prompts are cut as tokenizer.json says. Its padding is not for
+  // prompts: rows are padded to the longest, and their true lengths go beside them.
+  Result<bool> ReadTruncation() const {
+    const std::string* value = parameters().Find("truncation");
+    if (value == nullptr || *value == "file") return true;
+    if (*value == "none") return false;
+    return InvalidArgError("parameter 'truncation': expected file or none, got '", *value, "'");
   }
 
   // `tokenizer_dir`, relative to the model's folder; the version's folder when unset.

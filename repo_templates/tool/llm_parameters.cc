@@ -76,6 +76,8 @@ constexpr LlmParameter kTokenizerParameters[] = {
     {"tokenizer_type"},
     {"add_special_tokens", Kind::kBool},
     {"skip_special_tokens", Kind::kBool},
+    {"invalid_utf8", Kind::kChoice, "replace refuse"},
+    {"truncation", Kind::kChoice, "file none"},
     {"engine_dir"},
     {"gpt_model_path"},
     {"visual_model_path"},

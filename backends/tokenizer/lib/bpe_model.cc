@@ -112,8 +112,7 @@ void BpeModel::EncodeWord(std::string_view word, ModelScratch& scratch,
 
 void BpeModel::EncodeByMerges(std::string_view word, ModelScratch& scratch,
                               std::vector<int32_t>& out) const {
-  scratch.symbols.clear();
-  AppendSymbols(word, scratch.symbols);
+  ReadSymbols<false>(word, scratch);
   if (scratch.symbols.size() <= kShortWord) {
     MergeShort(scratch);
   } else {
@@ -137,8 +136,17 @@ int32_t BpeModel::AffixedUnitId(char32_t code, bool is_first, bool is_last) cons
 
 // Unknown characters wait in `unknown` until a known one follows; fallback bytes do not end the
 // wait, a quirk of the reference that vocabularies with some bytes only would show.
-void BpeModel::AppendSymbols(std::string_view word, std::vector<int32_t>& symbols) const {
+template <bool kSized>
+void BpeModel::ReadSymbols(std::string_view word, ModelScratch& scratch) const {
+  std::vector<int32_t>& symbols = scratch.symbols;
+  symbols.clear();
+  if constexpr (kSized) scratch.sizes.clear();
   bool unknown = false;
+  uint32_t unknown_size = 0;
+  const auto add = [&](int32_t id, uint32_t size) {
+    symbols.push_back(id);
+    if constexpr (kSized) scratch.sizes.push_back(size);
+  };
   for (size_t at = 0; at < word.size();) {
     Utf8Char c{static_cast<unsigned char>(word[at]), 1};
     if (!options_.byte_level) c = CharAt(word, at);
@@ -146,26 +154,52 @@ void BpeModel::AppendSymbols(std::string_view word, std::vector<int32_t>& symbol
     const int32_t id =
         has_affixes() ? AffixedUnitId(c.code, at == c.size, at == word.size()) : UnitId(c.code);
     if (id >= 0) {
-      if (unknown) symbols.push_back(*options_.unk_id);
+      if (unknown) add(*options_.unk_id, unknown_size);
       unknown = false;
-      symbols.push_back(id);
-    } else if (!AppendFallback(c.code, symbols) && options_.unk_id) {
-      if (unknown && !options_.fuse_unk) symbols.push_back(*options_.unk_id);
+      add(id, c.size);
+    } else if (const size_t num_bytes = AppendFallback(c.code, symbols); num_bytes > 0) {
+      if constexpr (kSized) scratch.sizes.insert(scratch.sizes.end(), num_bytes, 1);
+    } else if (options_.unk_id) {
+      if (unknown && !options_.fuse_unk) add(*options_.unk_id, unknown_size);
+      unknown_size = (unknown && options_.fuse_unk ? unknown_size : 0) + c.size;
       unknown = true;
     }
   }
-  if (unknown) symbols.push_back(*options_.unk_id);
+  if (unknown) add(*options_.unk_id, unknown_size);
 }
 
-bool BpeModel::AppendFallback(char32_t code, std::vector<int32_t>& symbols) const {
-  if (!options_.byte_fallback) return false;
+// How many ids it appended: those of the character's bytes, or none.
+size_t BpeModel::AppendFallback(char32_t code, std::vector<int32_t>& symbols) const {
+  if (!options_.byte_fallback) return 0;
   std::string bytes;
   AppendUtf8(options_.byte_level ? ByteToChar(static_cast<uint8_t>(code)) : code, bytes);
   for (const char byte : bytes) {
-    if (fallback_[static_cast<unsigned char>(byte)] < 0) return false;
+    if (fallback_[static_cast<unsigned char>(byte)] < 0) return 0;
   }
   for (const char byte : bytes) symbols.push_back(fallback_[static_cast<unsigned char>(byte)]);
-  return true;
+  return bytes.size();
+}
+
+void BpeModel::EncodeSpans(std::string_view piece, ModelScratch& scratch,
+                           std::vector<PieceToken>& out) const {
+  if (piece.empty()) return;
+  if (options_.ignore_merges) {
+    if (const auto id = tokens_->Find(piece)) {
+      out.push_back({*id, 0, static_cast<uint32_t>(piece.size())});
+      return;
+    }
+  }
+  ReadSymbols<true>(piece, scratch);
+  const size_t count = scratch.symbols.size();
+  scratch.nodes.resize(count);
+  for (size_t i = 0; i < count; ++i) scratch.nodes[i].size = scratch.sizes[i];
+  MergeNodes(scratch);
+  uint32_t begin = 0;
+  for (int32_t i = count > 0 ? 0 : -1; i >= 0; i = scratch.nodes[i].next) {
+    const ModelScratch::Node& node = scratch.nodes[i];
+    out.push_back({node.id, begin, begin + node.size});
+    begin += node.size;
+  }
 }
 
 void BpeModel::MergeShort(ModelScratch& scratch) const {
@@ -190,6 +224,18 @@ void BpeModel::MergeShort(ModelScratch& scratch) const {
 
 void BpeModel::MergeLong(ModelScratch& scratch) const {
   std::vector<int32_t>& symbols = scratch.symbols;
+  const auto& nodes = scratch.nodes;
+  scratch.nodes.resize(symbols.size());
+  MergeNodes(scratch);
+  const bool is_any = !symbols.empty();
+  symbols.clear();
+  for (int32_t i = is_any ? 0 : -1; i >= 0; i = nodes[i].next) symbols.push_back(nodes[i].id);
+}
+
+// Leaves what the symbols merge to in the nodes, linked from the first on. The nodes' sizes are the
+// caller's.
+void BpeModel::MergeNodes(ModelScratch& scratch) const {
+  const std::vector<int32_t>& symbols = scratch.symbols;
   auto& nodes = scratch.nodes;
   auto& heap = scratch.heap;
   const auto count = static_cast<int32_t>(symbols.size());
@@ -200,10 +246,9 @@ void BpeModel::MergeLong(ModelScratch& scratch) const {
     heap.push_back(uint64_t{node.merge.rank} << 32 | static_cast<uint32_t>(i));
     std::push_heap(heap.begin(), heap.end(), std::greater<>());
   };
-  nodes.resize(count);
   heap.clear();
   for (int32_t i = 0; i < count; ++i) {
-    nodes[i] = {symbols[i], i - 1, i + 1 < count ? i + 1 : -1, {}};
+    nodes[i] = {symbols[i], i - 1, i + 1 < count ? i + 1 : -1, {}, nodes[i].size};
   }
   for (int32_t i = 0; i < count; ++i) offer(i);
   while (!heap.empty()) {
@@ -215,14 +260,13 @@ void BpeModel::MergeLong(ModelScratch& scratch) const {
     if (node.merge.rank != rank) continue;  // the pair is gone
     ModelScratch::Node& right = nodes[node.next];
     node.id = node.merge.id;
+    node.size += right.size;
     node.next = right.next;
     right.merge = {};
     if (node.next >= 0) nodes[node.next].previous = i;
     offer(i);
     if (node.previous >= 0) offer(node.previous);
   }
-  symbols.clear();
-  for (int32_t i = count > 0 ? 0 : -1; i >= 0; i = nodes[i].next) symbols.push_back(nodes[i].id);
 }
 
 }  // namespace nereid::tokenizer

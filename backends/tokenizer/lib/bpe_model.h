@@ -44,6 +44,8 @@ class BpeModel final : public TextModel {
   // Appends the ids of `piece`: UTF-8, or any bytes when byte-level.
   void Encode(std::string_view piece, ModelScratch& scratch,
               std::vector<int32_t>& out) const override;
+  void EncodeSpans(std::string_view piece, ModelScratch& scratch,
+                   std::vector<PieceToken>& out) const override;
 
  private:
   enum Memo : uint8_t { kUnknown, kItself, kDiffers };
@@ -54,15 +56,18 @@ class BpeModel final : public TextModel {
   void EncodeByMerges(std::string_view word, ModelScratch& scratch,
                       std::vector<int32_t>& out) const;
 
-  void AppendSymbols(std::string_view word, std::vector<int32_t>& symbols) const;
+  // The units of a word into scratch.symbols; with their sizes into scratch.sizes.
+  template <bool kSized>
+  void ReadSymbols(std::string_view word, ModelScratch& scratch) const;
   int32_t UnitId(char32_t code) const;
   int32_t AffixedUnitId(char32_t code, bool is_first, bool is_last) const;
-  bool AppendFallback(char32_t code, std::vector<int32_t>& symbols) const;
+  size_t AppendFallback(char32_t code, std::vector<int32_t>& symbols) const;
   bool has_affixes() const {
     return !options_.continuing_prefix.empty() || !options_.end_suffix.empty();
   }
   void MergeShort(ModelScratch& scratch) const;
   void MergeLong(ModelScratch& scratch) const;
+  void MergeNodes(ModelScratch& scratch) const;
 
   const TokenTable& vocabulary_;
   BpeOptions options_;

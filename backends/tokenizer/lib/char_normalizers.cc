@@ -28,6 +28,19 @@ class CharStep : public NormalizerStep {
     ForEachChar(text, [&](char32_t c, std::string_view bytes) { Rule::Append(c, bytes, out); });
     return true;
   }
+  bool ApplyAligned(AlignedText& text) const override {
+    AlignedText made = AlignedText::EmptyLike(text);
+    std::string added;
+    size_t at = 0;
+    ForEachChar(text.text(), [&](char32_t c, std::string_view bytes) {
+      added.clear();
+      Rule::Append(c, bytes, added);
+      made.Append(added, text.from(at));
+      at += bytes.size();
+    });
+    text = std::move(made);
+    return true;
+  }
 };
 
 struct LowercaseRule {
@@ -86,6 +99,19 @@ class StripStep : public NormalizerStep {
   StripStep(bool left, bool right) : left_(left), right_(right) {}
 
   bool Apply(std::string_view text, std::string& out) const override {
+    const auto [begin, end] = Kept(text);
+    out.append(text.substr(begin, end - begin));
+    return true;
+  }
+  bool ApplyAligned(AlignedText& text) const override {
+    const auto [begin, end] = Kept(text.text());
+    text = text.Slice(begin, end);
+    return true;
+  }
+
+ private:
+  // Where what is left begins and ends.
+  std::pair<size_t, size_t> Kept(std::string_view text) const {
     size_t begin = std::string_view::npos, end = 0, at = 0;
     ForEachChar(text, [&](char32_t c, std::string_view bytes) {
       if (!IsSpaceChar(c)) {
@@ -95,16 +121,13 @@ class StripStep : public NormalizerStep {
       at += bytes.size();
     });
     if (begin == std::string_view::npos) {  // nothing but spaces
-      if (!left_ && !right_) out.append(text);
-      return true;
+      return {0, left_ || right_ ? 0 : text.size()};
     }
     if (!left_) begin = 0;
     if (!right_) end = text.size();
-    out.append(text.substr(begin, end - begin));
-    return true;
+    return {begin, end};
   }
 
- private:
   bool left_, right_;
 };
 
@@ -125,6 +148,16 @@ class BertStep : public NormalizerStep {
     }
     if (lowercase_) Rewrite<LowercaseRule>(current);
     out.append(current);
+    return true;
+  }
+  bool ApplyAligned(AlignedText& text) const override {
+    if (clean_) CharStep<BertCleanRule>().ApplyAligned(text);
+    if (cjk_) CharStep<BertCjkRule>().ApplyAligned(text);
+    if (strip_accents_) {
+      text.Transform(NormalFormChanges(text.text(), NormalForm::kNfd));
+      CharStep<StripNonspacingRule>().ApplyAligned(text);
+    }
+    if (lowercase_) CharStep<LowercaseRule>().ApplyAligned(text);
     return true;
   }
 

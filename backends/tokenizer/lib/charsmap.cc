@@ -50,8 +50,48 @@ class PrecompiledStep : public NormalizerStep {
     }
     return true;
   }
+  bool ApplyAligned(AlignedText& text) const override {
+    const std::string_view old = text.text();
+    std::vector<CharChange> changes;
+    for (size_t at = 0; at < old.size();) {
+      const size_t end = GraphemeEnd(old, at, kLongGrapheme);
+      if (const std::string_view grapheme = old.substr(at, end - at);
+          grapheme.size() < kLongGrapheme) {
+        if (const Charsmap::Match match = map_.Shortest(grapheme); match.size > 0) {
+          AppendChanges(grapheme, match.replacement, changes);
+          at = end;
+          continue;
+        }
+      }
+      for (size_t size; at < end; at += size) {
+        size = Utf8Length(old[at]);
+        const std::string_view single = old.substr(at, size);
+        const Charsmap::Match match = map_.Shortest(single);
+        AppendChanges(single, match.size > 0 ? match.replacement : single, changes);
+      }
+    }
+    text.Transform(changes);
+    return true;
+  }
 
  private:
+  // New characters stand for the old ones one by one; further ones for the last. What has no new
+  // one vanishes behind the character before; before the first character that goes wrong, and
+  // offsets with it, as in the reference.
+  static void AppendChanges(std::string_view from, std::string_view to,
+                            std::vector<CharChange>& changes) {
+    size_t num_old = 0, num_new = 0;
+    for (size_t at = 0; at < from.size(); at += Utf8Length(from[at])) ++num_old;
+    for (size_t at = 0; at < to.size(); ++num_new) {
+      const Utf8Char c = CharAt(to, at);
+      at += c.size;
+      changes.push_back({c.code, num_new < num_old ? 0 : 1});
+    }
+    if (num_new < num_old && !changes.empty()) {
+      changes.back().change -= static_cast<int32_t>(num_old - num_new);
+    }
+  }
+
   // ASCII characters that stand for themselves and cannot be joined by what follows.
   size_t EndOfPlain(std::string_view text, size_t at) const {
     const size_t begin = at;
@@ -159,8 +199,48 @@ class SentencePieceStep : public NormalizerStep {
     }
     return true;
   }
+  bool ApplyAligned(AlignedText& text) const override {
+    AlignedText mapped = AlignedText::EmptyLike(text);
+    const std::string& old = text.text();
+    for (size_t at = 0; at < old.size();) {
+      const Charsmap::Match match = map_.Longest(std::string_view(old).substr(at));
+      const size_t size = match.size > 0 ? match.size : Utf8Length(old[at]);
+      if (match.size > 0) {
+        mapped.Append(match.replacement, text.Origin(at, at + size));
+      } else {
+        mapped.Append(text, at, at + size);
+      }
+      at += size;
+    }
+    MarkSpaces(mapped);
+    text = std::move(mapped);
+    return true;
+  }
 
  private:
+  // What Apply does to the spaces of a mapped text.
+  void MarkSpaces(AlignedText& mapped) const {
+    const std::string& text = mapped.text();
+    size_t begin = 0, end = text.size();
+    if (spaces_.remove_extra) {
+      begin = std::min(text.find_first_not_of(' '), text.size());
+      end = std::max(begin, text.find_last_not_of(' ') + 1);
+    }
+    AlignedText made = AlignedText::EmptyLike(mapped);
+    for (size_t i = begin; i < end; ++i) {
+      if (text[i] != ' ') {
+        made.Append(mapped, i, i + 1);
+      } else if (!spaces_.remove_extra || text[i - 1] != ' ') {
+        made.Append(kSpaceMark, mapped.from(i));
+      }
+    }
+    if (spaces_.dummy_prefix) made.Prepend(kSpaceMark);
+    while (spaces_.remove_extra && made.text().ends_with(kSpaceMark)) {
+      made = made.Slice(0, made.text().size() - kSpaceMark.size());
+    }
+    mapped = std::move(made);
+  }
+
   static constexpr std::string_view kSpaceMark = "\u2581";
   Charsmap map_;
   SentencePieceSpaces spaces_;

@@ -106,6 +106,7 @@ char32_t Compose(char32_t first, char32_t second) {
 struct Symbol {
   char32_t code;
   uint8_t combining;
+  int16_t change = 0;  // as of CharChange
 };
 
 void AppendDecomposed(char32_t c, std::vector<Symbol>& out) {
@@ -152,6 +153,8 @@ std::span<const Symbol> ComposeAll(std::vector<Symbol>& symbols) {
       if (adjacent || (last != 0 && last < symbol.combining)) {
         if (const char32_t composite = Compose(symbols[starter].code, symbol.code)) {
           symbols[starter].code = composite;
+          symbols[starter].change =
+              static_cast<int16_t>(symbols[starter].change + symbol.change - 1);
           continue;
         }
       }
@@ -237,6 +240,29 @@ void AppendNormalForm(std::string_view text, NormalForm form, std::string& out) 
         form == NormalForm::kNfkc ? ComposeAll(symbols) : std::span<const Symbol>(symbols);
     for (const Symbol symbol : left) AppendUtf8(symbol.code, out);
   }
+}
+
+std::vector<CharChange> NormalFormChanges(std::string_view text, NormalForm form) {
+  std::vector<Symbol> symbols;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Char c = CharAt(text, at);
+    at += c.size;
+    const size_t first = symbols.size();
+    if (form == NormalForm::kNfc || form == NormalForm::kNfd) {
+      AppendDecomposed(c.code, symbols);
+    } else {
+      AppendCompatible(c.code, symbols);
+    }
+    for (size_t i = first + 1; i < symbols.size(); ++i) symbols[i].change = 1;
+  }
+  OrderMarks(symbols);
+  const bool composes = form == NormalForm::kNfc || form == NormalForm::kNfkc;
+  const std::span<const Symbol> left =
+      composes ? ComposeAll(symbols) : std::span<const Symbol>(symbols);
+  std::vector<CharChange> changes;
+  changes.reserve(left.size());
+  for (const Symbol& symbol : left) changes.push_back({symbol.code, symbol.change});
+  return changes;
 }
 
 }  // namespace nereid::tokenizer

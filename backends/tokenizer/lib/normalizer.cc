@@ -17,6 +17,10 @@ class NormalFormStep : public NormalizerStep {
     AppendNormalForm(text, form_, out);
     return true;
   }
+  bool ApplyAligned(AlignedText& text) const override {
+    text.Transform(NormalFormChanges(text.text(), form_));
+    return true;
+  }
 
  private:
   NormalForm form_;
@@ -27,6 +31,10 @@ class PrependStep : public NormalizerStep {
   explicit PrependStep(std::string prefix) : prefix_(std::move(prefix)) {}
   bool Apply(std::string_view text, std::string& out) const override {
     if (!text.empty()) out.append(prefix_).append(text);
+    return true;
+  }
+  bool ApplyAligned(AlignedText& text) const override {
+    text.Prepend(prefix_);
     return true;
   }
 
@@ -47,6 +55,18 @@ class ReplaceCharStep : public NormalizerStep {
     out.append(text, copied);
     return true;
   }
+  bool ApplyAligned(AlignedText& text) const override {
+    AlignedText made = AlignedText::EmptyLike(text);
+    for (size_t at = 0; at < text.text().size(); ++at) {
+      if (text.text()[at] == from_) {
+        made.Append(to_, text.from(at));
+      } else {
+        made.Append(text, at, at + 1);
+      }
+    }
+    text = std::move(made);
+    return true;
+  }
 
  private:
   char from_;
@@ -63,6 +83,12 @@ class ReplaceStep : public NormalizerStep {
     replacer.out = &out;
     return pattern_->ForEachSpan(text, replacer);
   }
+  bool ApplyAligned(AlignedText& text) const override {
+    AlignedReplacer replacer{text, AlignedText::EmptyLike(text), content_};
+    if (!pattern_->ForEachSpan(text.text(), replacer)) return false;
+    text = std::move(replacer.made);
+    return true;
+  }
 
  private:
   struct Replacer final : PieceSink {
@@ -70,6 +96,24 @@ class ReplaceStep : public NormalizerStep {
     std::string* out;
     bool Add(std::string_view piece, bool is_match) override {
       out->append(is_match ? content : piece);
+      return true;
+    }
+  };
+  // What replaces a match comes from the match's last character.
+  struct AlignedReplacer final : PieceSink {
+    AlignedReplacer(const AlignedText& from, AlignedText to, std::string_view with)
+        : source(from), made(std::move(to)), content(with) {}
+    const AlignedText& source;
+    AlignedText made;
+    std::string_view content;
+    bool Add(std::string_view piece, bool is_match) override {
+      const auto begin = static_cast<size_t>(piece.data() - source.text().data());
+      const size_t end = begin + piece.size();
+      if (!is_match) {
+        made.Append(source, begin, end);
+      } else {
+        made.Append(content, end > 0 ? source.from(end - 1) : TextSpan{});
+      }
       return true;
     }
   };
@@ -158,6 +202,13 @@ Normalizer Normalizer::Of(std::unique_ptr<const NormalizerStep> step) {
   Normalizer normalizer;
   normalizer.steps_.push_back(std::move(step));
   return normalizer;
+}
+
+bool Normalizer::NormalizeAligned(AlignedText& text) const {
+  for (const auto& step : steps_) {
+    if (!step->ApplyAligned(text)) return false;
+  }
+  return true;
 }
 
 bool Normalizer::Normalize(std::string_view text, std::string& out) const {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "aligned_text.h"
 #include "nereid/status.h"
 
 namespace nereid::tokenizer {
@@ -17,6 +18,8 @@ class NormalizerStep {
   virtual ~NormalizerStep() = default;
   // Appends the normal form of `text` to `out`. False when a pattern exceeded its work limit.
   virtual bool Apply(std::string_view text, std::string& out) const = 0;
+  // The same for a text whose origin matters.
+  virtual bool ApplyAligned(AlignedText& text) const = 0;
 };
 
 class Normalizer {
@@ -33,6 +36,7 @@ class Normalizer {
 
   // Puts the normal form of `text` into `out`. False when a pattern exceeded its work limit.
   bool Normalize(std::string_view text, std::string& out) const;
+  bool NormalizeAligned(AlignedText& text) const;
 
  private:
   Status Add(const nlohmann::json& spec);

@@ -33,6 +33,14 @@ class PrefixSpaceStep : public PreTokenizerStep {
     if (text.substr(0, 1) == " ") return out.Add(text, false);
     return out.Add(StrCat(" ", text), false);
   }
+
+ protected:
+  void Rewrite(AlignedText& text, bool) const override {
+    if (!text.text().starts_with(' ')) text.Prepend(" ");
+  }
+  bool SplitRewritten(std::string_view text, PieceSink& out) const override {
+    return out.Add(text, false);
+  }
 };
 
 class SpellBytesStep : public PreTokenizerStep {
@@ -41,6 +49,21 @@ class SpellBytesStep : public PreTokenizerStep {
     std::string spelt;
     for (const char byte : text) AppendUtf8(ByteToChar(static_cast<uint8_t>(byte)), spelt);
     return out.Add(spelt, false);
+  }
+
+ protected:
+  void Rewrite(AlignedText& text, bool) const override {
+    AlignedText made = AlignedText::EmptyLike(text);
+    std::string spelt;
+    for (size_t at = 0; at < text.text().size(); ++at) {
+      spelt.clear();
+      AppendUtf8(ByteToChar(static_cast<uint8_t>(text.text()[at])), spelt);
+      made.Append(spelt, text.from(at));
+    }
+    text = std::move(made);
+  }
+  bool SplitRewritten(std::string_view text, PieceSink& out) const override {
+    return out.Add(text, false);
   }
 };
 
@@ -73,10 +96,7 @@ class MetaspaceStep : public PreTokenizerStep {
 
   bool Split(std::string_view text, bool at_start, PieceSink& out) const override {
     const std::string& mark = options_.replacement;
-    const bool wanted = options_.scheme == PrependScheme::kAlways ||
-                        (options_.scheme == PrependScheme::kFirst && at_start);
-    const bool marked = text.substr(0, 1) == " " || text.substr(0, mark.size()) == mark;
-    std::string rewritten = wanted && !marked ? mark : "";
+    std::string rewritten = LacksMark(text, at_start) ? mark : "";
     for (const char c : text) {
       if (c == ' ') {
         rewritten += mark;
@@ -84,12 +104,37 @@ class MetaspaceStep : public PreTokenizerStep {
         rewritten += c;
       }
     }
-    if (!options_.split) return out.Add(rewritten, false);
+    return SplitRewritten(rewritten, out);
+  }
+
+ protected:
+  void Rewrite(AlignedText& text, bool at_start) const override {
+    const bool lacks_mark = LacksMark(text.text(), at_start);
+    AlignedText made = AlignedText::EmptyLike(text);
+    for (size_t at = 0; at < text.text().size(); ++at) {
+      if (text.text()[at] == ' ') {
+        made.Append(options_.replacement, text.from(at));
+      } else {
+        made.Append(text, at, at + 1);
+      }
+    }
+    if (lacks_mark) made.Prepend(options_.replacement);
+    text = std::move(made);
+  }
+  bool SplitRewritten(std::string_view text, PieceSink& out) const override {
+    if (!options_.split) return out.Add(text, false);
     BehaviorSink behavior(SplitBehavior::kMergedWithNext, false, out);
-    return delimiter_->ForEachSpan(rewritten, behavior) && behavior.Finish();
+    return delimiter_->ForEachSpan(text, behavior) && behavior.Finish();
   }
 
  private:
+  bool LacksMark(std::string_view text, bool at_start) const {
+    const std::string& mark = options_.replacement;
+    const bool wanted = options_.scheme == PrependScheme::kAlways ||
+                        (options_.scheme == PrependScheme::kFirst && at_start);
+    return wanted && text.substr(0, 1) != " " && text.substr(0, mark.size()) != mark;
+  }
+
   Metaspace options_;
   std::unique_ptr<const Pattern> delimiter_;
 };
@@ -156,6 +201,10 @@ Result<std::unique_ptr<const PreTokenizerStep>> MakeSplit(const Json& spec) {
       std::make_unique<SplitStep>(std::move(compiled), behavior, invert));
 }
 
+bool StartsAlike(const AlignedText& piece, const AlignedText& text) {
+  return !piece.text().empty() && piece.from(0) == text.from(0);
+}
+
 }  // namespace
 
 // Hands each piece of one step to the next step; the last step adds to the caller's sink.
@@ -184,6 +233,41 @@ class PreTokenizer::ChainSink final : public PieceSink {
 bool PreTokenizer::Split(std::string_view text, bool at_start, PieceSink& out) const {
   if (steps_.empty()) return out.Add(text, false);
   return ChainSink(*this, 0, at_start ? text.data() : nullptr, out).Add(text, false);
+}
+
+bool PreTokenizerStep::SplitAligned(AlignedText text, bool at_start,
+                                    std::vector<AlignedText>& out) const {
+  struct Slicer final : PieceSink {
+    Slicer(const AlignedText& from, std::vector<AlignedText>& to) : source(from), pieces(to) {}
+    const AlignedText& source;
+    std::vector<AlignedText>& pieces;
+    bool Add(std::string_view piece, bool) override {
+      if (piece.empty()) return true;
+      const auto begin = static_cast<size_t>(piece.data() - source.text().data());
+      pieces.push_back(source.Slice(begin, begin + piece.size()));
+      return true;
+    }
+  };
+  Rewrite(text, at_start);
+  Slicer slicer(text, out);
+  return SplitRewritten(text.text(), slicer);
+}
+
+// A piece stands at the input's start if it does so in the original.
+bool PreTokenizer::SplitAligned(const AlignedText& text, bool at_start,
+                                std::vector<AlignedText>& out) const {
+  std::vector<AlignedText> pieces = {text}, next;
+  for (const auto& step : steps_) {
+    next.clear();
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const bool is_first = at_start && i == 0 && StartsAlike(pieces[i], text);
+      if (!step->SplitAligned(std::move(pieces[i]), is_first, next)) return false;
+    }
+    pieces.swap(next);
+  }
+  out.insert(out.end(), std::make_move_iterator(pieces.begin()),
+             std::make_move_iterator(pieces.end()));
+  return true;
 }
 
 Result<PreTokenizer> PreTokenizer::Make(const Json& spec) {

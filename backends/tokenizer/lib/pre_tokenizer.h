@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "aligned_text.h"
 #include "nereid/status.h"
 #include "pattern.h"
 
@@ -18,6 +19,15 @@ class PreTokenizerStep {
   // Adds the pieces of `text`, in order; empty ones do not count. `at_start`: the text begins where
   // the whole input begins. False when the sink stopped or a pattern exceeded its work limit.
   virtual bool Split(std::string_view text, bool at_start, PieceSink& out) const = 0;
+  // The same for a text whose origin matters. Steps that change the text do so here first.
+  bool SplitAligned(AlignedText text, bool at_start, std::vector<AlignedText>& out) const;
+
+ protected:
+  virtual void Rewrite(AlignedText& /*text*/, bool /*at_start*/) const {}
+  // Split of a text that Rewrite made.
+  virtual bool SplitRewritten(std::string_view text, PieceSink& out) const {
+    return Split(text, false, out);
+  }
 };
 
 class PreTokenizer {
@@ -31,6 +41,7 @@ class PreTokenizer {
   void SpellBytes();
 
   bool Split(std::string_view text, bool at_start, PieceSink& out) const;
+  bool SplitAligned(const AlignedText& text, bool at_start, std::vector<AlignedText>& out) const;
 
  private:
   class ChainSink;

@@ -16,8 +16,10 @@ struct ModelScratch {
     int32_t id;
     int32_t previous, next;  // indices, -1 at the ends
     Merge merge;             // with the next node
+    uint32_t size = 0;       // bytes, where they are asked for
   };
   std::vector<int32_t> symbols;
+  std::vector<uint32_t> sizes;  // of the symbols, bytes
   std::vector<Merge> merges;
   std::vector<Node> nodes;
   std::vector<uint64_t> heap;
@@ -31,12 +33,21 @@ struct ModelScratch {
   std::vector<PathEnd> paths;
 };
 
+// A token and the bytes of the piece that it stands for.
+struct PieceToken {
+  int32_t id;
+  uint32_t begin, end;
+};
+
 class TextModel {
  public:
   virtual ~TextModel() = default;
   // Appends the ids of `piece`: UTF-8, or any bytes where the model stands for bytes.
   virtual void Encode(std::string_view piece, ModelScratch& scratch,
                       std::vector<int32_t>& out) const = 0;
+  // The same with where the tokens lie.
+  virtual void EncodeSpans(std::string_view piece, ModelScratch& scratch,
+                           std::vector<PieceToken>& out) const = 0;
 };
 
 }  // namespace nereid::tokenizer

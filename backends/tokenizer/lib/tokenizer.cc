@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "aligned_encode.h"
 #include "rank_tokenizer.h"
 #include "tokenizer_parts.h"
 #include "utf8.h"
@@ -144,15 +145,62 @@ SharedTokenizer Tokenizer::FromSentencePiece(std::string_view model) {
   return Wrap(LoadSentencePiece(model, {}));
 }
 
+namespace {
+
+// `text`, repaired in `buffer` where it is to be.
+Result<std::string_view> ValidText(std::string_view text, InvalidUtf8 policy, std::string& buffer) {
+  const size_t valid = ValidPrefix(text);
+  if (valid == text.size()) return text;
+  if (policy == InvalidUtf8::kRefuse) {
+    return InvalidArgError("text of ", text.size(), " bytes: not UTF-8 at byte ", valid);
+  }
+  return Sanitize(text, buffer);
+}
+
+// Keeps the special tokens around the text; `ids` has those before it, not those behind.
+Status TruncateIds(const TokenizerParts& parts, bool add_special_tokens,
+                   std::vector<int32_t>& ids) {
+  const size_t num_before = add_special_tokens ? parts.prefix_ids.size() : 0;
+  const size_t num_added = add_special_tokens ? num_before + parts.suffix_ids.size() : 0;
+  const size_t count = ids.size() - num_before;
+  NEREID_ASSIGN_OR_RETURN(const size_t limit, parts.truncation->Limit(count, num_added));
+  const auto first = ids.begin() + static_cast<ptrdiff_t>(num_before);
+  if (parts.truncation->side == Side::kLeft) {
+    ids.erase(first, first + static_cast<ptrdiff_t>(count - limit));
+  } else {
+    ids.resize(num_before + limit);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Encoding> Tokenizer::EncodeUnpadded(std::string_view text, EncodeOptions options) const {
+  std::string repaired;
+  NEREID_ASSIGN_OR_RETURN(text, ValidText(text, options.invalid_utf8, repaired));
+  return EncodeWithOffsets(*parts_, text, options.add_special_tokens);
+}
+
+Result<Encoding> Tokenizer::EncodeFully(std::string_view text, EncodeOptions options) const {
+  NEREID_ASSIGN_OR_RETURN(Encoding encoding, EncodeUnpadded(text, options));
+  if (parts_->padding) Pad(std::span(&encoding, 1), *parts_->padding);
+  return encoding;
+}
+
+Result<std::vector<Encoding>> Tokenizer::EncodeBatch(std::span<const std::string_view> texts,
+                                                     EncodeOptions options) const {
+  std::vector<Encoding> batch;
+  for (const std::string_view text : texts) {
+    NEREID_ASSIGN_OR_RETURN(Encoding encoding, EncodeUnpadded(text, options));
+    batch.push_back(std::move(encoding));
+  }
+  if (parts_->padding) Pad(batch, *parts_->padding);
+  return batch;
+}
+
 Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, EncodeOptions options) const {
   std::string repaired;
-  const size_t valid = ValidPrefix(text);
-  if (valid != text.size()) {
-    if (options.invalid_utf8 == InvalidUtf8::kRefuse) {
-      return InvalidArgError("text of ", text.size(), " bytes: not UTF-8 at byte ", valid);
-    }
-    text = Sanitize(text, repaired);
-  }
+  NEREID_ASSIGN_OR_RETURN(text, ValidText(text, options.invalid_utf8, repaired));
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 3 + 8);
   if (options.add_special_tokens) ids = parts_->prefix_ids;
@@ -160,6 +208,9 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, EncodeOpti
     return InvalidArgError("text of ", text.size(),
                            " bytes: a pattern of the tokenizer exceeded "
                            "its work limit");
+  }
+  if (options.truncate && parts_->truncation) {
+    NEREID_RETURN_IF_ERROR(TruncateIds(*parts_, options.add_special_tokens, ids));
   }
   if (options.add_special_tokens) {
     ids.insert(ids.end(), parts_->suffix_ids.begin(), parts_->suffix_ids.end());

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "encoding.h"
 #include "nereid/status.h"
 
 namespace nereid::tokenizer {
@@ -34,6 +35,7 @@ enum class InvalidUtf8 {
 struct EncodeOptions {
   bool add_special_tokens = true;  // BOS, EOS and the like, as the tokenizer's template says
   InvalidUtf8 invalid_utf8 = InvalidUtf8::kReplace;
+  bool truncate = false;  // Encode alone: to the length that tokenizer.json says, if any
 };
 
 class Tokenizer {
@@ -64,6 +66,13 @@ class Tokenizer {
   // the text is not UTF-8 and that is to be refused.
   Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options = {}) const;
 
+  // The same with offsets, masks and what overflows: what the original library's encode gives, with
+  // the truncation and the padding that tokenizer.json asks for.
+  Result<Encoding> EncodeFully(std::string_view text, EncodeOptions options = {}) const;
+  // Of several texts, padded alike.
+  Result<std::vector<Encoding>> EncodeBatch(std::span<const std::string_view> texts,
+                                            EncodeOptions options = {}) const;
+
   // Text of `ids`, valid UTF-8. Ids that no token has add nothing.
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
 
@@ -83,6 +92,8 @@ class Tokenizer {
 
  private:
   friend class IncrementalDecoder;
+  Result<Encoding> EncodeUnpadded(std::string_view text, EncodeOptions options) const;
+
   std::unique_ptr<const TokenizerParts> parts_;
 };
 

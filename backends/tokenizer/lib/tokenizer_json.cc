@@ -16,7 +16,7 @@ class PostProcessorReader {
   Status Read(const Json& spec) {
     if (spec.is_null()) return {};
     const std::string type = TypeOf(spec);
-    if (type == "ByteLevel") return {};  // moves offsets only
+    if (type == "ByteLevel") return ReadTrim(spec, type);
     if (type == "Sequence") {
       NEREID_ASSIGN_OR_RETURN(const Json* list,
                               ArrayField(spec, "processors", "post_processor Sequence"));
@@ -24,11 +24,20 @@ class PostProcessorReader {
       return {};
     }
     if (type == "TemplateProcessing") return ReadTemplate(spec);
+    if (type == "RobertaProcessing") NEREID_RETURN_IF_ERROR(ReadTrim(spec, type));
     if (type == "RobertaProcessing" || type == "BertProcessing") return ReadPair(spec, type);
     return UnsupportedError("post_processor '", type, "' is not supported");
   }
 
  private:
+  Status ReadTrim(const Json& spec, const std::string& type) {
+    const std::string where = "post_processor " + type;
+    NEREID_ASSIGN_OR_RETURN(const bool trims, BoolField(spec, "trim_offsets", true, where));
+    NEREID_ASSIGN_OR_RETURN(const bool prefix, BoolField(spec, "add_prefix_space", true, where));
+    if (trims) parts_.offset_trims.push_back({prefix, parts_.prefix_ids.size()});
+    return {};
+  }
+
   // The tokens of a later processor stand outside those of an earlier one.
   void Wrap(std::vector<int32_t> prefix, const std::vector<int32_t>& suffix) {
     prefix.insert(prefix.end(), parts_.prefix_ids.begin(), parts_.prefix_ids.end());
@@ -106,7 +115,12 @@ PartsResult LoadTokenizerJson(std::string_view json) {
   NEREID_ASSIGN_OR_RETURN(parts->added, AddedTokens::Make(Member(root, "added_tokens"),
                                                           parts->vocabulary, parts->normalizer));
   NEREID_RETURN_IF_ERROR(PostProcessorReader(*parts).Read(Member(root, "post_processor")));
-  // "truncation" and "padding" describe one caller's batches, not the tokenizer: not read.
+  NEREID_ASSIGN_OR_RETURN(parts->truncation, Truncation::Read(Member(root, "truncation")));
+  NEREID_ASSIGN_OR_RETURN(parts->padding, Padding::Read(Member(root, "padding")));
+  if (parts->truncation) {
+    NEREID_RETURN_IF_ERROR(
+        parts->truncation->Check(parts->prefix_ids.size() + parts->suffix_ids.size()));
+  }
   NEREID_RETURN_IF_ERROR(FinishParts(Member(root, "decoder"), *parts));
   return parts;
 }

@@ -10,6 +10,7 @@
 
 #include "added_tokens.h"
 #include "decoder.h"
+#include "encoding.h"
 #include "normalizer.h"
 #include "pre_tokenizer.h"
 #include "text_model.h"
@@ -17,6 +18,12 @@
 #include "tokenizer.h"
 
 namespace nereid::tokenizer {
+
+// A post-processor that leaves spaces out of the offsets.
+struct OffsetTrim {
+  bool add_prefix_space;
+  size_t num_before;  // special tokens before the text when it does so
+};
 
 struct TokenizerParts {
   TokenTable vocabulary;  // of the model, without added tokens
@@ -26,6 +33,9 @@ struct TokenizerParts {
   std::unique_ptr<const TextModel> model;  // set by every loader; refers to `vocabulary`
   std::vector<int32_t> prefix_ids;         // put around a text by the post-processor
   std::vector<int32_t> suffix_ids;
+  std::vector<OffsetTrim> offset_trims;
+  std::optional<Truncation> truncation;
+  std::optional<Padding> padding;
   std::optional<TokenDecoder> decoder;  // set by every loader
   int32_t vocab_size = 0;
   SpecialIds special_ids;

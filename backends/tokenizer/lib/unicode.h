@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "aligned_text.h"
 
 namespace nereid::tokenizer {
 
@@ -78,5 +81,7 @@ void AppendNfc(std::string_view text, std::string& out);
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 void AppendNormalForm(std::string_view text, NormalForm form, std::string& out);
+// The same, with what becomes of which character.
+std::vector<CharChange> NormalFormChanges(std::string_view text, NormalForm form);
 
 }  // namespace nereid::tokenizer

@@ -45,39 +45,6 @@ void UnigramModel::Encode(std::string_view piece, ModelScratch& scratch,
   if (known == kUnknown) memo.store(itself ? kItself : kDiffers, std::memory_order_relaxed);
 }
 
-void UnigramModel::EncodeByScores(std::string_view piece, ModelScratch& scratch,
-                                  std::vector<int32_t>& out) const {
-  if (piece.empty()) return;
-  auto& paths = scratch.paths;
-  paths.assign(piece.size() + 1, {0.0, -1, -1});
-  if (options_.single_precision) {
-    FindPaths<float>(piece, paths);
-  } else {
-    FindPaths<double>(piece, paths);
-  }
-  // The tokens' ends, last first; neighbouring unknown characters become one token.
-  auto& ends = scratch.symbols;
-  ends.clear();
-  const int32_t unk_id = options_.unk_id.value_or(-1);
-  for (auto end = static_cast<int32_t>(piece.size()); end > 0; end = paths[end].begin) {
-    const bool extends =
-        !ends.empty() && paths[end].id == unk_id && paths[ends.back()].id == unk_id;
-    if (extends) {
-      paths[ends.back()].begin = paths[end].begin;
-    } else {
-      ends.push_back(end);
-    }
-  }
-  for (auto end = ends.rbegin(); end != ends.rend(); ++end) {
-    const ModelScratch::PathEnd& path = paths[*end];
-    if (path.id != unk_id) {
-      out.push_back(path.id);
-    } else {
-      AppendToken(piece.substr(path.begin, *end - path.begin), path.id, out);
-    }
-  }
-}
-
 template <typename Score>
 void UnigramModel::FindPaths(std::string_view piece,
                              std::vector<ModelScratch::PathEnd>& paths) const {
@@ -101,6 +68,64 @@ void UnigramModel::FindPaths(std::string_view piece,
     }
     begin = next;
   }
+}
+
+template <typename Visit>
+void UnigramModel::ForEachToken(std::string_view piece, ModelScratch& scratch, Visit visit) const {
+  if (piece.empty()) return;
+  auto& paths = scratch.paths;
+  paths.assign(piece.size() + 1, {0.0, -1, -1});
+  if (options_.single_precision) {
+    FindPaths<float>(piece, paths);
+  } else {
+    FindPaths<double>(piece, paths);
+  }
+  // The tokens' ends, last first; neighbouring unknown characters become one token.
+  auto& ends = scratch.symbols;
+  ends.clear();
+  const int32_t unk_id = options_.unk_id.value_or(-1);
+  for (auto end = static_cast<int32_t>(piece.size()); end > 0; end = paths[end].begin) {
+    const bool extends =
+        !ends.empty() && paths[end].id == unk_id && paths[ends.back()].id == unk_id;
+    if (extends) {
+      paths[ends.back()].begin = paths[end].begin;
+    } else {
+      ends.push_back(end);
+    }
+  }
+  for (auto end = ends.rbegin(); end != ends.rend(); ++end) {
+    const ModelScratch::PathEnd& path = paths[*end];
+    visit(static_cast<size_t>(path.begin), static_cast<size_t>(*end), path.id);
+  }
+}
+
+void UnigramModel::EncodeByScores(std::string_view piece, ModelScratch& scratch,
+                                  std::vector<int32_t>& out) const {
+  const int32_t unk_id = options_.unk_id.value_or(-1);
+  ForEachToken(piece, scratch, [&](size_t begin, size_t end, int32_t id) {
+    if (id != unk_id) {
+      out.push_back(id);
+    } else {
+      AppendToken(piece.substr(begin, end - begin), id, out);
+    }
+  });
+}
+
+// Each byte of an unknown stretch stands for all of it.
+void UnigramModel::EncodeSpans(std::string_view piece, ModelScratch& scratch,
+                               std::vector<PieceToken>& out) const {
+  const int32_t unk_id = options_.unk_id.value_or(-1);
+  std::vector<int32_t> ids;
+  ForEachToken(piece, scratch, [&](size_t begin, size_t end, int32_t id) {
+    ids.assign(1, id);
+    if (id == unk_id) {
+      ids.clear();
+      AppendToken(piece.substr(begin, end - begin), id, ids);
+    }
+    for (const int32_t one : ids) {
+      out.push_back({one, static_cast<uint32_t>(begin), static_cast<uint32_t>(end)});
+    }
+  });
 }
 
 // An unknown stretch: by chance a token all the same, else its bytes, else the unknown token. A

@@ -38,12 +38,18 @@ class UnigramModel final : public TextModel {
 
   void Encode(std::string_view piece, ModelScratch& scratch,
               std::vector<int32_t>& out) const override;
+  void EncodeSpans(std::string_view piece, ModelScratch& scratch,
+                   std::vector<PieceToken>& out) const override;
 
  private:
   enum Memo : uint8_t { kUnknown, kItself, kDiffers };
 
   void EncodeByScores(std::string_view piece, ModelScratch& scratch,
                       std::vector<int32_t>& out) const;
+  // Calls `visit(begin, end, id)` for the tokens of the best way; id is the unknown one where no
+  // token was found.
+  template <typename Visit>
+  void ForEachToken(std::string_view piece, ModelScratch& scratch, Visit visit) const;
   template <typename Score>
   void FindPaths(std::string_view piece, std::vector<ModelScratch::PathEnd>& paths) const;
   void AppendToken(std::string_view text, int32_t id, std::vector<int32_t>& out) const;

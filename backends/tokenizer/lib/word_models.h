@@ -18,6 +18,8 @@ class WordLevelModel final : public TextModel {
 
   void Encode(std::string_view piece, ModelScratch& scratch,
               std::vector<int32_t>& out) const override;
+  void EncodeSpans(std::string_view piece, ModelScratch& scratch,
+                   std::vector<PieceToken>& out) const override;
 
  private:
   const TokenTable& vocabulary_;
@@ -37,8 +39,14 @@ class WordPieceModel final : public TextModel {
 
   void Encode(std::string_view piece, ModelScratch& scratch,
               std::vector<int32_t>& out) const override;
+  void EncodeSpans(std::string_view piece, ModelScratch& scratch,
+                   std::vector<PieceToken>& out) const override;
 
  private:
+  // Where each token ends; nothing for an unknown word.
+  template <typename Visit>
+  bool ForEachToken(std::string_view piece, ModelScratch& scratch, Visit visit) const;
+
   const TokenTable& vocabulary_;
   Options options_;
 };

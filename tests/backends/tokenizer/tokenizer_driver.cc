@@ -1,14 +1,17 @@
 // Not a test: answers requests on stdin so that a script can compare the library with another one.
 //   tokenizer_driver PATH
 // One JSON object a line: {"encode": TEXT | {"hex": BYTES}, "special": BOOL} -> {"ids": [...]},
-// {"decode": IDS, "skip": BOOL} -> {"text": TEXT}, {"stream": [IDS, ...], "skip": BOOL} ->
-// {"pieces": [...]}, the last piece being what Finish adds.
+// {"batch": [TEXT, ...], "special": BOOL} -> {"encodings": [{"ids", "offsets", "attention",
+// "special", "overflowing"}, ...]}, {"decode": IDS, "skip": BOOL} -> {"text": TEXT},
+// {"stream": [IDS, ...], "skip": BOOL} -> {"pieces": [...]}, the last piece being what Finish adds.
+// "encode" with "truncate": true cuts the ids as tokenizer.json says.
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "tokenizer.h"
 
+using nereid::tokenizer::Encoding;
 using nereid::tokenizer::IncrementalDecoder;
 using nereid::tokenizer::Tokenizer;
 using Json = nlohmann::json;
@@ -23,14 +26,36 @@ std::string Unhex(const std::string& hex) {
   return bytes;
 }
 
+Json Members(const Encoding& encoding) {
+  Json offsets = Json::array(), overflowing = Json::array();
+  for (const auto& span : encoding.offsets) offsets.push_back({span.begin, span.end});
+  for (const Encoding& part : encoding.overflowing) overflowing.push_back(Members(part));
+  return {{"ids", encoding.ids},
+          {"offsets", offsets},
+          {"attention", encoding.attention_mask},
+          {"special", encoding.special_mask},
+          {"overflowing", overflowing}};
+}
+
 Json Answer(const Tokenizer& tokenizer, const Json& request) {
   if (request.contains("encode")) {
     const Json& text = request["encode"];
     const auto ids =
         tokenizer.Encode(text.is_string() ? text.get<std::string>() : Unhex(text["hex"]),
-                         {.add_special_tokens = request.value("special", false)});
+                         {.add_special_tokens = request.value("special", false),
+                          .truncate = request.value("truncate", false)});
     if (!ids.ok()) return {{"error", ids.status().message()}};
     return {{"ids", *ids}};
+  }
+  if (request.contains("batch")) {
+    const auto texts = request["batch"].get<std::vector<std::string>>();
+    const std::vector<std::string_view> views(texts.begin(), texts.end());
+    const auto batch =
+        tokenizer.EncodeBatch(views, {.add_special_tokens = request.value("special", false)});
+    if (!batch.ok()) return {{"error", batch.status().message()}};
+    Json answers = Json::array();
+    for (const Encoding& one : *batch) answers.push_back(Members(one));
+    return {{"encodings", answers}};
   }
   const bool skip = request.value("skip", false);
   if (request.contains("decode")) {

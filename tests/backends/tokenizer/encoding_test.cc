@@ -1,0 +1,105 @@
+// What tokenizer.json may say about lengths, and what of it is refused. That texts come out as with
+// the reference library is shown by test_components.py.
+#include "encoding.h"
+
+#include "test_tokenizers.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+using nlohmann::json;
+
+json Cut(uint64_t max_length, uint64_t stride, const char* side = "Right",
+         const char* strategy = "LongestFirst") {
+  return {
+      {"max_length", max_length}, {"stride", stride}, {"direction", side}, {"strategy", strategy}};
+}
+
+json Fill(json strategy) {
+  return {{"strategy", std::move(strategy)},
+          {"direction", "Right"},
+          {"pad_to_multiple_of", nullptr},
+          {"pad_id", 7u},
+          {"pad_type_id", 0u},
+          {"pad_token", "x"}};
+}
+
+std::string FaultOf(const json& truncation, const json& padding) {
+  json spec = ByteLevelSpec();
+  spec["truncation"] = truncation;
+  spec["padding"] = padding;
+  const auto made = Tokenizer::FromJson(spec.dump());
+  return made.ok() ? "" : made.status().message();
+}
+
+TEST(Encoding, EncodeCutsIdsOnlyWhereItIsAskedTo) {
+  json spec = ByteLevelSpec();
+  for (const char* side : {"Right", "Left"}) {
+    spec["truncation"] = Cut(3, 1, side);
+    const auto tokenizer = Tokenizer::FromJson(spec.dump()).value();
+    const auto whole = tokenizer->Encode("xyz abc").value();
+    ASSERT_EQ(whole.size(), 7u);
+    const auto cut = tokenizer->Encode("xyz abc", {.truncate = true}).value();
+    EXPECT_EQ(cut, tokenizer->EncodeFully("xyz abc").value().ids);
+    EXPECT_EQ(cut.front(), side[0] == 'R' ? whole[0] : whole[4]);
+    EXPECT_EQ(cut.size(), 3u);
+  }
+}
+
+TEST(Encoding, PartsThatOverflowHaveTheStrideInCommon) {
+  json spec = ByteLevelSpec();
+  spec["truncation"] = Cut(3, 1);
+  const auto tokenizer = Tokenizer::FromJson(spec.dump()).value();
+  const Encoding encoding = tokenizer->EncodeFully("abcdefg").value();
+  ASSERT_EQ(encoding.overflowing.size(), 2u);
+  EXPECT_EQ(encoding.overflowing[0].offsets.front(), (TextSpan{2, 3}));
+  EXPECT_EQ(encoding.overflowing[1].offsets.back(), (TextSpan{6, 7}));
+}
+
+TEST(Encoding, TextsOfABatchArePaddedAlike) {
+  json spec = ByteLevelSpec();
+  spec["padding"] = Fill("BatchLongest");
+  const auto tokenizer = Tokenizer::FromJson(spec.dump()).value();
+  const std::string_view texts[] = {"a", "abcd", ""};
+  const std::vector<Encoding> batch = tokenizer->EncodeBatch(texts).value();
+  for (const Encoding& encoding : batch) {
+    EXPECT_EQ(encoding.ids.size(), 4u);
+    EXPECT_EQ(encoding.offsets.size(), 4u);
+  }
+}
+
+TEST(Encoding, WhatCannotBeFollowedIsRefusedWithBothValues) {
+  EXPECT_EQ(FaultOf(Cut(4, 3), nullptr), "");
+  EXPECT_NE(FaultOf(Cut(4, 4), nullptr).find("a stride of 4 with a max_length of 4"),
+            std::string::npos);
+  EXPECT_NE(FaultOf(Cut(4, 0, "Up"), nullptr).find("expected Left or Right, got 'Up'"),
+            std::string::npos);
+  EXPECT_NE(FaultOf(Cut(4, 0, "Left", "Shortest"), nullptr).find("got 'Shortest'"),
+            std::string::npos);
+  EXPECT_NE(FaultOf(json::array(), nullptr).find("truncation: expected an object, got array"),
+            std::string::npos);
+  EXPECT_NE(FaultOf(nullptr, Fill("Shortest")).find("padding.strategy"), std::string::npos);
+  EXPECT_NE(FaultOf(nullptr, Fill({{"Fixed", 1u << 30}})).find("padding: a length of 1073741824"),
+            std::string::npos);
+}
+
+TEST(Encoding, ATextWithoutASecondOneCannotBeCutInTheSecond) {
+  json spec = ByteLevelSpec();
+  spec["truncation"] = Cut(3, 0, "Right", "OnlySecond");
+  const auto tokenizer = Tokenizer::FromJson(spec.dump()).value();
+  EXPECT_TRUE(tokenizer->EncodeFully("abc").ok());
+  EXPECT_NE(tokenizer->EncodeFully("abcd").status().message().find("OnlySecond"),
+            std::string::npos);
+  EXPECT_FALSE(tokenizer->Encode("abcd", {.truncate = true}).ok());
+}
+
+TEST(Encoding, ALongTextHasOffsetsToo) {
+  const auto tokenizer = Tokenizer::FromJson(ByteLevelSpec().dump()).value();
+  const std::string text(1u << 14, 'x');
+  const Encoding encoding = tokenizer->EncodeFully(text).value();
+  ASSERT_EQ(encoding.ids.size(), text.size());
+  EXPECT_EQ(encoding.offsets.back(), (TextSpan{(1u << 14) - 1, 1u << 14}));
+}
+
+}  // namespace
+}  // namespace nereid::tokenizer

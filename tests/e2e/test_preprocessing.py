@@ -1,0 +1,58 @@
+"""The tokenizer backend as preprocessing, by itself: what tokenizer.json says about lengths. Known answers: PyPI `tokenizers`."""
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tritonclient.http as httpclient
+
+tokenizers = pytest.importorskip("tokenizers")
+
+DEMO = pathlib.Path(__file__).resolve().parents[2] / "demo" / "model"
+TEXT = "Once upon a time there was a little girl who lived in a wood."
+CUTS = {"right": {"max_length": 5, "stride": 0, "direction": "Right", "strategy": "LongestFirst"},
+        "left": {"max_length": 7, "stride": 2, "direction": "Left", "strategy": "OnlyFirst"}}
+
+
+def write_model(root, name, truncation, parameter=None):
+    (root / name / "1").mkdir(parents=True)
+    spec = json.loads((DEMO / "tokenizer.json").read_text())
+    spec["truncation"] = truncation
+    (root / name / "1" / "tokenizer.json").write_text(json.dumps(spec))
+    lines = ['backend: "tokenizer"', "max_batch_size: 8", 'parameters { key: "mode" value { string_value: "preprocessing" } }']
+    if parameter:
+        lines.append('parameters { key: "truncation" value { string_value: "%s" } }' % parameter)
+    (root / name / "config.pbtxt").write_text("\n".join(lines))
+
+
+@pytest.fixture(scope="module")
+def server(start_server, tmp_path_factory):
+    root = tmp_path_factory.mktemp("repository")
+    for name, truncation in CUTS.items():
+        write_model(root, name, truncation)
+        write_model(root, name + "_off", truncation, "none")
+    return start_server(root)
+
+
+def prompt_ids(server, model):
+    inputs = []
+    for name, value, datatype in (("QUERY", np.array([[TEXT.encode()]], dtype=object), "BYTES"),
+                                  ("REQUEST_OUTPUT_LEN", np.array([[1]], np.int32), "INT32")):
+        inputs.append(httpclient.InferInput(name, value.shape, datatype))
+        inputs[-1].set_data_from_numpy(value)
+    with httpclient.InferenceServerClient(f"127.0.0.1:{server.http}", network_timeout=120, connection_timeout=120) as client:
+        answer = client.infer(model, inputs)
+    ids, length = answer.as_numpy("INPUT_ID")[0].tolist(), int(answer.as_numpy("REQUEST_INPUT_LEN").flatten()[0])
+    assert length == len(ids)
+    return ids
+
+
+@pytest.mark.parametrize("model", CUTS)
+def test_a_prompt_is_cut_where_tokenizer_json_says_so(server, model):
+    reference = tokenizers.Tokenizer.from_file(str(DEMO / "tokenizer.json"))
+    whole = reference.encode(TEXT).ids
+    cut = CUTS[model]
+    reference.enable_truncation(cut["max_length"], stride=cut["stride"], direction=cut["direction"].lower(),
+                                strategy={"LongestFirst": "longest_first", "OnlyFirst": "only_first"}[cut["strategy"]])
+    assert prompt_ids(server, model) == reference.encode(TEXT).ids
+    assert prompt_ids(server, model + "_off") == whole and len(whole) > cut["max_length"]
