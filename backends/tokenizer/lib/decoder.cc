@@ -2,6 +2,7 @@
 #include "decoder.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "byte_level.h"
 #include "utf8.h"
@@ -51,6 +52,10 @@ Result<TokenDecoder> TokenDecoder::Make(const nlohmann::json& spec, int32_t id_e
   if (first_differs) fill(decoder.first_pieces_, true, false);
   if (last_differs) fill(decoder.last_pieces_, false, true);
   if (first_differs && last_differs) fill(decoder.only_pieces_, true, true);
+  const DecoderSteps& steps = decoder.steps_;
+  decoder.is_plain_ = steps.byte_level && !steps.drops_repeats && !first_differs && !last_differs &&
+                      steps.on_text.empty();
+  decoder.arena_.append(kBlock, '\0');
   decoder.arena_.shrink_to_fit();
   return decoder;
 }
@@ -109,6 +114,44 @@ bool DecodeState::is_settled() const {
   const auto holds = [](const TextStepState& state) { return !state.held.empty(); };
   return pending_.empty() && held_last_ < 0 &&
          std::none_of(text_states_.begin(), text_states_.end(), holds);
+}
+
+void DecodeState::PushAll(std::span<const int32_t> ids, std::string& out) {
+  while (!ids.empty()) {
+    const size_t done = decoder_.is_plain_ && pending_.empty() ? PushPlain(ids, out) : 0;
+    ids = ids.subspan(done);
+    if (ids.empty()) return;
+    Push(ids.front(), out);
+    ids = ids.subspan(1);
+  }
+}
+
+// Copies the texts of `ids` up to the first that is not whole; returns how many those were. Most
+// texts are short: a block is copied in one move, and what is too much of it overwritten.
+size_t DecodeState::PushPlain(std::span<const int32_t> ids, std::string& out) {
+  constexpr size_t kBlock = TokenDecoder::kBlock;
+  constexpr size_t kRound = 64;  // ids that are gathered before they are appended
+  const TokenDecoder::Piece* pieces = decoder_.pieces_.data();
+  const size_t num_pieces = decoder_.pieces_.size();
+  const char* arena = decoder_.arena_.data();
+  char gathered[kRound * kBlock];
+  size_t done = 0;
+  for (bool is_stopped = false; done < ids.size() && !is_stopped;) {
+    const size_t end = std::min(ids.size(), done + kRound);
+    char* target = gathered;
+    for (; done < end; ++done) {
+      const auto id = static_cast<size_t>(static_cast<uint32_t>(ids[done]));
+      is_stopped = id >= num_pieces || !pieces[id].whole || pieces[id].size > kBlock ||
+                   pieces[id].kind != TokenDecoder::Kind::kText ||
+                   (skip_special_tokens_ && pieces[id].special);
+      if (is_stopped) break;
+      std::memcpy(target, arena + pieces[id].offset, kBlock);
+      target += pieces[id].size;
+    }
+    out.append(gathered, static_cast<size_t>(target - gathered));
+  }
+  first_ = first_ && done == 0;
+  return done;
 }
 
 void DecodeState::Push(int32_t id, std::string& out) {

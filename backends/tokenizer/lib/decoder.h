@@ -7,6 +7,7 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,7 +63,11 @@ class TokenDecoder {
   const std::vector<Piece>& PiecesAt(bool first, bool last) const;
 
   DecoderSteps steps_;
+  // Bytes behind the last text that may be read: short texts are copied as one block.
+  static constexpr size_t kBlock = 16;
+
   std::string arena_;
+  bool is_plain_ = false;      // whole texts follow each other as they are
   std::vector<Piece> pieces_;  // [id_end]
   // The same for the first token, for the last, and for one that is both; empty where that is no
   // special case.
@@ -75,6 +80,7 @@ class DecodeState {
   DecodeState(const TokenDecoder& decoder, bool skip_special_tokens, size_t max_held_ids);
 
   void Push(int32_t id, std::string& out);
+  void PushAll(std::span<const int32_t> ids, std::string& out);
   void Finish(std::string& out);
   // Declares that text came before, so that nothing is treated as the text's start.
   void AssumeStarted();
@@ -82,6 +88,7 @@ class DecodeState {
   bool is_settled() const;
 
  private:
+  size_t PushPlain(std::span<const int32_t> ids, std::string& out);
   void PushText(int32_t id, std::string& out);
   void EmitPiece(int32_t id, bool last, std::string& out);
   void PushByteLevel(const TokenDecoder::Piece& piece, std::string& out);

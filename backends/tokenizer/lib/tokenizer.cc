@@ -221,7 +221,8 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, EncodeOpti
 std::string Tokenizer::Decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
   std::string text;
   DecodeState state(*parts_->decoder, skip_special_tokens, SIZE_MAX);
-  for (const int32_t id : ids) state.Push(id, text);
+  text.reserve(ids.size() * 5);
+  state.PushAll(ids, text);
   state.Finish(text);
   return text;
 }
