@@ -45,6 +45,7 @@ BpeModel::BpeModel(const TokenTable& vocabulary, const std::vector<MergeRule>& r
       const auto e = static_cast<int32_t>(entry);
       if (AppendBytesOf(vocabulary.Content(e), bytes)) byte_tokens_.Add(bytes, vocabulary.IdOf(e));
     }
+    byte_tokens_.DropIds();
     tokens_ = &byte_tokens_;
   } else if (!has_affixes()) {
     split_at_words_ = WordsAreIndependent(vocabulary, rules);

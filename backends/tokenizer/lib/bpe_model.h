@@ -46,6 +46,7 @@ class BpeModel final : public TextModel {
               std::vector<int32_t>& out) const override;
   void EncodeSpans(std::string_view piece, ModelScratch& scratch,
                    std::vector<PieceToken>& out) const override;
+  bool searches_vocabulary() const override { return !options_.byte_level || has_affixes(); }
 
  private:
   enum Memo : uint8_t { kUnknown, kItself, kDiffers };

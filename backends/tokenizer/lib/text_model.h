@@ -48,6 +48,8 @@ class TextModel {
   // The same with where the tokens lie.
   virtual void EncodeSpans(std::string_view piece, ModelScratch& scratch,
                            std::vector<PieceToken>& out) const = 0;
+  // Whether it looks tokens up by content in the vocabulary while it encodes.
+  virtual bool searches_vocabulary() const { return true; }
 };
 
 }  // namespace nereid::tokenizer

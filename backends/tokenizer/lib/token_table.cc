@@ -51,4 +51,17 @@ void TokenTable::Insert(int32_t entry) {
   slots_[slot] = {static_cast<uint32_t>(hash), entry};
 }
 
+void TokenTable::DropContentIndex() {
+  slots_ = {};
+  entries_.shrink_to_fit();
+  arena_.shrink_to_fit();
+}
+
+int32_t TokenTable::ScanFor(std::string_view content) const {
+  for (size_t entry = 0; entry < entries_.size(); ++entry) {
+    if (Content(static_cast<int32_t>(entry)) == content) return static_cast<int32_t>(entry);
+  }
+  return -1;
+}
+
 }  // namespace nereid::tokenizer

@@ -48,10 +48,13 @@ class TokenTable {
   void Add(std::string_view content, uint32_t id);
   // Room for `count` tokens of `bytes` in total.
   void Reserve(size_t count, size_t bytes);
+  // Gives up memory: finding by content becomes slow; by id, impossible.
+  void DropContentIndex();
+  void DropIds() { by_id_ = {}; }
 
   // Index of the entry with this content, or -1. Entries keep their order of adding.
   int32_t FindEntry(std::string_view content) const {
-    if (slots_.empty()) return -1;
+    if (slots_.empty()) return ScanFor(content);
     const uint64_t hash = HashBytes(content.data(), content.size());
     for (size_t slot = hash >> shift_;; slot = (slot + 1) & (slots_.size() - 1)) {
       const Slot& s = slots_[slot];
@@ -89,6 +92,7 @@ class TokenTable {
     int32_t entry = -1;
   };
 
+  int32_t ScanFor(std::string_view content) const;
   void Grow(size_t slots);
   void Insert(int32_t entry);
 

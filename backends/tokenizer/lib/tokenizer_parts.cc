@@ -31,6 +31,7 @@ Status FinishParts(const nlohmann::json& decoder_spec, TokenizerParts& parts) {
     return TokenDecoder::Token{*text, parts.added.IsSpecialContent(*text)};
   };
   NEREID_ASSIGN_OR_RETURN(parts.decoder, TokenDecoder::Make(decoder_spec, id_end, token_of_id));
+  if (!parts.model->searches_vocabulary()) parts.vocabulary.DropContentIndex();
   return {};
 }
 
