@@ -16,7 +16,7 @@ constexpr int kWindow = 8;          // rows of values a warp takes in long steps
 constexpr int kLongStep = 512;      // rows; in short ones it takes one
 constexpr int kValuesTogether = 8;  // tokens in 16 bytes
 constexpr int kHeadsAWarp = 5;      // at most
-constexpr int kManyRows = 1024;
+constexpr int kManyRows = 512;
 
 __device__ __forceinline__ void Unpack4(uint2 packed, float* values) {
   values[0] = LowBf16(packed.x), values[1] = HighBf16(packed.x);
