@@ -70,13 +70,14 @@ class TokenizerModel : public Model {
                            "'");
   }
 
-  // Parameter `truncation`: whether prompts are cut as tokenizer.json says. Its padding is not for
-  // prompts: rows are padded to the longest, and their true lengths go beside them.
+  // Parameter `truncation`: whether prompts are cut as tokenizer.json says. Not unless it is asked
+  // for, as in transformers: what a file says is often left over from training. Its padding is not
+  // for prompts: rows are padded to the longest, and their true lengths go beside them.
   Result<bool> ReadTruncation() const {
     const std::string* value = parameters().Find("truncation");
-    if (value == nullptr || *value == "file") return true;
-    if (*value == "none") return false;
-    return InvalidArgError("parameter 'truncation': expected file or none, got '", *value, "'");
+    if (value == nullptr || *value == "none") return false;
+    if (*value == "file") return true;
+    return InvalidArgError("parameter 'truncation': expected none or file, got '", *value, "'");
   }
 
   // `tokenizer_dir`, relative to the model's folder; the version's folder when unset.

@@ -29,8 +29,8 @@ def write_model(root, name, truncation, parameter=None):
 def server(start_server, tmp_path_factory):
     root = tmp_path_factory.mktemp("repository")
     for name, truncation in CUTS.items():
-        write_model(root, name, truncation)
-        write_model(root, name + "_off", truncation, "none")
+        write_model(root, name, truncation, "file")
+        write_model(root, name + "_whole", truncation)
     return start_server(root)
 
 
@@ -48,11 +48,11 @@ def prompt_ids(server, model):
 
 
 @pytest.mark.parametrize("model", CUTS)
-def test_a_prompt_is_cut_where_tokenizer_json_says_so(server, model):
+def test_a_prompt_is_cut_as_tokenizer_json_says_where_that_is_asked_for(server, model):
     reference = tokenizers.Tokenizer.from_file(str(DEMO / "tokenizer.json"))
     whole = reference.encode(TEXT).ids
     cut = CUTS[model]
     reference.enable_truncation(cut["max_length"], stride=cut["stride"], direction=cut["direction"].lower(),
                                 strategy={"LongestFirst": "longest_first", "OnlyFirst": "only_first"}[cut["strategy"]])
     assert prompt_ids(server, model) == reference.encode(TEXT).ids
-    assert prompt_ids(server, model + "_off") == whole and len(whole) > cut["max_length"]
+    assert prompt_ids(server, model + "_whole") == whole and len(whole) > cut["max_length"]
