@@ -33,7 +33,8 @@ InferResponse::InferResponse(ResponseSink* sink) : sink_(sink) {
 
 Result<std::unique_ptr<InferResponse>> InferResponse::New(ResponseSink* sink) {
   const ResponseCallbacks& callbacks = sink->callbacks();
-  if (callbacks.allocator->start_fn != nullptr) {
+  // After the end the client may have deleted its allocator; the response cannot be sent any more.
+  if (!sink->has_ended() && callbacks.allocator->start_fn != nullptr) {
     NEREID_RETURN_IF_ERROR(TakeError(callbacks.allocator->start_fn(
         ToHandle(const_cast<ResponseAllocator*>(callbacks.allocator)), callbacks.allocator_userp)));
   }

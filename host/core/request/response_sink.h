@@ -65,6 +65,8 @@ class ResponseSink {
   const std::shared_ptr<RequestTarget>& target() const { return target_; }
   const std::string& request_id() const { return request_id_; }
   const ResponseCallbacks& callbacks() const { return callbacks_; }
+  // The final response was sent: the client owes its callbacks no longer.
+  bool has_ended() const { return final_sent_.load(std::memory_order_acquire); }
 
   // Consumes `response` (null: flags alone) in every case. INVALID_ARG after the final response.
   Status Send(InferResponse* response, uint32_t flags);

@@ -44,6 +44,9 @@ Result<void*> OutputTensor::AllocateBuffer(uint64_t byte_size, TRITONSERVER_Memo
   if (allocated_) {
     return AlreadyExistsError("allocated buffer for output '", name(), "' already exists");
   }
+  if (sink_->has_ended()) {
+    return InvalidArgError("output '", name(), "': the final response was sent before");
+  }
   const ResponseCallbacks& callbacks = sink_->callbacks();
   auto* allocator = ToHandle(const_cast<ResponseAllocator*>(callbacks.allocator));
   attributes_.memory_type = *memory_type;
