@@ -271,6 +271,7 @@ TEST_P(EngineTest, AStopThatIsFoundLateCostsOneStep) {
   Send({1, 2, 3}, stop)->ended.get_future().wait();
   while (engine_->stats().counts.num_running > 0) std::this_thread::yield();
   Send({5}, MaxTokens(1))->ended.get_future().wait();  // its step comes after the late one
+  while (engine_->stats().num_output_tokens < 9) std::this_thread::yield();  // or the test times out
   EXPECT_EQ(engine_->stats().num_output_tokens, 9);
   EXPECT_EQ(executor_->num_steps, GetParam() ? 10 : 9);
 }
