@@ -229,12 +229,16 @@ TEST_P(EngineTest, AFullQueueRefusesWithItsLimit) {
 }
 
 TEST_P(EngineTest, AFailedStepAnswersEveryRequestAndRefusesNewOnes) {
-  on_submit_ = [steps = 0](const Batch&) mutable {
-    return ++steps < 4 ? Status() : InternalError("device lost");
+  std::promise<void> both_sent;
+  on_submit_ = [steps = 0, sent = both_sent.get_future().share()](const Batch&) mutable {
+    if (++steps < 4) return Status();
+    sent.wait();
+    return InternalError("device lost");
   };
   Start();
   const auto one = Send({1}, MaxTokens(100));
   const auto two = Send({2}, MaxTokens(100));
+  both_sent.set_value();
   one->ended.get_future().wait();
   two->ended.get_future().wait();
   EXPECT_THAT(one->error.message(), HasSubstr("device lost"));
