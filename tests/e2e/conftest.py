@@ -2,6 +2,7 @@
 Without NEREID_DIST every test here is skipped."""
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from certificates import Certificates  # noqa: E402
+from python_support import MODELS, python_flags  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -110,3 +112,20 @@ def test_backends():
 def demo(start_server, dist):
     """The demo repository, served."""
     return start_server(dist / "share/demo_repository")
+
+
+@pytest.fixture(scope="module")
+def python_repository(tmp_path_factory):
+    root = tmp_path_factory.mktemp("python") / "models"
+    shutil.copytree(MODELS, root)
+    shutil.copytree(MODELS / "doubler", root / "spare")
+    return root
+
+
+@pytest.fixture(scope="module")
+def python_server(start_server, python_repository):
+    """Every Python model but "spare" is loaded; models are controlled by request."""
+    models = [f"--load-model={each.name}" for each in python_repository.iterdir() if each.name != "spare"]
+    running = start_server(python_repository, python_flags("--model-control-mode=explicit", *models))
+    yield running
+    running.stop()

@@ -1,0 +1,88 @@
+"""What the tests of Python models share. The interpreter that runs them runs the models too."""
+import json
+import pathlib
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+MODELS = pathlib.Path(__file__).parent / "python_models"
+PATIENCE_S = 60
+
+
+def python_flags(*further):
+    return [f"--backend-config=python,interpreter={sys.executable}", *further]
+
+
+def post(server, path, body):
+    """The status and the parsed answer."""
+    request = urllib.request.Request(server.url + path, data=json.dumps(body).encode(), method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            return answer.status, json.loads(answer.read() or b"null")
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read() or b"null")
+
+
+def ask_caller(server, case, values=(1.0, 2.0), **further):
+    body = {"inputs": [{"name": "CASE", "datatype": "BYTES", "shape": [1], "data": [case]},
+                       {"name": "IN", "datatype": "FP32", "shape": [len(values)], "data": list(values)}], **further}
+    status, answer = post(server, "/v2/models/caller/infer", body)
+    assert status == 200, answer
+    return json.loads(answer["outputs"][0]["data"][0])
+
+
+def hurt(server, case):
+    return post(server, "/v2/models/fragile/infer", {"inputs": [{"name": "CASE", "datatype": "BYTES", "shape": [1], "data": [case]}]})
+
+
+def is_ready(server, model):
+    try:
+        return urllib.request.urlopen(f"{server.url}/v2/models/{model}/ready", timeout=PATIENCE_S).status == 200
+    except urllib.error.HTTPError:
+        return False
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    pytest.fail(f"{what}: not within {PATIENCE_S} s")
+
+
+def recovered_pid(server):
+    """Of the fragile model's worker, once it answers."""
+    def pid():
+        status, answer = hurt(server, "pid")
+        return int(answer["outputs"][0]["data"][0]) if status == 200 else None
+    return wait_for(pid, "the worker is back")
+
+
+def is_running(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def children(pid):
+    found = []
+    for each in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if each.read_text().rsplit(")", 1)[1].split()[1] == str(pid):
+                found.append(int(each.parent.name))
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return sorted(found)
+
+
+def write_model(root, name, code, config=""):
+    (root / name / "1").mkdir(parents=True)
+    (root / name / "config.pbtxt").write_text(config or (MODELS / "doubler/config.pbtxt").read_text())
+    if code is not None:
+        (root / name / "1/model.py").write_text(code)

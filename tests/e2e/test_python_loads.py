@@ -1,0 +1,155 @@
+"""How Python models are loaded: what a load that fails says, which interpreter runs a model, backends that are written in Python."""
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import threading
+
+import pytest
+from python_support import MODELS, post, python_flags, write_model
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    return tmp_path_factory.mktemp("python") / "models"
+
+
+@pytest.fixture(scope="module")
+def server(start_server, repository):
+    """Of models that are loaded by request."""
+    repository.mkdir()
+    running = start_server(repository, python_flags("--model-control-mode=explicit"))
+    yield running
+    running.stop()
+
+
+@pytest.mark.parametrize("code, text", [
+    (None, "found no such file"),
+    ("import nosuch_module\n", "ModuleNotFoundError: No module named 'nosuch_module'\n\nAt:\n  {path}(1): <module>\n"),
+    ("def broken(:\n", "SyntaxError: invalid syntax"),
+    ("class Model: pass\n", "has no class TritonPythonModel"),
+    ("class TritonPythonModel:\n  def initialize(self, args):\n    raise ValueError('no weights')\n  def execute(self, requests): pass\n",
+     "ValueError: no weights\n\nAt:\n  {path}(3): initialize\n"),
+    ("import os\nos._exit(9)\n", "exited with code 9"),
+])
+def test_a_load_that_fails_says_why(server, repository, code, text):
+    write_model(repository, "broken", code)
+    try:
+        status, answer = post(server, "/v2/repository/models/broken/load", {})
+        assert status >= 400
+        assert text.format(path=repository / "broken/1/model.py") in answer["error"], answer
+    finally:
+        shutil.rmtree(repository / "broken")
+
+
+def test_a_load_that_hangs_is_ended_in_time(start_server, tmp_path):
+    stages = {"import": "print('reads')\nimport time\ntime.sleep(600)\n",
+              "complete": "class TritonPythonModel:\n  @staticmethod\n  def auto_complete_config(config):\n    import time\n    print('completes')\n"
+                          "    time.sleep(600)\n  def execute(self, requests): pass\n",
+              "initialize": "import triton_python_backend_utils as pb_utils\nclass TritonPythonModel:\n  def initialize(self, args):\n    import time\n"
+                            "    pb_utils.Logger.log_info('initializes')\n    time.sleep(600)\n  def execute(self, requests): pass\n"}
+    for name, code in stages.items():
+        write_model(tmp_path / "models", name, code)
+    running = start_server(tmp_path / "models", python_flags("--model-control-mode=explicit", "--backend-config=python,stub-timeout-seconds=20"))
+    answers = {}
+    loads = [threading.Thread(target=lambda name=name: answers.update({name: post(running, f"/v2/repository/models/{name}/load", {})})) for name in stages]
+    for each in loads:
+        each.start()
+    for each in loads:
+        each.join()
+    for name, task in (("import", "read the model's file within 20000 ms; its last line: 'reads'"),
+                       ("complete", "finish auto_complete_config within 20000 ms; its last line: 'completes'"),
+                       ("initialize", "finish initialize within 20000 ms; its last line: 'initializes'")):
+        status, answer = answers[name]
+        assert status >= 400 and f"model '{name}'" in answer["error"] and f"it did not {task}" in answer["error"], answer
+    assert running.stop() == 0
+
+
+def test_a_wrong_parameter_of_the_model_is_named(server, repository):
+    config = (MODELS / "doubler/config.pbtxt").read_text() + 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "%s" } }\n'
+    write_model(repository, "forced", "class TritonPythonModel:\n  def execute(self, requests): pass\n", config % "perhaps")
+    status, answer = post(server, "/v2/repository/models/forced/load", {})
+    assert status >= 400 and "FORCE_CPU_ONLY_INPUT_TENSORS: expected yes or no, got 'perhaps'" in answer["error"], answer
+    (repository / "forced/config.pbtxt").write_text(config % "no")
+    assert post(server, "/v2/repository/models/forced/load", {})[0] == 200
+    assert post(server, "/v2/repository/models/forced/unload", {})[0] == 200
+    shutil.rmtree(repository / "forced")
+
+
+def test_an_unknown_setting_is_named(start_server, tmp_path):
+    write_model(tmp_path / "models", "plain", "class TritonPythonModel:\n  def execute(self, requests): pass\n")
+    running = start_server(tmp_path / "models", python_flags("--model-control-mode=explicit", "--backend-config=python,thread-pool-sise=4"))
+    status, answer = post(running, "/v2/repository/models/plain/load", {})
+    assert status >= 400 and "--backend-config=python,thread-pool-sise: expected one of" in answer["error"], answer
+    assert running.stop() == 0
+
+
+def test_an_interpreter_without_numpy_is_named(server, repository, tmp_path):
+    environment = tmp_path / "env"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin/python3").write_text(f"#!/bin/sh\nexec {sys.executable} -S -I \"$@\"\n")
+    (environment / "bin/python3").chmod(0o755)
+    config = (MODELS / "doubler/config.pbtxt").read_text() + f'parameters {{ key: "EXECUTION_ENV_PATH" value {{ string_value: "{environment}" }} }}\n'
+    write_model(repository, "bare", (MODELS / "doubler/1/model.py").read_text(), config)
+    status, answer = post(server, "/v2/repository/models/bare/load", {})
+    assert status >= 400 and "interpreter '" in answer["error"], answer
+    shutil.rmtree(repository / "bare")
+
+
+@pytest.mark.parametrize("is_packed", [False, True], ids=["folder", "archive"])
+def test_a_model_brings_its_environment(server, repository, tmp_path, is_packed):
+    environment = tmp_path / "env"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin/python3").symlink_to(sys.executable)
+    (environment / "bin/activate").write_text(
+        f'export FROM_ENVIRONMENT="it was activated"\npython3() {{ :; }}\nunset -f python3\nexport PATH="{pathlib.Path(sys.executable).parent}:$PATH"\n')
+    name = "environment_archive" if is_packed else "environment_folder"
+    place = str(environment)
+    config = (MODELS / "caller/config.pbtxt").read_text()
+    code = (MODELS / "caller/1/model.py").read_text().replace("return self.early", "import os\n        return os.environ.get('FROM_ENVIRONMENT')")
+    if is_packed:
+        place = "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
+    config += f'parameters {{ key: "EXECUTION_ENV_PATH" value {{ string_value: "{place}" }} }}\n'
+    write_model(repository, name, code, config)
+    if is_packed:
+        subprocess.run(["tar", "-C", environment, "-czf", repository / name / "env.tar.gz", "."], check=True)
+    status, answer = post(server, f"/v2/repository/models/{name}/load", {})
+    assert status == 200, answer
+    body = {"inputs": [{"name": "CASE", "datatype": "BYTES", "shape": [1], "data": ["early"]},
+                       {"name": "IN", "datatype": "FP32", "shape": [1], "data": [1]}]}
+    status, answer = post(server, f"/v2/models/{name}/infer", body)
+    assert status == 200 and json.loads(answer["outputs"][0]["data"][0]) == "it was activated", answer
+    assert post(server, f"/v2/repository/models/{name}/unload", {})[0] == 200
+    shutil.rmtree(repository / name)
+
+
+def test_a_backend_may_be_written_in_python(start_server, tmp_path):
+    (tmp_path / "backends/triple").mkdir(parents=True)
+    (tmp_path / "backends/triple/model.py").write_text("""
+import json
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        config.add_input({"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]})
+        config.add_output({"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]})
+        config.set_max_batch_size(0)
+        return config
+
+    def initialize(self, args):
+        self.factor = int(json.loads(args["model_config"])["parameters"]["factor"]["string_value"])
+
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each.inputs()[0].as_numpy() * self.factor)]) for each in requests]
+""")
+    for name, factor in (("three", 3), ("four", 4)):
+        (tmp_path / "models" / name / "1").mkdir(parents=True)
+        (tmp_path / "models" / name / "config.pbtxt").write_text(
+            f'backend: "triple"\nparameters {{ key: "factor" value {{ string_value: "{factor}" }} }}\n')
+    running = start_server(tmp_path / "models", python_flags(f"--backend-directory={tmp_path}/backends"))
+    for name, expected in (("three", [3.0, 6.0]), ("four", [4.0, 8.0])):
+        status, answer = post(running, f"/v2/models/{name}/infer", {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [2], "data": [1, 2]}]})
+        assert status == 200 and answer["outputs"][0]["data"] == expected, answer
+    assert running.stop() == 0
