@@ -45,7 +45,24 @@ Result<int32_t> OpenDevice(int32_t device) {
 }
 
 StepPlannerOptions PlannerOptions(const llm::DecoderSpec& spec, int32_t num_processors) {
-  return {spec.num_heads, spec.num_kv_heads, num_processors};
+  return {spec.num_heads, spec.num_kv_heads, num_processors,
+          Decoder::ShortPositionsOffset(spec, spec.max_positions)};
+}
+
+// Of the decoder itself, and of sequences that are at most so long.
+llm::DecoderModel Limited(llm::DecoderModel model, int32_t max_positions) {
+  llm::LimitPositions(model.spec, max_positions);
+  return model;
+}
+
+// What the layer that looks back furthest sees; 0 when one sees everything.
+int32_t AttentionWindow(const llm::DecoderSpec& spec) {
+  int32_t window = 0;
+  for (const llm::LayerSpec& layer : spec.layers) {
+    if (layer.sliding_window == 0) return 0;
+    window = std::max(window, layer.sliding_window);
+  }
+  return window;
 }
 
 }  // namespace
@@ -61,7 +78,7 @@ Result<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(llm::DecoderModel model
 
 GpuExecutor::GpuExecutor(llm::DecoderModel model, const GpuExecutorOptions& options,
                          int32_t num_processors)
-    : model_(std::move(model)),
+    : model_(Limited(std::move(model), options.max_positions)),
       options_(options),
       planner_(PlannerOptions(model_.spec, num_processors)),
       draws_(model_.spec.vocab_size, kMaxEdits),
@@ -75,10 +92,11 @@ GpuExecutor::~GpuExecutor() {
 Status GpuExecutor::Initialize() {
   const llm::DecoderSpec& spec = model_.spec;
   limits_.vocab_size = spec.vocab_size;
-  limits_.max_positions = options_.max_positions > 0
-                              ? std::min(options_.max_positions, spec.max_positions)
-                              : spec.max_positions;
-  llm::LimitPositions(model_.spec, limits_.max_positions);
+  limits_.max_positions = spec.max_positions;
+  limits_.attention_window = AttentionWindow(spec);
+  for (const llm::RopeSpec& rope : spec.ropes) {
+    if (!rope.short_inv_freq.empty()) limits_.long_positions = rope.short_positions;
+  }
   limits_.max_num_sequences = std::max(1, options_.max_num_sequences);
   limits_.max_num_tokens = std::max(options_.max_num_tokens, limits_.max_num_sequences);
   limits_.block_size = kBlockTokens;
@@ -250,7 +268,7 @@ Status GpuExecutor::Run(const StepShape& shape, bool may_time) {
   params.log_sums = log_sums_.as<float>();
   params.target = Target(shape);
   params.num_rows = shape.num_logits;
-  params.vocab_size = limits_.vocab_size;
+  params.vocab_size = decoder_->logits_stride();
   ArgMax(params, stream_.get());
   return CudaStatus(cudaGetLastError(), "sampling");
 }
@@ -266,16 +284,16 @@ Status GpuExecutor::Draw(const StepShape& shape) {
   params.edits = reinterpret_cast<LogitEdit*>(words_.as<char>() + edits_at);
   params.target = Target(shape);
   params.num_items = static_cast<int>(draws_.items().size());
-  params.vocab_size = limits_.vocab_size;
+  params.vocab_size = decoder_->logits_stride();
   DrawTokens(params, stream_.get());
   return CudaStatus(cudaGetLastError(), "drawing");
 }
 
 Status GpuExecutor::DrawOnHost(const llm::BatchSequence& sequence, int32_t row, int32_t half) {
   host_logits_.resize(limits_.vocab_size);
-  NEREID_RETURN_IF_CUDA_ERROR(
-      cudaMemcpyAsync(host_logits_.data(), decoder_->logits() + int64_t{row} * limits_.vocab_size,
-                      int64_t{limits_.vocab_size} * 4, cudaMemcpyDeviceToHost, stream_.get()));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
+      host_logits_.data(), decoder_->logits() + int64_t{row} * decoder_->logits_stride(),
+      int64_t{limits_.vocab_size} * 4, cudaMemcpyDeviceToHost, stream_.get()));
   NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
   const llm::SampledToken token = sampler_.Sample(host_logits_, sequence.sampling);
   const int32_t at = half * max_num_logits_ + row;
@@ -325,7 +343,9 @@ Result<llm::StepResult> GpuExecutor::Collect() {
 Result<std::vector<float>> GpuExecutor::ReadLogits() {
   std::vector<float> logits(int64_t{num_logits_} * limits_.vocab_size);
   NEREID_RETURN_IF_CUDA_ERROR(
-      cudaMemcpy(logits.data(), decoder_->logits(), logits.size() * 4, cudaMemcpyDeviceToHost));
+      cudaMemcpy2D(logits.data(), int64_t{limits_.vocab_size} * 4, decoder_->logits(),
+                   int64_t{decoder_->logits_stride()} * 4, int64_t{limits_.vocab_size} * 4,
+                   num_logits_, cudaMemcpyDeviceToHost));
   return logits;
 }
 

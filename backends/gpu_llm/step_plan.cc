@@ -81,9 +81,10 @@ void StepPlanner::Plan(const llm::Batch& batch, int32_t half) {
     const int32_t length = sequence.num_cached + sequence.num_tokens;
     const auto used = sequence.block_table.first(Blocks(length));
     words_.insert(words_.end(), used.begin(), used.end());
+    const int32_t offset = sequence.is_long ? 0 : options_.short_positions_offset;
     for (int32_t i = 0; i < sequence.num_tokens; ++i) {
       const int32_t position = sequence.num_cached + i;
-      words_[layout.positions + sequence.first_token + i] = position;
+      words_[layout.positions + sequence.first_token + i] = position + offset;
       words_[layout.cache_slots + sequence.first_token + i] =
           used[position / kBlockTokens] * kBlockTokens + position % kBlockTokens;
     }

@@ -56,6 +56,9 @@ struct StepPlannerOptions {
   int32_t num_heads = 1;
   int32_t num_kv_heads = 1;
   int32_t num_processors = 132;  // of the device
+  // Added to the positions of sequences that are not long (BatchSequence::is_long): where rope's
+  // tables have those of short ones.
+  int32_t short_positions_offset = 0;
 };
 
 class StepPlanner {

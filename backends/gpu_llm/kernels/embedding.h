@@ -1,4 +1,4 @@
-// Token embedding: out[row] = table[id of row] * scale.
+// Token embedding: out[row] = table[id of row] * scale (+ position_table[position of row]).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -12,8 +12,10 @@ struct EmbeddingParams {
   const int32_t* ids;          // [num_rows]; negative: the token last sampled for slot -1 - id
   const int32_t* last_tokens;  // [max_num_sequences]
   const __nv_bfloat16* table;  // [vocab_size, hidden_size]
-  __nv_bfloat16* out;          // [num_rows, hidden_size]
-  int num_rows, hidden_size;   // hidden_size: a multiple of 8
+  const int32_t* positions;    // [num_rows]
+  const __nv_bfloat16* position_table;  // [max_positions, hidden_size]; null: none
+  __nv_bfloat16* out;                   // [num_rows, hidden_size]
+  int num_rows, hidden_size;            // hidden_size: a multiple of 8
   float scale;
 };
 

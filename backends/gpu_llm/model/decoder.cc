@@ -3,13 +3,48 @@
 
 #include <algorithm>
 
+#include "gpu_llm/kernels/activation.h"
 #include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/kernels/decode_attention.h"
 #include "gpu_llm/kernels/embedding.h"
+#include "gpu_llm/kernels/finish_logits.h"
+#include "gpu_llm/kernels/grouped_gemm.h"
+#include "gpu_llm/kernels/layer_norm.h"
+#include "gpu_llm/kernels/moe.h"
 #include "gpu_llm/kernels/prefill_attention.h"
+#include "gpu_llm/kernels/residual_add.h"
+#include "gpu_llm/kernels/rms_norm.h"
 #include "gpu_llm/kernels/rope.h"
 
 namespace nereid::gpu {
+namespace {
+
+// Where the parts of Decoder::routes_ lie, in words, for steps of so many pairs.
+struct RouteLayout {
+  RouteLayout(const llm::DecoderSpec& spec, int64_t num_tokens)
+      : num_pairs(num_tokens * spec.moe.experts_per_token) {
+    tile_rows = num_pairs <= int64_t{kSmallExpertTile} * spec.moe.num_experts ? kSmallExpertTile
+                                                                              : kLargeExpertTile;
+    num_tiles = MaxExpertTiles(num_pairs, spec.moe.num_experts, tile_rows);
+  }
+  int64_t num_pairs, num_tiles;
+  int tile_rows;
+  int64_t shares() const { return num_pairs; }
+  int64_t pairs() const { return 2 * num_pairs; }
+  int64_t places() const { return 3 * num_pairs; }
+  int64_t tiles() const { return 4 * num_pairs; }
+  // Of steps of up to so many pairs: small tiles are up to two an expert.
+  static int64_t MostBytes(const llm::DecoderSpec& spec, int64_t num_pairs) {
+    const int64_t tiles = num_pairs / kLargeExpertTile + 2 * spec.moe.num_experts;
+    return 16 * num_pairs + tiles * static_cast<int64_t>(sizeof(ExpertTile));
+  }
+};
+
+bool HasExperts(const llm::DecoderSpec& spec) {
+  return spec.moe.num_experts > 0;
+}
+
+}  // namespace
 
 Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& weights,
                                 const DecoderLimits& limits) {
@@ -26,14 +61,26 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
       allocate(decoder.qkv_, tokens * decoder.qkv_size() * 2, "queries, keys and values"));
   NEREID_RETURN_IF_ERROR(
       allocate(decoder.attention_, tokens * spec.q_size() * 2, "attention's output"));
-  // Also what products that add to the residual write while they are timed.
+  if (spec.parallel_residual) {
+    NEREID_RETURN_IF_ERROR(
+        allocate(decoder.mlp_in_, tokens * spec.hidden_size * 2, "normed rows of the MLP"));
+  }
+  const RouteLayout routes(spec, tokens);
+  const int64_t inner =
+      std::max(tokens * spec.intermediate_size, routes.num_pairs * spec.moe.intermediate_size);
+  // Also what products that add to the residual write, by way of a norm or while they are timed.
+  NEREID_RETURN_IF_ERROR(allocate(decoder.gate_up_,
+                                  std::max(2 * inner, tokens * spec.hidden_size) * 2,
+                                  "the MLP's gate and up"));
+  NEREID_RETURN_IF_ERROR(allocate(decoder.gated_, inner * 2, "the MLP's inner rows"));
+  if (HasExperts(spec)) {
+    NEREID_RETURN_IF_ERROR(allocate(decoder.expert_out_, routes.num_pairs * spec.hidden_size * 2,
+                                    "what experts make"));
+    NEREID_RETURN_IF_ERROR(
+        allocate(decoder.routes_, RouteLayout::MostBytes(spec, routes.num_pairs), "routes"));
+  }
   NEREID_RETURN_IF_ERROR(allocate(
-      decoder.gate_up_, tokens * std::max(2 * spec.intermediate_size, spec.hidden_size) * 2,
-      "the MLP's gate and up"));
-  NEREID_RETURN_IF_ERROR(
-      allocate(decoder.gated_, tokens * spec.intermediate_size * 2, "the MLP's inner rows"));
-  NEREID_RETURN_IF_ERROR(
-      allocate(decoder.logits_, int64_t{limits.max_num_logits} * spec.vocab_size * 4, "logits"));
+      decoder.logits_, int64_t{limits.max_num_logits} * decoder.logits_stride() * 4, "logits"));
   NEREID_RETURN_IF_ERROR(
       allocate(decoder.partials_,
                int64_t{limits.max_decode_items} * spec.num_heads * (spec.head_dim + 2) * 4,
@@ -53,19 +100,36 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   return decoder;
 }
 
+int32_t Decoder::ShortPositionsOffset(const llm::DecoderSpec& spec, int32_t max_positions) {
+  for (const llm::RopeSpec& rope : spec.ropes) {
+    if (!rope.short_inv_freq.empty()) return max_positions;
+  }
+  return 0;
+}
+
 Status Decoder::FillRopeTables(int32_t max_positions) {
+  const int32_t short_offset = ShortPositionsOffset(*spec_, max_positions);
   for (const llm::RopeSpec& rope : spec_->ropes) {
     const auto half = static_cast<int64_t>(rope.inv_freq.size());
+    const int64_t table_bytes = half * (max_positions + short_offset) * 8;
     NEREID_ASSIGN_OR_RETURN(const DeviceMemory inv_freq,
                             DeviceMemory::Allocate(half * 4, "rope frequencies"));
     NEREID_ASSIGN_OR_RETURN(DeviceMemory table,
-                            DeviceMemory::Allocate(half * max_positions * 8, "the rope table"));
-    NEREID_RETURN_IF_CUDA_ERROR(
-        cudaMemcpy(inv_freq.data(), rope.inv_freq.data(), half * 4, cudaMemcpyHostToDevice));
-    FillRopeTable(inv_freq.as<float>(), static_cast<int>(half), max_positions, rope.magnitude,
-                  table.as<float2>(), nullptr);
-    NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
-    NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
+                            DeviceMemory::Allocate(table_bytes, "the rope table"));
+    const auto fill = [&](const std::vector<float>& frequencies, int32_t first) -> Status {
+      NEREID_RETURN_IF_CUDA_ERROR(
+          cudaMemcpy(inv_freq.data(), frequencies.data(), half * 4, cudaMemcpyHostToDevice));
+      FillRopeTable(inv_freq.as<float>(), static_cast<int>(half), max_positions, rope.magnitude,
+                    table.as<float2>() + first * half, nullptr);
+      NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
+      NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
+      return {};
+    };
+    NEREID_RETURN_IF_ERROR(fill(rope.inv_freq, 0));
+    if (short_offset > 0) {
+      NEREID_RETURN_IF_ERROR(
+          fill(rope.short_inv_freq.empty() ? rope.inv_freq : rope.short_inv_freq, short_offset));
+    }
     rope_tables_.push_back(std::move(table));
   }
   return {};
@@ -86,8 +150,9 @@ Status Decoder::AllocateCache(int32_t num_blocks) {
 
 int64_t Decoder::memory_bytes() const {
   size_t sum = 0;
-  for (const DeviceMemory* memory : {&cache_, &residual_, &normed_, &qkv_, &attention_, &gate_up_,
-                                     &gated_, &logits_, &partials_, &tickets_, &last_tokens_}) {
+  for (const DeviceMemory* memory :
+       {&cache_, &residual_, &normed_, &mlp_in_, &qkv_, &attention_, &gate_up_, &gated_,
+        &expert_out_, &routes_, &logits_, &partials_, &tickets_, &last_tokens_}) {
     sum += memory->size_bytes();
   }
   for (const DeviceMemory& table : rope_tables_) sum += table.size_bytes();
@@ -101,6 +166,8 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
   embedding.ids = words + layout.token_ids;
   embedding.last_tokens = last_tokens_.as<int32_t>();
   embedding.table = weights_->token_embedding;
+  embedding.positions = words + layout.positions;
+  embedding.position_table = weights_->position_embedding;
   embedding.out = residual_.as<__nv_bfloat16>();
   embedding.num_rows = shape.num_tokens;
   embedding.hidden_size = spec_->hidden_size;
@@ -113,41 +180,165 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
   head.weights = &weights_->lm_head;
   head.in = residual_.as<__nv_bfloat16>();
   head.rows = words + layout.logit_rows;
-  head.norm_weight = weights_->final_norm;
+  head.norm_weight = weights_->final_norm.weight;
   head.epsilon = spec_->norm.epsilon;
   head.normed = normed_.as<__nv_bfloat16>();
   head.output = StreamOutput::kFloat;
   head.out = logits_.data();
+  if (spec_->norm.kind == llm::NormKind::kLayer) {
+    ApplyNorm(weights_->final_norm, head.rows, shape.num_logits, normed_, stream);
+    head.in = head.normed;
+    head.rows = nullptr;
+    head.norm_weight = nullptr;
+  }
   NEREID_RETURN_IF_ERROR(linear_->Run(head, shape.num_logits, may_time, stream));
+  if (spec_->logit_soft_cap > 0.0f || weights_->lm_head_bias != nullptr ||
+      logits_stride() > spec_->vocab_size) {
+    FinishLogits({logits_.as<float>(), weights_->lm_head_bias, shape.num_logits, spec_->vocab_size,
+                  logits_stride(), spec_->logit_soft_cap},
+                 stream);
+  }
   NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
+  return {};
+}
+
+void Decoder::ApplyNorm(const GpuNorm& norm, const int32_t* rows, int num_rows,
+                        const DeviceMemory& out, cudaStream_t stream) {
+  const auto* in = residual_.as<__nv_bfloat16>();
+  auto* to = out.as<__nv_bfloat16>();
+  if (spec_->norm.kind == llm::NormKind::kRms) {
+    RmsNorm({in, rows, norm.weight, to, num_rows, spec_->hidden_size, spec_->norm.epsilon}, stream);
+  } else {
+    LayerNorm(
+        {in, rows, norm.weight, norm.bias, to, num_rows, spec_->hidden_size, spec_->norm.epsilon},
+        stream);
+  }
+}
+
+Status Decoder::Multiply(const GpuMatrix& matrix, const DeviceMemory& in, const GpuNorm* norm,
+                         StreamOutput output, const DeviceMemory& out, int num_rows, bool may_time,
+                         cudaStream_t stream) {
+  LinearCall call;
+  call.weights = &matrix;
+  call.in = in.as<__nv_bfloat16>();
+  if (norm != nullptr && spec_->norm.kind == llm::NormKind::kRms) {
+    call.norm_weight = norm->weight;  // taken on the way
+  } else if (norm != nullptr) {
+    ApplyNorm(*norm, nullptr, num_rows, normed_, stream);
+    call.in = normed_.as<__nv_bfloat16>();
+  }
+  call.epsilon = spec_->norm.epsilon;
+  call.normed = normed_.as<__nv_bfloat16>();
+  call.output = output;
+  call.out = out.data();
+  call.scratch = gate_up_.data();
+  return linear_->Run(call, num_rows, may_time, stream);
+}
+
+Status Decoder::AddProduct(const GpuMatrix& matrix, const DeviceMemory& in,
+                           const __nv_bfloat16* bias, const GpuNorm& post_norm, int num_rows,
+                           bool may_time, cudaStream_t stream) {
+  if (bias == nullptr && post_norm.weight == nullptr) {
+    return Multiply(matrix, in, nullptr, StreamOutput::kAdd, residual_, num_rows, may_time, stream);
+  }
+  NEREID_RETURN_IF_ERROR(
+      Multiply(matrix, in, nullptr, StreamOutput::kBf16, gate_up_, num_rows, may_time, stream));
+  ResidualAdd({gate_up_.as<__nv_bfloat16>(), bias, post_norm.weight, residual_.as<__nv_bfloat16>(),
+               num_rows, spec_->hidden_size, spec_->norm.epsilon},
+              stream);
   return {};
 }
 
 Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
                          cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
-  const auto multiply = [&](const GpuMatrix& matrix, const DeviceMemory& in,
-                            const __nv_bfloat16* norm_weight, StreamOutput output,
-                            const DeviceMemory& out) {
-    LinearCall call;
-    call.weights = &matrix;
-    call.in = in.as<__nv_bfloat16>();
-    call.norm_weight = norm_weight;
-    call.epsilon = spec_->norm.epsilon;
-    call.normed = normed_.as<__nv_bfloat16>();
-    call.output = output;
-    call.out = out.data();
-    call.scratch = gate_up_.data();
-    return linear_->Run(call, shape.num_tokens, may_time, stream);
-  };
-  NEREID_RETURN_IF_ERROR(
-      multiply(weights.qkv, residual_, weights.input_norm, StreamOutput::kBf16, qkv_));
+  NEREID_RETURN_IF_ERROR(Multiply(weights.qkv, residual_, &weights.input_norm, StreamOutput::kBf16,
+                                  qkv_, shape.num_tokens, may_time, stream));
+  if (spec_->parallel_residual) {  // the MLP sees the residual as it is before attention
+    ApplyNorm(weights.pre_mlp_norm, nullptr, shape.num_tokens, mlp_in_, stream);
+  }
   Attend(layer, shape, words, stream);
-  NEREID_RETURN_IF_ERROR(
-      multiply(weights.attention_out, attention_, nullptr, StreamOutput::kAdd, residual_));
-  NEREID_RETURN_IF_ERROR(
-      multiply(weights.gate_up, residual_, weights.pre_mlp_norm, StreamOutput::kSiluGate, gated_));
-  return multiply(weights.down, gated_, nullptr, StreamOutput::kAdd, residual_);
+  NEREID_RETURN_IF_ERROR(AddProduct(weights.attention_out, attention_, weights.attention_out_bias,
+                                    weights.post_attention_norm, shape.num_tokens, may_time,
+                                    stream));
+  if (spec_->layers[layer].is_moe) {
+    RunMoe(layer, shape, stream);
+    return {};
+  }
+  return RunMlp(layer, shape, may_time, stream);
+}
+
+Status Decoder::RunMlp(int32_t layer, const StepShape& shape, bool may_time, cudaStream_t stream) {
+  const GpuLayer& weights = weights_->layers[layer];
+  const DeviceMemory& in = spec_->parallel_residual ? mlp_in_ : residual_;
+  const GpuNorm* norm = spec_->parallel_residual ? nullptr : &weights.pre_mlp_norm;
+  const bool is_gated = spec_->mlp == llm::MlpKind::kGated;
+  if (is_gated && spec_->activation == llm::Activation::kSilu && weights.gate_up_bias == nullptr) {
+    NEREID_RETURN_IF_ERROR(Multiply(weights.gate_up, in, norm, StreamOutput::kSiluGate, gated_,
+                                    shape.num_tokens, may_time, stream));
+  } else {
+    NEREID_RETURN_IF_ERROR(Multiply(weights.gate_up, in, norm, StreamOutput::kBf16, gate_up_,
+                                    shape.num_tokens, may_time, stream));
+    Activate({gate_up_.as<__nv_bfloat16>(), weights.gate_up_bias, gated_.as<__nv_bfloat16>(),
+              shape.num_tokens, spec_->intermediate_size, spec_->activation, is_gated},
+             stream);
+  }
+  return AddProduct(weights.down, gated_, weights.down_bias, weights.post_mlp_norm,
+                    shape.num_tokens, may_time, stream);
+}
+
+void Decoder::RunMoe(int32_t layer, const StepShape& shape, cudaStream_t stream) {
+  const GpuLayer& weights = weights_->layers[layer];
+  const llm::MoeSpec& moe = spec_->moe;
+  const DeviceMemory& in = spec_->parallel_residual ? mlp_in_ : normed_;
+  if (!spec_->parallel_residual) {
+    ApplyNorm(weights.pre_mlp_norm, nullptr, shape.num_tokens, normed_, stream);
+  }
+  const RouteLayout layout(*spec_, shape.num_tokens);
+  const auto num_pairs = static_cast<int>(layout.num_pairs);
+  auto* experts = routes_.as<int32_t>();
+  auto* shares = reinterpret_cast<float*>(experts + layout.shares());
+  int32_t *pairs = experts + layout.pairs(), *places = experts + layout.places();
+  auto* tiles = reinterpret_cast<ExpertTile*>(experts + layout.tiles());
+  Route({in.as<__nv_bfloat16>(), weights.router, experts, shares, shape.num_tokens,
+         spec_->hidden_size, moe.num_experts, moe.experts_per_token, moe.normalize_top_k},
+        stream);
+  SortPairs({experts, pairs, places, tiles, num_pairs, moe.num_experts, layout.tile_rows,
+             static_cast<int>(layout.num_tiles)},
+            stream);
+  GroupedGemmParams product = {};
+  product.in = in.as<__nv_bfloat16>();
+  product.pairs = pairs;
+  product.pairs_per_row = moe.experts_per_token;
+  product.tiles = tiles;
+  product.num_tiles = static_cast<int>(layout.num_tiles);
+  product.tile_rows = layout.tile_rows;
+  const auto multiply = [&](const GpuExperts& matrices, const DeviceMemory& out) {
+    product.weights = static_cast<const __nv_bfloat16*>(matrices.first.data);
+    product.expert_stride = matrices.stride_elements;
+    product.num_outputs = matrices.first.num_outputs;
+    product.depth = matrices.first.depth;
+    product.out = out.as<__nv_bfloat16>();
+    GroupedGemm(product, stream);
+  };
+  multiply(weights.expert_gate_up, gate_up_);
+  Activate({gate_up_.as<__nv_bfloat16>(), nullptr, gated_.as<__nv_bfloat16>(), num_pairs,
+            moe.intermediate_size, spec_->activation, spec_->mlp == llm::MlpKind::kGated},
+           stream);
+  product.in = gated_.as<__nv_bfloat16>();
+  product.pairs = nullptr;
+  multiply(weights.expert_down, expert_out_);
+  const bool is_normed = weights.post_mlp_norm.weight != nullptr;
+  Combine({expert_out_.as<__nv_bfloat16>(), places, shares,
+           is_normed ? gate_up_.as<__nv_bfloat16>() : residual_.as<__nv_bfloat16>(),
+           shape.num_tokens, spec_->hidden_size, moe.experts_per_token, !is_normed},
+          stream);
+  if (is_normed) {
+    ResidualAdd(
+        {gate_up_.as<__nv_bfloat16>(), nullptr, weights.post_mlp_norm.weight,
+         residual_.as<__nv_bfloat16>(), shape.num_tokens, spec_->hidden_size, spec_->norm.epsilon},
+        stream);
+  }
 }
 
 void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words,
@@ -160,7 +351,10 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
   rope.qkv = qkv_.as<__nv_bfloat16>();
   rope.positions = words + layout.positions;
   rope.cache_slots = words + layout.cache_slots;
-  rope.cos_sin = rope_tables_[spec.rope].as<float2>();
+  if (spec_->position == llm::PositionKind::kRope) {
+    rope.cos_sin = rope_tables_[spec.rope].as<float2>();
+    rope.rope_dim = spec_->ropes[spec.rope].dim;
+  }
   rope.bias = weights.qkv_bias;
   rope.q_norm = weights.q_norm;
   rope.k_norm = weights.k_norm;
@@ -169,7 +363,6 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
   rope.num_heads = spec_->num_heads;
   rope.num_kv_heads = spec_->num_kv_heads;
   rope.head_dim = spec_->head_dim;
-  rope.rope_dim = spec_->ropes[spec.rope].dim;
   rope.epsilon = spec_->norm.epsilon;
   RopeWrite(rope, stream);
   if (shape.num_decode > 0) {

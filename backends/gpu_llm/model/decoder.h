@@ -39,7 +39,13 @@ class Decoder {
   Status Forward(const StepShape& shape, const int32_t* words, bool may_time, cudaStream_t stream);
   float* logits() const { return logits_.as<float>(); }
   int32_t* last_tokens() const { return last_tokens_.as<int32_t>(); }
+  // Floats from one row of logits to the next: PaddedVocabulary().
+  int32_t logits_stride() const { return weights_->lm_head.num_outputs; }
   int64_t memory_bytes() const;
+
+  // Words of a step's positions: those of short sequences are so many behind those of long ones.
+  // 0: there is no difference.
+  static int32_t ShortPositionsOffset(const llm::DecoderSpec& spec, int32_t max_positions);
 
  private:
   Decoder(const llm::DecoderSpec& spec, const GpuWeights& weights)
@@ -47,22 +53,38 @@ class Decoder {
   Status FillRopeTables(int32_t max_positions);
   Status RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
                   cudaStream_t stream);
+  Status RunMlp(int32_t layer, const StepShape& shape, bool may_time, cudaStream_t stream);
+  void RunMoe(int32_t layer, const StepShape& shape, cudaStream_t stream);
+  // Rows of the residual, normed, to `out`.
+  void ApplyNorm(const GpuNorm& norm, const int32_t* rows, int num_rows, const DeviceMemory& out,
+                 cudaStream_t stream);
+  // out = in x matrix; of the normed residual with `norm`.
+  Status Multiply(const GpuMatrix& matrix, const DeviceMemory& in, const GpuNorm* norm,
+                  StreamOutput output, const DeviceMemory& out, int num_rows, bool may_time,
+                  cudaStream_t stream);
+  // residual += in x matrix + bias, normed by itself where the model does so.
+  Status AddProduct(const GpuMatrix& matrix, const DeviceMemory& in, const __nv_bfloat16* bias,
+                    const GpuNorm& post_norm, int num_rows, bool may_time, cudaStream_t stream);
   void Attend(int32_t layer, const StepShape& shape, const int32_t* words, cudaStream_t stream);
   int64_t qkv_size() const { return spec_->q_size() + 2 * spec_->kv_size(); }
 
   const llm::DecoderSpec* spec_;
   const GpuWeights* weights_;
-  std::vector<DeviceMemory>
-      rope_tables_;     // per rope: [max_positions, dim / 2] pairs of cosine and sine
+  std::vector<DeviceMemory> rope_tables_;  // per rope: [max_positions, dim / 2] pairs of cosine and
+                                           // sine; longrope's short factors behind them
   DeviceMemory cache_;  // [layers][blocks][kv_heads] heads of a block
   int64_t cache_layer_bytes_ = 0;
-  DeviceMemory residual_;            // [num_tokens, hidden_size]
-  DeviceMemory normed_;              // [num_tokens, hidden_size]
-  DeviceMemory qkv_;                 // [num_tokens, q_size + 2 * kv_size]
-  DeviceMemory attention_;           // [num_tokens, q_size]
+  DeviceMemory residual_;   // [num_tokens, hidden_size]
+  DeviceMemory normed_;     // [num_tokens, hidden_size]
+  DeviceMemory mlp_in_;     // the same, with a parallel residual
+  DeviceMemory qkv_;        // [num_tokens, q_size + 2 * kv_size]
+  DeviceMemory attention_;  // [num_tokens, q_size]
+  // With experts, rows are pairs of token and expert.
   DeviceMemory gate_up_;             // [num_tokens, 2 * intermediate_size]
   DeviceMemory gated_;               // [num_tokens, intermediate_size]
-  DeviceMemory logits_;              // [num_logits, vocab_size] float
+  DeviceMemory expert_out_;          // [pairs, hidden_size]
+  DeviceMemory routes_;              // experts, shares, pairs, places: [pairs] words each; tiles
+  DeviceMemory logits_;              // [num_logits, logits_stride()] float
   DeviceMemory partials_, tickets_;  // of decode attention
   DeviceMemory last_tokens_;         // [max_num_sequences]
   std::optional<LinearRunner> linear_;

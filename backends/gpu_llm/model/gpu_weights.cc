@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "gpu_llm/kernels/moe.h"
 #include "gpu_llm/kernels/random_fill.h"
 #include "gpu_llm/model/matrix_source.h"
 #include "gpu_llm/model/weight_upload.h"
@@ -29,37 +30,83 @@ class WeightPlan {
   WeightPlan(const llm::DecoderModel& model, const std::optional<DummyWeights>& dummy)
       : model_(model), dummy_(dummy) {}
 
-  // Norm weights and biases, one below the other.
-  const __nv_bfloat16* Vector(int32_t layer, const KindsAndRows& kinds_and_rows) {
-    auto source = std::make_shared<MatrixSource>(SourceOf(layer, kinds_and_rows, 1, 0));
+  // Biases, one below the other, or in turn as Matrix does it.
+  const __nv_bfloat16* Vector(int32_t layer, const KindsAndRows& kinds_and_rows,
+                              int64_t interleave = 0, float added = 0.0f) {
+    auto source =
+        std::make_shared<MatrixSource>(SourceOf(layer, kinds_and_rows, 1, interleave, kNoExpert));
+    source->offset = added;
     const int64_t rows = source->num_rows(), offset = Take(rows * 2);
-    ones_.push_back({offset, rows});
-    for (const MatrixPart& part : source->parts) {
-      if (!dummy_ && part.weight == nullptr && status_.ok())
-        status_ = InternalError("a weight of the decoder is not mapped");
-    }
+    vectors_.push_back({offset, rows, 0.0f});
+    NoteMissing(*source);
     jobs_.push_back({offset, rows * 2, [source, rows](uint8_t* to) {
                        return FillBf16Rows(*source, 0, rows, reinterpret_cast<uint16_t*>(to));
                      }});
     return At<__nv_bfloat16>(offset);
   }
 
-  // With `interleave`, groups of that many rows of the parts in turn.
+  // Of one value a column of the input: the weight of a norm, which made-up weights have as 1.
+  const __nv_bfloat16* NormVector(int32_t layer, WeightKind kind, int64_t size) {
+    const __nv_bfloat16* vector = Vector(layer, {{kind, size}}, 0, model_.spec.norm.weight_offset);
+    vectors_.back().made_up = 1.0f;
+    return vector;
+  }
+  GpuNorm Norm(int32_t layer, WeightKind weight, WeightKind bias) {
+    const int64_t size = model_.spec.hidden_size;
+    GpuNorm norm;
+    norm.weight = NormVector(layer, weight, size);
+    if (model_.spec.norm.has_bias) norm.bias = Vector(layer, {{bias, size}});
+    return norm;
+  }
+
+  // The same of every expert.
+  GpuExperts Experts(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
+                     int64_t interleave = 0) {
+    GpuExperts experts;
+    int64_t first = 0;
+    for (int32_t expert = 0; expert < model_.spec.moe.num_experts; ++expert) {
+      const int64_t at = next_;
+      const GpuMatrix matrix = Matrix(layer, kinds_and_rows, columns, interleave, 0, expert);
+      if (expert == 0) experts.first = matrix, first = at;
+      if (expert == 1) experts.stride_elements = (at - first) / 2;
+      made_up_.push_back(matrix);
+    }
+    return experts;
+  }
+
+  // With `interleave`, groups of that many rows of the parts in turn; then `num_padding` rows of
+  // zeros.
   GpuMatrix Matrix(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
-                   int64_t interleave = 0) {
-    auto source =
-        std::make_shared<const MatrixSource>(SourceOf(layer, kinds_and_rows, columns, interleave));
-    const auto layout = std::make_shared<const MatrixLayout>(Layout(layer, *source));
+                   int64_t interleave = 0, int64_t num_padding = 0, int32_t expert = kNoExpert) {
+    auto source = std::make_shared<const MatrixSource>(
+        SourceOf(layer, kinds_and_rows, columns, interleave, expert));
+    const auto layout = std::make_shared<const MatrixLayout>(
+        IsKeptAsBf16(kinds_and_rows.front().first, expert) ? MatrixLayout{}
+                                                           : Layout(layer, *source));
+    NoteMissing(*source);
     GpuMatrix matrix;
     matrix.format = layout->format;
     matrix.scales_per_block = layout->scales_per_block;
-    matrix.num_outputs = static_cast<int>(source->num_rows());
+    const int64_t num_outputs = source->num_rows() + num_padding;
+    matrix.num_outputs = static_cast<int>(num_outputs);
     matrix.depth = static_cast<int>(columns);
-    const int64_t offset = Take(layout->SizeBytes(source->num_rows(), columns));
+    const int64_t size_bytes = layout->SizeBytes(source->num_rows(), columns);
+    const int64_t padded_bytes = layout->SizeBytes(num_outputs, columns);
+    const int64_t offset = Take(padded_bytes);
     matrix.data = At<void>(offset);
+    if (padded_bytes > size_bytes) {
+      jobs_.push_back({offset + size_bytes, padded_bytes - size_bytes,
+                       [count = padded_bytes - size_bytes](uint8_t* to) {
+                         std::memset(to, 0, count);
+                         return Status();
+                       }});
+    }
     if (layout->format == WeightFormat::kFp8) {
-      matrix.row_scales = Array<float>(
-          source->num_rows(), [source](uint8_t* to) { CopyTo(Fp8RowScales(*source), to); });
+      matrix.row_scales = Array<float>(num_outputs, [source, num_outputs](uint8_t* to) {
+        std::vector<float> scales = Fp8RowScales(*source);
+        scales.resize(num_outputs, 0.0f);
+        CopyTo(scales, to);
+      });
     }
     if (!layout->column_order.empty()) {
       matrix.column_order =
@@ -76,20 +123,39 @@ class WeightPlan {
   const Status& status() const { return status_; }
   int64_t size_bytes() const { return next_; }
   const std::vector<UploadJob>& jobs() const { return jobs_; }
-  // Offsets and lengths of the vectors.
-  const std::vector<std::pair<int64_t, int64_t>>& vectors() const { return ones_; }
+  struct PlannedVector {
+    int64_t offset, count;
+    float made_up;  // what its values are without a checkpoint
+  };
+  const std::vector<PlannedVector>& vectors() const { return vectors_; }
+  // Matrices that GpuWeights::matrices() does not name; pointers are offsets.
+  const std::vector<GpuMatrix>& made_up() const { return made_up_; }
+  void AlsoMakeUp(const GpuMatrix& matrix) { made_up_.push_back(matrix); }
 
  private:
   MatrixSource SourceOf(int32_t layer, const KindsAndRows& kinds_and_rows, int64_t columns,
-                        int64_t interleave) const {
+                        int64_t interleave, int32_t expert) const {
     MatrixSource source;
     for (const auto& [kind, rows] : kinds_and_rows) {
-      const auto found = model_.weights.find({layer, kind, kNoExpert});
+      const auto found = model_.weights.find({layer, kind, expert});
       source.parts.push_back({found == model_.weights.end() ? nullptr : &found->second, rows});
     }
     source.columns = columns;
     source.interleave = interleave;
     return source;
+  }
+
+  void NoteMissing(const MatrixSource& source) {
+    for (const MatrixPart& part : source.parts) {
+      if (!dummy_ && part.weight == nullptr && status_.ok())
+        status_ = InternalError("a weight of the decoder is not mapped");
+    }
+  }
+
+  // Whatever the checkpoint has it in: kernels that read it know no other format.
+  static bool IsKeptAsBf16(WeightKind kind, int32_t expert) {
+    return expert != kNoExpert || kind == WeightKind::kRouter ||
+           kind == WeightKind::kTokenEmbedding || kind == WeightKind::kPositionEmbedding;
   }
 
   MatrixLayout Layout(int32_t layer, const MatrixSource& source) {
@@ -157,15 +223,44 @@ class WeightPlan {
   const std::optional<DummyWeights>& dummy_;
   int64_t next_ = 0;
   std::vector<UploadJob> jobs_;
-  std::vector<std::pair<int64_t, int64_t>> ones_;
+  std::vector<PlannedVector> vectors_;
+  std::vector<GpuMatrix> made_up_;
   Status status_;
 };
 
+void PlanMlp(WeightPlan& plan, const llm::DecoderSpec& spec, int32_t layer, GpuLayer& result) {
+  const int64_t hidden = spec.hidden_size, inner = spec.intermediate_size;
+  if (spec.layers[layer].is_moe) {
+    const int64_t part = spec.moe.intermediate_size;
+    const GpuMatrix router =
+        plan.Matrix(layer, {{WeightKind::kRouter, spec.moe.num_experts}}, hidden);
+    result.router = static_cast<const __nv_bfloat16*>(router.data);
+    plan.AlsoMakeUp(router);
+    result.expert_gate_up = plan.Experts(
+        layer, {{WeightKind::kGate, part}, {WeightKind::kUp, part}}, hidden, kInterleave);
+    result.expert_down = plan.Experts(layer, {{WeightKind::kDown, hidden}}, part);
+    return;
+  }
+  if (spec.mlp == llm::MlpKind::kGated) {
+    result.gate_up = plan.Matrix(layer, {{WeightKind::kGate, inner}, {WeightKind::kUp, inner}},
+                                 hidden, kInterleave);
+  } else {
+    result.gate_up = plan.Matrix(layer, {{WeightKind::kUp, inner}}, hidden);
+  }
+  result.down = plan.Matrix(layer, {{WeightKind::kDown, hidden}}, inner);
+  if (!spec.mlp_bias) return;
+  result.gate_up_bias =
+      spec.mlp == llm::MlpKind::kGated
+          ? plan.Vector(layer, {{WeightKind::kGateBias, inner}, {WeightKind::kUpBias, inner}},
+                        kInterleave)
+          : plan.Vector(layer, {{WeightKind::kUpBias, inner}});
+  result.down_bias = plan.Vector(layer, {{WeightKind::kDownBias, hidden}});
+}
+
 GpuLayer PlanLayer(WeightPlan& plan, const llm::DecoderSpec& spec, int32_t layer) {
   GpuLayer result;
-  const int64_t q = spec.q_size(), kv = spec.kv_size(), hidden = spec.hidden_size,
-                inner = spec.intermediate_size;
-  result.input_norm = plan.Vector(layer, {{WeightKind::kInputNorm, hidden}});
+  const int64_t q = spec.q_size(), kv = spec.kv_size(), hidden = spec.hidden_size;
+  result.input_norm = plan.Norm(layer, WeightKind::kInputNorm, WeightKind::kInputNormBias);
   result.qkv =
       plan.Matrix(layer, {{WeightKind::kQ, q}, {WeightKind::kK, kv}, {WeightKind::kV, kv}}, hidden);
   if (spec.qkv_bias) {
@@ -173,14 +268,20 @@ GpuLayer PlanLayer(WeightPlan& plan, const llm::DecoderSpec& spec, int32_t layer
         layer, {{WeightKind::kQBias, q}, {WeightKind::kKBias, kv}, {WeightKind::kVBias, kv}});
   }
   if (spec.qk_norm) {
-    result.q_norm = plan.Vector(layer, {{WeightKind::kQNorm, spec.head_dim}});
-    result.k_norm = plan.Vector(layer, {{WeightKind::kKNorm, spec.head_dim}});
+    result.q_norm = plan.NormVector(layer, WeightKind::kQNorm, spec.head_dim);
+    result.k_norm = plan.NormVector(layer, WeightKind::kKNorm, spec.head_dim);
   }
   result.attention_out = plan.Matrix(layer, {{WeightKind::kAttentionOut, hidden}}, q);
-  result.pre_mlp_norm = plan.Vector(layer, {{WeightKind::kPreMlpNorm, hidden}});
-  result.gate_up = plan.Matrix(layer, {{WeightKind::kGate, inner}, {WeightKind::kUp, inner}},
-                               hidden, kInterleave);
-  result.down = plan.Matrix(layer, {{WeightKind::kDown, hidden}}, inner);
+  if (spec.attention_out_bias) {
+    result.attention_out_bias = plan.Vector(layer, {{WeightKind::kAttentionOutBias, hidden}});
+  }
+  result.pre_mlp_norm = plan.Norm(layer, WeightKind::kPreMlpNorm, WeightKind::kPreMlpNormBias);
+  if (spec.post_norms) {
+    result.post_attention_norm.weight =
+        plan.NormVector(layer, WeightKind::kPostAttentionNorm, hidden);
+    result.post_mlp_norm.weight = plan.NormVector(layer, WeightKind::kPostMlpNorm, hidden);
+  }
+  PlanMlp(plan, spec, layer, result);
   return result;
 }
 
@@ -199,30 +300,52 @@ void PlaceAll(GpuWeights& weights) {
     Place(matrix.column_order, weights.memory);
     Place(matrix.input_scale, weights.memory);
   };
+  const auto place_norm = [&](GpuNorm& norm) {
+    Place(norm.weight, weights.memory);
+    Place(norm.bias, weights.memory);
+  };
   Place(weights.token_embedding, weights.memory);
-  Place(weights.final_norm, weights.memory);
+  Place(weights.position_embedding, weights.memory);
+  Place(weights.lm_head_bias, weights.memory);
+  place_norm(weights.final_norm);
   place_matrix(weights.lm_head);
   for (GpuLayer& layer : weights.layers) {
+    for (GpuNorm* norm : {&layer.input_norm, &layer.post_attention_norm, &layer.pre_mlp_norm,
+                          &layer.post_mlp_norm}) {
+      place_norm(*norm);
+    }
     for (const __nv_bfloat16** pointer :
-         {&layer.input_norm, &layer.qkv_bias, &layer.q_norm, &layer.k_norm, &layer.pre_mlp_norm}) {
+         {&layer.qkv_bias, &layer.q_norm, &layer.k_norm, &layer.attention_out_bias,
+          &layer.gate_up_bias, &layer.down_bias, &layer.router}) {
       Place(*pointer, weights.memory);
     }
-    for (GpuMatrix* matrix : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {
+    for (GpuMatrix* matrix : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down,
+                              &layer.expert_gate_up.first, &layer.expert_down.first}) {
       place_matrix(*matrix);
     }
   }
 }
 
-// Uniform values whose products keep about the size of their input; norms are 1.
+// Uniform values whose products keep about the size of their input; norms are 1, biases 0.
 Status MakeUp(const WeightPlan& plan, const GpuWeights& weights, uint64_t seed) {
-  for (const auto& [offset, count] : plan.vectors()) {
-    ConstantFill(reinterpret_cast<__nv_bfloat16*>(weights.memory.as<char>() + offset), count, 1.0f,
+  for (const auto& [offset, count, value] : plan.vectors()) {
+    ConstantFill(reinterpret_cast<__nv_bfloat16*>(weights.memory.as<char>() + offset), count, value,
                  nullptr);
   }
   for (const GpuMatrix* matrix : weights.matrices()) RandomFillMatrix(*matrix, seed++, nullptr);
+  for (GpuMatrix matrix : plan.made_up()) {
+    Place(matrix.data, weights.memory);
+    RandomFillMatrix(matrix, seed++, nullptr);
+  }
   NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
   NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   return {};
+}
+
+// Of the position table: what the checkpoint has, which may be more than are served.
+int64_t PositionRows(const llm::DecoderModel& model) {
+  const auto found = model.weights.find({kNoLayer, WeightKind::kPositionEmbedding, kNoExpert});
+  return found == model.weights.end() ? model.spec.max_positions : found->second.source.num_rows();
 }
 
 }  // namespace
@@ -230,31 +353,28 @@ Status MakeUp(const WeightPlan& plan, const GpuWeights& weights, uint64_t seed) 
 std::vector<const GpuMatrix*> GpuWeights::matrices() const {
   std::vector<const GpuMatrix*> result = {&lm_head};
   for (const GpuLayer& layer : layers) {
-    for (const GpuMatrix* matrix : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down})
-      result.push_back(matrix);
+    for (const GpuMatrix* matrix :
+         {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {
+      if (matrix->data != nullptr) result.push_back(matrix);
+    }
   }
   return result;
 }
 
 Status CheckGpuSupport(const llm::DecoderModel& model) {
   const llm::DecoderSpec& spec = model.spec;
-  std::string what;
-  if (spec.norm.kind != llm::NormKind::kRms || spec.norm.has_bias) what = "LayerNorm";
-  if (spec.norm.weight_offset != 0.0f) what = "norm weights with an offset";
-  if (spec.position != llm::PositionKind::kRope) what = "learned positions";
-  if (spec.mlp != llm::MlpKind::kGated) what = "an MLP without a gate";
-  if (spec.activation != llm::Activation::kSilu) what = "an activation other than silu";
-  if (spec.mlp_bias) what = "biases in the MLP";
-  if (spec.attention_out_bias) what = "a bias of the attention output";
-  if (spec.moe.num_experts > 0) what = "mixture of experts";
-  if (spec.parallel_residual) what = "a parallel residual";
-  if (spec.post_norms) what = "norms after attention and MLP";
-  if (spec.logit_soft_cap != 0.0f) what = "a soft cap on logits";
-  if (model.weights.contains({kNoLayer, WeightKind::kLmHeadBias, kNoExpert}))
-    what = "a bias of the LM head";
-  if (!what.empty()) {
-    return UnsupportedError("gpu_llm does not run ", what, " ('", spec.architecture,
-                            "'); backend cpu_reference does");
+  if (spec.post_norms && spec.norm.kind != llm::NormKind::kRms) {
+    return UnsupportedError("gpu_llm does not run LayerNorm after attention and MLP ('",
+                            spec.architecture, "'); backend cpu_reference does");
+  }
+  if (spec.num_sink_tokens > 0) {
+    return UnsupportedError("gpu_llm has no attention sinks: sink_token_length is ",
+                            spec.num_sink_tokens, ", expected 0; backend cpu_reference has them");
+  }
+  if (spec.moe.num_experts > kMaxExperts || spec.moe.experts_per_token > kMaxExpertsPerToken) {
+    return UnsupportedError("the model has ", spec.moe.num_experts, " experts, ",
+                            spec.moe.experts_per_token, " a token; gpu_llm runs up to ",
+                            kMaxExperts, " and ", kMaxExpertsPerToken);
   }
   constexpr int kHeadDims[] = {16, 32, 64, 80, 96, 128, 256};
   if (std::find(std::begin(kHeadDims), std::end(kHeadDims), spec.head_dim) == std::end(kHeadDims)) {
@@ -262,11 +382,10 @@ Status CheckGpuSupport(const llm::DecoderModel& model) {
                             ", gpu_llm runs 16, 32, 64, 80, 96, 128 and 256");
   }
   if (spec.hidden_size % 8 != 0 || spec.hidden_size > 16384 || spec.intermediate_size % 8 != 0 ||
-      spec.vocab_size % 4 != 0) {
+      spec.moe.intermediate_size % 8 != 0) {
     return UnsupportedError("hidden_size ", spec.hidden_size, ", intermediate_size ",
-                            spec.intermediate_size, ", vocab_size ", spec.vocab_size,
-                            ": gpu_llm wants multiples of 8, 8 and 4, and a hidden_size ",
-                            "of at most 16384");
+                            spec.intermediate_size, " (of an expert ", spec.moe.intermediate_size,
+                            "): gpu_llm wants multiples of 8, and a hidden_size of at most 16384");
   }
   return {};
 }
@@ -276,21 +395,27 @@ Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model,
   const llm::DecoderSpec& spec = model.spec;
   WeightPlan plan(model, dummy);
   GpuWeights weights;
+  const int64_t padding = PaddedVocabulary(spec.vocab_size) - spec.vocab_size;
   const GpuMatrix embedding =
-      plan.Matrix(kNoLayer, {{WeightKind::kTokenEmbedding, spec.vocab_size}}, spec.hidden_size);
+      plan.Matrix(kNoLayer, {{WeightKind::kTokenEmbedding, spec.vocab_size}}, spec.hidden_size, 0,
+                  spec.tied_embeddings ? padding : 0);
   weights.token_embedding = static_cast<const __nv_bfloat16*>(embedding.data);
+  if (spec.position == llm::PositionKind::kLearned) {
+    const GpuMatrix positions = plan.Matrix(
+        kNoLayer, {{WeightKind::kPositionEmbedding, PositionRows(model)}}, spec.hidden_size);
+    weights.position_embedding = static_cast<const __nv_bfloat16*>(positions.data);
+    plan.AlsoMakeUp(positions);
+  }
   for (int32_t layer = 0; layer < spec.num_layers(); ++layer)
     weights.layers.push_back(PlanLayer(plan, spec, layer));
-  weights.final_norm = plan.Vector(kNoLayer, {{WeightKind::kFinalNorm, spec.hidden_size}});
-  weights.lm_head =
-      spec.tied_embeddings
-          ? embedding
-          : plan.Matrix(kNoLayer, {{WeightKind::kLmHead, spec.vocab_size}}, spec.hidden_size);
+  weights.final_norm = plan.Norm(kNoLayer, WeightKind::kFinalNorm, WeightKind::kFinalNormBias);
+  weights.lm_head = spec.tied_embeddings
+                        ? embedding
+                        : plan.Matrix(kNoLayer, {{WeightKind::kLmHead, spec.vocab_size}},
+                                      spec.hidden_size, 0, padding);
+  if (model.weights.contains({kNoLayer, WeightKind::kLmHeadBias, kNoExpert}))
+    weights.lm_head_bias = plan.Vector(kNoLayer, {{WeightKind::kLmHeadBias, spec.vocab_size}});
   NEREID_RETURN_IF_ERROR(plan.status());
-  if (embedding.format != WeightFormat::kBf16) {
-    return UnsupportedError("gpu_llm does not run quantised token embeddings ('", spec.architecture,
-                            "')");
-  }
   NEREID_ASSIGN_OR_RETURN(weights.memory, DeviceMemory::Allocate(plan.size_bytes(), "the weights"));
   PlaceAll(weights);
   if (dummy) {

@@ -45,12 +45,13 @@ float Fp8RowScale(const ResolvedWeight& weight, int64_t row) {
   return llm::ElementAsFloat(scales, is_one ? 0 : weight.source.SourceRow(row));
 }
 
-void FillPlainRow(const ResolvedWeight& weight, int64_t row, int64_t columns, uint16_t* to) {
+void FillPlainRow(const ResolvedWeight& weight, int64_t row, int64_t columns, float offset,
+                  uint16_t* to) {
   const llm::TensorView& tensor = weight.tensor;
   const llm::WeightSource& source = weight.source;
   const int64_t stored_columns = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
   const int64_t stored = source.SourceRow(row);
-  if (!source.transposed && tensor.type == DataType::kBF16) {
+  if (!source.transposed && tensor.type == DataType::kBF16 && offset == 0.0f) {
     std::memcpy(to, tensor.bytes.data() + stored * stored_columns * 2, columns * 2);
     return;
   }
@@ -60,7 +61,7 @@ void FillPlainRow(const ResolvedWeight& weight, int64_t row, int64_t columns, ui
     const int64_t index =
         source.transposed ? column * stored_columns + stored : stored * stored_columns + column;
     if (tensor.type != DataType::kF8E4M3) {
-      to[column] = ToBf16(llm::ElementAsFloat(tensor, index));
+      to[column] = ToBf16(offset + llm::ElementAsFloat(tensor, index));
       continue;
     }
     const llm::TensorView& scales = weight.quant.scales;
@@ -163,7 +164,7 @@ Status FillBf16Rows(const MatrixSource& source, int64_t first, int64_t count, ui
     if (readers[place.part]) {
       FillIntegerRow(*readers[place.part], place.row, to);
     } else {
-      FillPlainRow(*source.parts[place.part].weight, place.row, source.columns, to);
+      FillPlainRow(*source.parts[place.part].weight, place.row, source.columns, source.offset, to);
     }
   }
   return {};

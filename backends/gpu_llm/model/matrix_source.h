@@ -20,6 +20,7 @@ struct MatrixSource {
   std::vector<MatrixPart> parts;
   int64_t columns = 0;     // a vector: 1
   int64_t interleave = 0;  // rows of each part, equally long, in turn; 0: one part below the other
+  float offset = 0.0f;     // added to each value of what is not quantised
 
   int64_t num_rows() const;
   struct Place {

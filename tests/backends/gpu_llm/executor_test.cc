@@ -27,13 +27,17 @@ class ExecutorTest : public testing::GpuTest<::testing::TestWithParam<const char
 
   std::unique_ptr<GpuExecutor> Load(bool uses_graphs = true) {
     const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
-    GpuExecutorOptions options;
-    options.max_num_sequences = 8;
-    options.max_num_tokens = 256;
+    GpuExecutorOptions options = SmallOptions();
     options.uses_graphs = uses_graphs;
     auto executor = GpuExecutor::Create(std::move(*llm::ReadDecoder(checkpoint, true)), options);
     EXPECT_TRUE(executor.ok()) << executor.status().message();
     return executor.ok() ? std::move(*executor) : nullptr;
+  }
+  static GpuExecutorOptions SmallOptions() {
+    GpuExecutorOptions options;
+    options.max_num_sequences = 8;
+    options.max_num_tokens = 256;
+    return options;
   }
   std::unique_ptr<cpu::CpuExecutor> LoadCpu() {
     auto checkpoint =
@@ -78,24 +82,31 @@ class ExecutorTest : public testing::GpuTest<::testing::TestWithParam<const char
     }
   }
 
+  bool HasExperts() const {
+    return std::string_view(GetParam()) == "mixtral" || std::string_view(GetParam()) == "qwen3_moe";
+  }
+
   std::string directory_;
 };
 
 // bf16 weights, activations and cache against float throughout: 2^-9 relative a rounding, some
 // thirty roundings in three layers, and rows of 64 values, over which little averages out.
 constexpr double kLogitTolerance = 8e-2;
+// Where a token's experts are nearly as likely as others, rounding sends it elsewhere, and what
+// comes after it sees that: single answers may be far off, most are not.
+constexpr double kExpertTolerance = 3e-1;
 
 TEST_P(ExecutorTest, LogitsAreThoseOfTheCpuWithinBf16) {
   const std::unique_ptr<GpuExecutor> gpu = Load();
   ASSERT_NE(gpu, nullptr);
   const std::unique_ptr<cpu::CpuExecutor> cpu = LoadCpu();
-  int64_t compared = 0, equal = 0;
+  int64_t compared = 0, equal = 0, close = 0;
   for (const GoldenPrompt& prompt : ReadGolden(directory_)) {
     const auto length = static_cast<int32_t>(prompt.ids.size());
     const int32_t rows = std::min(length, 100);
     const auto expected = Run(*cpu, prompt.ids, 0, rows);
-    EXPECT_LT(RelativeError(Run(*gpu, prompt.ids, 0, rows), expected), kLogitTolerance)
-        << "prompt of " << length;
+    const double error = RelativeError(Run(*gpu, prompt.ids, 0, rows), expected);
+    EXPECT_LT(error, HasExperts() ? kExpertTolerance : kLogitTolerance) << "prompt of " << length;
     // In two chunks, then token by token along the recorded answer.
     const std::span<const int32_t> ids = prompt.ids;
     if (length > 40) {
@@ -109,13 +120,16 @@ TEST_P(ExecutorTest, LogitsAreThoseOfTheCpuWithinBf16) {
       const auto wanted = Run(*cpu, token, at, 1);
       const auto got = Run(*gpu, token, at, 1);
       ASSERT_EQ(got.size(), wanted.size());
-      EXPECT_LT(RelativeError(got, wanted), kLogitTolerance) << "step " << step;
+      const double step_error = RelativeError(got, wanted);
+      EXPECT_LT(step_error, HasExperts() ? 2.0 : kLogitTolerance) << "step " << step;
       ++compared;
+      close += step_error < kLogitTolerance;
       equal += llm::ArgMax(got) == prompt.greedy[step + 1];
     }
   }
   // Near ties may fall the other way.
   EXPECT_GE(equal, compared * 9 / 10) << "of " << compared;
+  EXPECT_GE(close, compared / 2) << "of " << compared;
   EXPECT_GT(gpu->num_graph_steps(), 0);
 }
 
@@ -145,17 +159,22 @@ TEST_P(ExecutorTest, MemoryIsGivenBack) {
   EXPECT_LT(static_cast<double>(before) - static_cast<double>(after), 64e6);
 }
 
+// A name that GoogleTest takes.
+std::string TestName(std::string name) {
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return name;
+}
+
+// All that the CPU is tested with.
 INSTANTIATE_TEST_SUITE_P(Tiny, ExecutorTest,
-                         ::testing::Values("llama", "llama-awq", "llama-gptq",
+                         ::testing::Values("gemma2", "gemma3", "gpt2", "gpt_bigcode", "gpt_neox",
+                                           "llama", "llama-awq", "llama-gptq",
                                            "llama-gptq-actorder", "llama-linear-rope", "llama-mha",
-                                           "llama-tied", "llama-yarn", "llama3.1-rope", "mistral",
-                                           "mistral-swa", "phi3", "phi3-swa", "qwen2", "qwen3"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name)
-                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+                                           "llama-mqa-bias", "llama-tied", "llama-yarn",
+                                           "llama3.1-rope", "mistral", "mistral-swa", "mixtral",
+                                           "phi3", "phi3-swa", "qwen2", "qwen3", "qwen3_moe",
+                                           "starcoder2"),
+                         [](const auto& info) { return TestName(info.param); });
 
 // A model of the checkpoint with the matrices of its layers rounded to e4m3, with a factor a row.
 struct Fp8Model {
@@ -205,10 +224,7 @@ TEST_P(Fp8ExecutorTest, LogitsAreThoseOfTheCpuWithinBf16) {
   auto checkpoint =
       std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
   const Fp8Model made = MakeFp8Model(*checkpoint);
-  GpuExecutorOptions options;
-  options.max_num_sequences = 8;
-  options.max_num_tokens = 256;
-  auto gpu = GpuExecutor::Create(made.model, options);
+  auto gpu = GpuExecutor::Create(made.model, SmallOptions());
   ASSERT_TRUE(gpu.ok()) << gpu.status().message();
   cpu::CpuExecutorOptions cpu_options;
   cpu_options.num_threads = 2;
@@ -226,31 +242,83 @@ TEST_P(Fp8ExecutorTest, LogitsAreThoseOfTheCpuWithinBf16) {
 INSTANTIATE_TEST_SUITE_P(Tiny, Fp8ExecutorTest, ::testing::Values("llama", "qwen2"),
                          [](const auto& info) { return std::string(info.param); });
 
-class RefusalTest : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
+// Each token goes to all experts, so that rounding chooses none.
+class AllExpertsTest : public ExecutorTest {};
 
-TEST_P(RefusalTest, WhatIsNotThereIsNamedAtLoad) {
-  const std::string directory = FindTiny(GetParam().first);
-  if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam().first;
-  const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory));
-  const auto executor = GpuExecutor::Create(std::move(*llm::ReadDecoder(checkpoint, true)), {});
-  ASSERT_FALSE(executor.ok());
-  EXPECT_EQ(executor.status().code(), StatusCode::kUnsupported);
-  EXPECT_NE(executor.status().message().find(GetParam().second), std::string::npos)
-      << executor.status().message();
+TEST_P(AllExpertsTest, LogitsAreThoseOfTheCpuWithinBf16) {
+  auto checkpoint =
+      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
+  llm::DecoderModel model = std::move(*llm::ReadDecoder(*checkpoint, true));
+  model.spec.moe.experts_per_token = model.spec.moe.num_experts;
+  auto gpu = GpuExecutor::Create(model, SmallOptions());
+  ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+  auto cpu = cpu::CpuExecutor::Create(checkpoint, model, {});
+  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  std::vector<int32_t> prompt;
+  for (int32_t i = 0; i < 120; ++i) prompt.push_back(i * 37 % 509);
+  const auto expected = Run(**cpu, prompt, 0, 100);
+  EXPECT_LT(RelativeError(Run(**gpu, prompt, 0, 100), expected), kLogitTolerance);
+  for (int32_t step = 0; step < 4; ++step) {
+    const std::vector<int32_t> token = {11 * step};
+    const auto wanted = Run(**cpu, token, 120 + step, 1);
+    EXPECT_LT(RelativeError(Run(**gpu, token, 120 + step, 1), wanted), kLogitTolerance) << step;
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, RefusalTest,
-                         ::testing::Values(std::pair("gpt2", "gpt2"),
-                                           std::pair("mixtral", "mixture of experts"),
-                                           std::pair("gemma2", "gemma2"),
-                                           std::pair("gpt_neox", "parallel residual"),
-                                           std::pair("llama-mqa-bias", "bias")),
-                         [](const auto& info) {
-                           std::string name = info.param.first;
-                           for (char& c : name)
-                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Tiny, AllExpertsTest, ::testing::Values("mixtral", "qwen3_moe"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// A vocabulary that rows of logits must be padded for, with the head tied and not.
+class OddVocabularyTest : public ExecutorTest {};
+
+TEST_P(OddVocabularyTest, LogitsAreThoseOfTheCpuWithinBf16) {
+  auto checkpoint =
+      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
+  llm::DecoderModel model = std::move(*llm::ReadDecoder(*checkpoint, true));
+  model.spec.vocab_size = 509;
+  for (auto& [key, weight] : model.weights) {
+    if (key.kind == llm::WeightKind::kTokenEmbedding || key.kind == llm::WeightKind::kLmHead)
+      weight.source.group_rows = 509;
+  }
+  auto gpu = GpuExecutor::Create(model, SmallOptions());
+  ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+  cpu::CpuExecutorOptions cpu_options;
+  cpu_options.num_threads = 2;
+  auto cpu = cpu::CpuExecutor::Create(checkpoint, model, cpu_options);
+  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  std::vector<int32_t> prompt;
+  for (int32_t i = 0; i < 45; ++i) prompt.push_back(i * 37 % 509);
+  for (const int32_t rows : {45, 1}) {
+    const auto expected = Run(**cpu, prompt, 0, rows);
+    EXPECT_LT(RelativeError(Run(**gpu, prompt, 0, rows), expected), kLogitTolerance) << rows;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, OddVocabularyTest, ::testing::Values("llama", "gpt2"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class RefusalTest : public testing::GpuTest<::testing::Test> {};
+
+TEST_F(RefusalTest, WhatIsNotThereIsNamedAtLoad) {
+  const std::string directory = FindTiny("mistral-swa");
+  if (directory.empty()) GTEST_SKIP() << "no test data for mistral-swa";
+  const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory));
+  const llm::DecoderModel read = std::move(*llm::ReadDecoder(checkpoint, true));
+  const auto refusal = [&](auto change) {
+    llm::DecoderModel model = read;
+    change(model.spec);
+    const auto executor = GpuExecutor::Create(std::move(model), {});
+    EXPECT_FALSE(executor.ok());
+    EXPECT_EQ(executor.status().code(), StatusCode::kUnsupported);
+    return std::string(executor.status().message());
+  };
+  EXPECT_NE(refusal([](auto& spec) { spec.num_sink_tokens = 4; }).find("sink_token_length is 4"),
+            std::string::npos);
+  EXPECT_NE(refusal([](auto& spec) { spec.head_dim = 24; }).find("head_dim is 24"),
+            std::string::npos);
+  EXPECT_NE(refusal([](auto& spec) { spec.moe.num_experts = 5000; }).find("5000 experts"),
+            std::string::npos);
+}
 
 }  // namespace
 }  // namespace nereid::gpu

@@ -1,0 +1,145 @@
+// A tile of rows by 64 outputs a block of four warps, 64 columns of depth at a time through a ring
+// in shared memory. A row of a stage is 128 bytes, whose 16-byte pieces are permuted by the row's
+// number, so that the matrix loads find each in a bank of its own.
+#include "gpu_llm/kernels/async_copy.cuh"
+#include "gpu_llm/kernels/device.cuh"
+#include "gpu_llm/kernels/grouped_gemm.h"
+#include "gpu_llm/kernels/launch.h"
+
+namespace nereid::gpu {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kTileOutputs = 64;
+constexpr int kStepColumns = 64;
+constexpr int kStages = 4;
+constexpr int kRowBytes = kStepColumns * 2;
+
+// Byte offset of 16-byte piece `piece` of row `row` within a stage.
+__device__ __forceinline__ int Piece(int row, int piece) {
+  return row * kRowBytes + ((piece ^ (row & 7)) << 4);
+}
+
+// 16 bytes, or zeros.
+__device__ __forceinline__ void CopyOrZero(char* to, const void* from, bool is_there) {
+  const int bytes = is_there ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(to)), "l"(from),
+               "r"(bytes)
+               : "memory");
+}
+
+__device__ __forceinline__ void LoadMatrices(uint32_t (&to)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(address)
+               : "memory");
+}
+
+template <int kTileRows>
+__global__ void __launch_bounds__(kThreads) GroupedGemmKernel(GroupedGemmParams p) {
+  constexpr int kWarpsDown = kTileRows == 64 ? 2 : 1, kWarpsAcross = 4 / kWarpsDown;
+  constexpr int kRowBlocks = kTileRows / kWarpsDown / 16;          // of 16 rows a warp
+  constexpr int kColumnBlocks = kTileOutputs / kWarpsAcross / 16;  // of 16 outputs a warp
+  constexpr int kInBytes = kTileRows * kRowBytes;
+  constexpr int kStageBytes = kInBytes + kTileOutputs * kRowBytes;
+  extern __shared__ __align__(128) char stages[];
+  __shared__ int32_t rows[kTileRows];
+  LaunchNext();
+  WaitForPrevious();
+  const ExpertTile tile = p.tiles[blockIdx.y];
+  if (tile.expert < 0) return;
+  const int first_output = blockIdx.x * kTileOutputs;
+  if (threadIdx.x < kTileRows) {
+    const int place = tile.first + min(static_cast<int>(threadIdx.x), tile.count - 1);
+    rows[threadIdx.x] = p.pairs != nullptr ? p.pairs[place] / p.pairs_per_row : place;
+  }
+  __syncthreads();
+  const bf16* weights = p.weights + tile.expert * p.expert_stride;
+  const int num_steps = (p.depth + kStepColumns - 1) / kStepColumns;
+  const auto fetch = [&](int step) {
+    if (step < num_steps) {
+      char* stage = stages + step % kStages * kStageBytes;
+      const int piece = threadIdx.x % 8, column = step * kStepColumns + piece * 8;
+      const bool is_inside = column < p.depth;
+      const int from_column = is_inside ? column : 0;
+      for (int row = threadIdx.x / 8; row < kTileRows; row += kThreads / 8) {
+        CopyOrZero(stage + Piece(row, piece), p.in + int64_t{rows[row]} * p.depth + from_column,
+                   is_inside);
+      }
+      for (int row = threadIdx.x / 8; row < kTileOutputs; row += kThreads / 8) {
+        const int output = first_output + row;
+        const bool is_there = is_inside && output < p.num_outputs;
+        CopyOrZero(stage + kInBytes + Piece(row, piece),
+                   weights + int64_t{is_there ? output : 0} * p.depth + from_column, is_there);
+      }
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  };
+  for (int step = 0; step < kStages - 1; ++step) fetch(step);
+
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int warp_row = warp / kWarpsAcross * kRowBlocks * 16;
+  const int warp_column = warp % kWarpsAcross * kColumnBlocks * 16;
+  float sums[kRowBlocks][2 * kColumnBlocks][4] = {};
+  for (int step = 0; step < num_steps; ++step) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+    __syncthreads();
+    fetch(step + kStages - 1);
+    const uint32_t in = SharedAddress(stages + step % kStages * kStageBytes);
+#pragma unroll
+    for (int k = 0; k < kStepColumns / 16; ++k) {
+      uint32_t a[kRowBlocks][4], b[kColumnBlocks][4];
+#pragma unroll
+      for (int i = 0; i < kRowBlocks; ++i)
+        LoadMatrices(a[i], in + Piece(warp_row + 16 * i + lane % 16, 2 * k + lane / 16));
+#pragma unroll
+      for (int j = 0; j < kColumnBlocks; ++j) {
+        LoadMatrices(
+            b[j], in + kInBytes +
+                      Piece(warp_column + 16 * j + lane / 16 * 8 + lane % 8, 2 * k + lane / 8 % 2));
+      }
+#pragma unroll
+      for (int i = 0; i < kRowBlocks; ++i) {
+#pragma unroll
+        for (int j = 0; j < 2 * kColumnBlocks; ++j) {
+          MatrixMultiplyAdd(sums[i][j], a[i][0], a[i][1], a[i][2], a[i][3], b[j / 2][j % 2 * 2],
+                            b[j / 2][j % 2 * 2 + 1]);
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kRowBlocks; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = warp_row + 16 * i + 8 * half + lane / 4;
+      if (row >= tile.count) continue;
+      bf16* to = p.out + int64_t{tile.first + row} * p.num_outputs;
+#pragma unroll
+      for (int j = 0; j < 2 * kColumnBlocks; ++j) {
+        const int output = first_output + warp_column + 8 * j + lane % 4 * 2;
+        if (output >= p.num_outputs) continue;
+        *reinterpret_cast<uint32_t*>(to + output) =
+            PackBf16(sums[i][j][2 * half], sums[i][j][2 * half + 1]);
+      }
+    }
+  }
+}
+
+template <int kTileRows>
+void LaunchFor(const GroupedGemmParams& p, cudaStream_t stream) {
+  constexpr int kShared = kStages * (kTileRows + kTileOutputs) * kRowBytes;
+  (void)cudaFuncSetAttribute(GroupedGemmKernel<kTileRows>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
+  const dim3 grid((p.num_outputs + kTileOutputs - 1) / kTileOutputs, p.num_tiles);
+  Launch(GroupedGemmKernel<kTileRows>, grid, kThreads, kShared, stream, p);
+}
+
+}  // namespace
+
+void GroupedGemm(const GroupedGemmParams& params, cudaStream_t stream) {
+  params.tile_rows == kLargeExpertTile ? LaunchFor<kLargeExpertTile>(params, stream)
+                                       : LaunchFor<kSmallExpertTile>(params, stream);
+}
+
+}  // namespace nereid::gpu

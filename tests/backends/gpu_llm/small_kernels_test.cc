@@ -1,0 +1,338 @@
+// Norms, activations, the ends of layers and of the logits, partial rope, routing and grouped
+// products, each against its CPU sibling or a plain loop, on the same bf16 values, at odd sizes.
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "cpu_reference/ops/op_table.h"
+#include "gpu_llm/kernels/activation.h"
+#include "gpu_llm/kernels/cache_layout.h"
+#include "gpu_llm/kernels/embedding.h"
+#include "gpu_llm/kernels/finish_logits.h"
+#include "gpu_llm/kernels/grouped_gemm.h"
+#include "gpu_llm/kernels/layer_norm.h"
+#include "gpu_llm/kernels/moe.h"
+#include "gpu_llm/kernels/residual_add.h"
+#include "gpu_llm/kernels/rope.h"
+#include "gpu_test.h"
+
+namespace nereid::gpu {
+namespace {
+
+using testing::Bf16Bits;
+using testing::FromBf16;
+using testing::RelativeError;
+using testing::ToDevice;
+using testing::ToHost;
+
+// A bf16 result: 2^-9 relative, and a little for sums in another order.
+constexpr double kTolerance = 4e-3;
+
+class SmallKernelsTest : public testing::GpuTest<::testing::Test> {
+ protected:
+  // Values that bf16 holds, on both sides.
+  struct Values {
+    std::vector<float> host;
+    DeviceMemory device;
+    __nv_bfloat16* bf16() const { return device.as<__nv_bfloat16>(); }
+  };
+  Values Random(size_t count, float mean = 0.0f, float deviation = 1.0f) {
+    std::normal_distribution<float> normal(mean, deviation);
+    Values values;
+    std::vector<uint16_t> bits(count);
+    for (uint16_t& value : bits) {
+      value = Bf16Bits(normal(random_));
+      values.host.push_back(FromBf16(value));
+    }
+    values.device = ToDevice(bits);
+    return values;
+  }
+  static DeviceMemory Poison(size_t count) {
+    return ToDevice(std::vector<uint16_t>(count, 0x7fc0));  // NaN
+  }
+  static std::vector<float> Read(const DeviceMemory& memory, size_t count) {
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    std::vector<float> values;
+    for (const uint16_t bits : ToHost<uint16_t>(memory, count)) values.push_back(FromBf16(bits));
+    return values;
+  }
+
+  std::mt19937 random_{11};
+  const cpu::OpTable& ops_ = cpu::BestOps();
+};
+
+TEST_F(SmallKernelsTest, LayerNormEqualsTheCpus) {
+  for (const auto& [rows, size] : {std::pair(1, 8), {3, 64}, {31, 776}, {5, 4096}, {2, 16384}}) {
+    const Values in = Random(rows * size, 3.0f, 2.0f), weight = Random(size, 1.0f, 0.3f),
+                 bias = Random(size);
+    const DeviceMemory out = Poison(rows * size);
+    LayerNorm({in.bf16(), nullptr, weight.bf16(), bias.bf16(), out.as<__nv_bfloat16>(), rows, size,
+               1e-5f},
+              nullptr);
+    std::vector<float> expected(rows * size);
+    ops_.layer_norm(
+        {in.host.data(), weight.host.data(), bias.host.data(), 1e-5f, rows, size, expected.data()});
+    EXPECT_LT(RelativeError(Read(out, rows * size), expected), kTolerance) << rows << " " << size;
+  }
+}
+
+TEST_F(SmallKernelsTest, LayerNormPicksRows) {
+  const int size = 40;
+  const Values in = Random(7 * size), weight = Random(size), bias = Random(size);
+  const std::vector<int32_t> rows = {6, 0, 3};
+  const DeviceMemory picked = ToDevice(rows), out = Poison(rows.size() * size);
+  LayerNorm({in.bf16(), picked.as<int32_t>(), weight.bf16(), bias.bf16(), out.as<__nv_bfloat16>(),
+             3, size, 1e-5f},
+            nullptr);
+  std::vector<float> expected(rows.size() * size);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    ops_.layer_norm({in.host.data() + rows[i] * size, weight.host.data(), bias.host.data(), 1e-5f,
+                     1, size, expected.data() + i * size});
+  }
+  EXPECT_LT(RelativeError(Read(out, expected.size()), expected), kTolerance);
+}
+
+TEST_F(SmallKernelsTest, ActivationsEqualTheCpus) {
+  const std::pair<llm::Activation, cpu::ActivationKind> kinds[] = {
+      {llm::Activation::kSilu, cpu::ActivationKind::kSilu},
+      {llm::Activation::kGelu, cpu::ActivationKind::kGelu},
+      {llm::Activation::kGeluTanh, cpu::ActivationKind::kGeluTanh},
+      {llm::Activation::kRelu, cpu::ActivationKind::kRelu}};
+  for (const auto& [kind, cpu_kind] : kinds) {
+    for (const bool gated : {false, true}) {
+      for (const auto& [rows, inner] : {std::pair(1, 8), {33, 72}, {2, 14336}}) {
+        const int width = gated ? 2 * inner : inner;
+        const Values in = Random(rows * width, 0.0f, 2.0f), bias = Random(width);
+        const DeviceMemory out = Poison(rows * inner);
+        Activate({in.bf16(), bias.bf16(), out.as<__nv_bfloat16>(), rows, inner, kind, gated},
+                 nullptr);
+        std::vector<float> expected(rows * inner), factors(rows * inner);
+        for (int row = 0; row < rows; ++row) {
+          for (int c = 0; c < inner; ++c) {
+            const int at = gated ? c / 8 * 16 + c % 8 : c;
+            expected[row * inner + c] = in.host[row * width + at] + bias.host[at];
+            if (gated) factors[row * inner + c] = in.host[row * width + at + 8] + bias.host[at + 8];
+          }
+        }
+        ops_.activation({cpu_kind, expected.data(), gated ? factors.data() : nullptr,
+                         static_cast<int64_t>(expected.size())});
+        EXPECT_LT(RelativeError(Read(out, expected.size()), expected), kTolerance)
+            << static_cast<int>(kind) << " " << gated << " " << rows << " " << inner;
+      }
+    }
+  }
+}
+
+TEST_F(SmallKernelsTest, ResidualsGetBiasAndNorm) {
+  for (const auto& [rows, size] : {std::pair(1, 8), {31, 776}, {2, 16384}}) {
+    for (const bool normed : {false, true}) {
+      const Values in = Random(rows * size), bias = Random(size), weight = Random(size, 1.0f),
+                   residual = Random(rows * size);
+      ResidualAdd({in.bf16(), bias.bf16(), normed ? weight.bf16() : nullptr, residual.bf16(), rows,
+                   size, 1e-6f},
+                  nullptr);
+      std::vector<float> sums(rows * size), expected = residual.host;
+      for (int i = 0; i < rows * size; ++i) sums[i] = in.host[i] + bias.host[i % size];
+      if (normed) {
+        ops_.rms_norm({sums.data(), size, weight.host.data(), 1e-6f, rows, size, expected.data(),
+                       size, true});
+      } else {
+        for (int i = 0; i < rows * size; ++i) expected[i] += sums[i];
+      }
+      EXPECT_LT(RelativeError(Read(residual.device, rows * size), expected), kTolerance);
+    }
+  }
+}
+
+TEST_F(SmallKernelsTest, LogitsAreCappedAndPadded) {
+  const int rows = 3, vocab = 509, stride = 512;
+  std::vector<float> logits(rows * stride, NAN);
+  std::normal_distribution<float> normal(0.0f, 40.0f);
+  for (int i = 0; i < rows * stride; ++i)
+    if (i % stride < vocab) logits[i] = normal(random_);
+  const Values bias = Random(vocab);
+  const DeviceMemory device = ToDevice(logits);
+  FinishLogits({device.as<float>(), bias.bf16(), rows, vocab, stride, 30.0f}, nullptr);
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  const auto got = ToHost<float>(device, logits.size());
+  for (int i = 0; i < rows * stride; ++i) {
+    if (i % stride >= vocab) {
+      EXPECT_EQ(got[i], -INFINITY);
+    } else {
+      EXPECT_NEAR(got[i], 30.0f * std::tanh((logits[i] + bias.host[i % stride]) / 30.0f), 1e-4f);
+    }
+  }
+}
+
+TEST_F(SmallKernelsTest, EmbeddingsAreScaledAndGetPositions) {
+  const int vocab = 50, size = 72, rows = 5;
+  const Values table = Random(vocab * size), positions_table = Random(9 * size);
+  const std::vector<int32_t> ids = {49, 0, 7, -2, 7}, last = {3, 11}, positions = {0, 8, 3, 1, 4};
+  const DeviceMemory ids_there = ToDevice(ids), last_there = ToDevice(last),
+                     positions_there = ToDevice(positions), out = Poison(rows * size);
+  EmbeddingParams params = {};
+  params.ids = ids_there.as<int32_t>();
+  params.last_tokens = last_there.as<int32_t>();
+  params.table = table.bf16();
+  params.positions = positions_there.as<int32_t>();
+  params.position_table = positions_table.bf16();
+  params.out = out.as<__nv_bfloat16>();
+  params.num_rows = rows;
+  params.hidden_size = size;
+  params.scale = 8.0f;
+  Embed(params, nullptr);
+  std::vector<float> expected(rows * size);
+  for (int row = 0; row < rows; ++row) {
+    const int id = ids[row] < 0 ? last[-1 - ids[row]] : ids[row];
+    for (int c = 0; c < size; ++c) {
+      expected[row * size + c] =
+          table.host[id * size + c] * 8.0f + positions_table.host[positions[row] * size + c];
+    }
+  }
+  EXPECT_LT(RelativeError(Read(out, expected.size()), expected), kTolerance);
+}
+
+// The queries alone; keys go the same way into the cache.
+TEST_F(SmallKernelsTest, PartialRopeLeavesTheOtherColumns) {
+  for (const auto& [head_dim, rope_dim] :
+       {std::pair(16, 4), {32, 32}, {64, 16}, {80, 20}, {96, 72}, {128, 2}, {256, 128}, {64, 0}}) {
+    const int rows = 33, heads = 3, kv_heads = 1, row_size = (heads + 2 * kv_heads) * head_dim;
+    const Values qkv = Random(rows * row_size);
+    std::vector<int32_t> positions(rows), slots(rows);
+    std::vector<float> cos_values, sin_values;
+    std::vector<float2> table;
+    for (int position = 0; position < 100; ++position) {
+      for (int i = 0; i < rope_dim / 2; ++i) {
+        const float angle = static_cast<float>(position) * std::pow(0.5f, static_cast<float>(i));
+        table.push_back({std::cos(angle), std::sin(angle)});
+      }
+    }
+    for (int row = 0; row < rows; ++row) {
+      positions[row] = row * 3;
+      slots[row] = row;
+      for (int i = 0; i < rope_dim / 2; ++i) {
+        cos_values.push_back(table[positions[row] * rope_dim / 2 + i].x);
+        sin_values.push_back(table[positions[row] * rope_dim / 2 + i].y);
+      }
+    }
+    const DeviceMemory positions_there = ToDevice(positions), slots_there = ToDevice(slots),
+                       table_there = ToDevice(table), cache = Poison(HeadBytes(head_dim) / 2);
+    RopeWriteParams params = {};
+    params.qkv = qkv.bf16();
+    params.positions = positions_there.as<int32_t>();
+    params.cache_slots = slots_there.as<int32_t>();
+    params.cos_sin = table_there.as<float2>();
+    params.cache = cache.data();
+    params.num_rows = rows;
+    params.num_heads = heads;
+    params.num_kv_heads = kv_heads;
+    params.head_dim = head_dim;
+    params.rope_dim = rope_dim;
+    RopeWrite(params, nullptr);
+    const std::vector<float> all = Read(qkv.device, rows * row_size);
+    std::vector<float> got, expected;
+    for (int row = 0; row < rows; ++row) {
+      const auto first = static_cast<int64_t>(row) * row_size;
+      got.insert(got.end(), all.begin() + first, all.begin() + first + heads * head_dim);
+      expected.insert(expected.end(), qkv.host.begin() + first,
+                      qkv.host.begin() + first + heads * head_dim);
+    }
+    if (rope_dim > 0) {
+      ops_.rope(
+          {expected.data(), cos_values.data(), sin_values.data(), rows, heads, head_dim, rope_dim});
+    }
+    EXPECT_LT(RelativeError(got, expected), kTolerance) << head_dim << " " << rope_dim;
+  }
+}
+
+struct Experts {
+  int num_rows, num_experts, per_token, hidden, inner;
+  bool normalizes;
+};
+
+class MoeTest : public SmallKernelsTest {
+ protected:
+  void Check(const Experts& e) {
+    const int num_pairs = e.num_rows * e.per_token;
+    const Values in = Random(e.num_rows * e.hidden), router = Random(e.num_experts * e.hidden),
+                 weights = Random(static_cast<size_t>(e.num_experts) * e.inner * e.hidden, 0.0f,
+                                  1.0f / std::sqrt(static_cast<float>(e.hidden)));
+    const DeviceMemory experts = ToDevice(std::vector<int32_t>(num_pairs, -7)),
+                       shares = ToDevice(std::vector<float>(num_pairs, NAN)),
+                       pairs = ToDevice(std::vector<int32_t>(num_pairs, -7)),
+                       places = ToDevice(std::vector<int32_t>(num_pairs, -7));
+    Route({in.bf16(), router.bf16(), experts.as<int32_t>(), shares.as<float>(), e.num_rows,
+           e.hidden, e.num_experts, e.per_token, e.normalizes},
+          nullptr);
+    const auto chosen = ToHost<int32_t>(experts, num_pairs);
+    const auto weight_of = ToHost<float>(shares, num_pairs);
+    for (int row = 0; row < e.num_rows; ++row) {
+      std::vector<float> scores(e.num_experts, 0.0f);
+      for (int x = 0; x < e.num_experts; ++x) {
+        for (int c = 0; c < e.hidden; ++c)
+          scores[x] += in.host[row * e.hidden + c] * router.host[x * e.hidden + c];
+      }
+      std::vector<int32_t> order(e.num_experts);
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(),
+                       [&](int a, int b) { return scores[a] > scores[b]; });
+      float sum = 0.0f;
+      for (int i = 0; i < (e.normalizes ? e.per_token : e.num_experts); ++i)
+        sum += std::exp(scores[order[i]] - scores[order[0]]);
+      for (int i = 0; i < e.per_token; ++i) {
+        EXPECT_NEAR(scores[chosen[row * e.per_token + i]], scores[order[i]], 1e-3f);
+        EXPECT_NEAR(weight_of[row * e.per_token + i],
+                    std::exp(scores[order[i]] - scores[order[0]]) / sum, 1e-3f);
+      }
+    }
+    for (const int tile_rows : {kSmallExpertTile, kLargeExpertTile}) {
+      const auto num_tiles = static_cast<int>(MaxExpertTiles(num_pairs, e.num_experts, tile_rows));
+      const DeviceMemory tiles = ToDevice(std::vector<ExpertTile>(num_tiles, {-9, -9, -9}));
+      SortPairs({experts.as<int32_t>(), pairs.as<int32_t>(), places.as<int32_t>(),
+                 tiles.as<ExpertTile>(), num_pairs, e.num_experts, tile_rows, num_tiles},
+                nullptr);
+      const DeviceMemory made = Poison(num_pairs * e.inner), sum = Poison(e.num_rows * e.inner);
+      GroupedGemmParams product = {};
+      product.in = in.bf16();
+      product.pairs = pairs.as<int32_t>();
+      product.pairs_per_row = e.per_token;
+      product.weights = weights.bf16();
+      product.expert_stride = int64_t{e.inner} * e.hidden;
+      product.tiles = tiles.as<ExpertTile>();
+      product.out = made.as<__nv_bfloat16>();
+      product.num_tiles = num_tiles;
+      product.num_outputs = e.inner;
+      product.depth = e.hidden;
+      product.tile_rows = tile_rows;
+      GroupedGemm(product, nullptr);
+      Combine({made.as<__nv_bfloat16>(), places.as<int32_t>(), shares.as<float>(),
+               sum.as<__nv_bfloat16>(), e.num_rows, e.inner, e.per_token, false},
+              nullptr);
+      std::vector<float> expected(e.num_rows * e.inner, 0.0f);
+      for (int pair = 0; pair < num_pairs; ++pair) {
+        const int row = pair / e.per_token;
+        for (int o = 0; o < e.inner; ++o) {
+          const float* w = weights.host.data() + (int64_t{chosen[pair]} * e.inner + o) * e.hidden;
+          float value = 0.0f;
+          for (int c = 0; c < e.hidden; ++c) value += in.host[row * e.hidden + c] * w[c];
+          expected[row * e.inner + o] += weight_of[pair] * value;
+        }
+      }
+      EXPECT_LT(RelativeError(Read(sum, expected.size()), expected), 2 * kTolerance)
+          << e.num_rows << " rows, tiles of " << tile_rows;
+    }
+  }
+};
+
+TEST_F(MoeTest, AnyNumberOfRowsAndExperts) {
+  Check({1, 4, 2, 64, 96, true});
+  Check({3, 8, 8, 72, 8, false});
+  Check({33, 8, 2, 136, 200, true});
+  Check({150, 60, 4, 64, 72, false});
+  Check({257, 3, 1, 64, 64, true});
+  Check({65, 128, 8, 256, 136, true});
+}
+
+}  // namespace
+}  // namespace nereid::gpu
