@@ -61,7 +61,11 @@ CoreOptions ToCoreOptions(const ServerOptions& options) {
   core.metrics.cpu = options.cpu_metrics;
   for (const auto& [name, settings] : options.metrics_config) {
     for (const auto& [key, value] : settings) {
+      LatencyOptions& latencies = core.metrics.latencies;
       if (key == "counter_latencies") core.metrics.counter_latencies = value == "true";
+      if (key == "histogram_latencies") latencies.histograms = value == "true";
+      if (key == "summary_latencies") latencies.summaries = value == "true";
+      if (key == "summary_quantiles") latencies.quantiles = ReadQuantiles(value).value();
     }
   }
   core.host_policies = options.host_policies;

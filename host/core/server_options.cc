@@ -1,17 +1,25 @@
 #include "server_options.h"
 
+#include "observe/latencies.h"
+
 namespace nereid {
 namespace {
 
 Status CheckMetricsConfig(const ServerOptions& options) {
   for (const auto& [name, settings] : options.metrics_config) {
     for (const auto& [key, value] : settings) {
-      if (key == "counter_latencies" && (value == "true" || value == "false")) continue;
-      if (value == "false" && (key == "histogram_latencies" || key == "summary_latencies")) {
+      if (key == "summary_quantiles") {
+        NEREID_RETURN_IF_ERROR(ReadQuantiles(value).status());
         continue;
       }
-      return UnsupportedError("metrics config '", key, "=", value,
-                              "': expected counter_latencies=true or counter_latencies=false");
+      if (key != "counter_latencies" && key != "histogram_latencies" &&
+          key != "summary_latencies") {
+        return UnsupportedError("metrics config '", key, "': expected counter_latencies, ",
+                                "histogram_latencies, summary_latencies or summary_quantiles");
+      }
+      if (value == "true" || value == "false") continue;
+      return InvalidArgError("metrics config '", key, "': expected true or false, got '", value,
+                             "'");
     }
   }
   return Status::Ok();

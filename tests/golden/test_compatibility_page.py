@@ -88,3 +88,10 @@ def test_every_endpoint_on_the_page_is_there(server):
         assert answer.status not in (405, 501) and b'"Not Found"' not in answer.body, (method, path, answer)
         refused = http_wire.exchange(port, request.replace(method.encode(), wrong[method].encode(), 1))
         assert refused.status == 405, (method, path, refused)
+
+
+def test_every_metric_of_the_core_is_on_the_page():
+    page = compatibility_page.PAGE.read_text()
+    sources = (compatibility_page.PAGE.parents[1] / "host/core/observe").glob("*.cc")
+    shown = {name for source in sources for name in re.findall(r'"(nv_[a-z_]+)"', source.read_text())}
+    assert len(shown) > 20 and {name for name in shown if f"`{name}`" not in page} == set()

@@ -30,6 +30,22 @@ bool LoadsInParallel(const Backend& backend) {
   return std::strcmp(setting, "1") == 0;
 }
 
+// Sees when the first response of a request comes. [any sender's thread]
+class FirstResponseTap final : public ResponseTap {
+ public:
+  FirstResponseTap(Latencies* latencies, uint64_t start_ns)
+      : latencies_(latencies), start_ns_(start_ns) {}
+  void OnResponse(const InferResponse&) override {
+    if (!seen_.exchange(true, std::memory_order_relaxed))
+      latencies_->RecordFirstResponse(SteadyNowNs() - start_ns_);
+  }
+
+ private:
+  Latencies* const latencies_;  // the model's, which the request keeps alive
+  const uint64_t start_ns_;
+  std::atomic<bool> seen_{false};
+};
+
 // Logs when the model has not ended soon after the result was made; the result lives as long as the
 // end takes.
 std::shared_ptr<void> WatchTheEnd(const Model& model, QueueAttendant& attendant) {
@@ -80,6 +96,7 @@ Status Model::Initialize() {
   NEREID_ASSIGN_OR_RETURN(plan_, RequestPlan::Make(config_, version_, model_dir_));
   plan_.model_namespace = name_space_;
   NEREID_RETURN_IF_ERROR(JoinCache());
+  NEREID_RETURN_IF_ERROR(KeepLatencies());
   NEREID_RETURN_IF_ERROR(CreateInstances());
   return StartScheduling();
 }
@@ -92,6 +109,27 @@ Status Model::InitializeBackendModel() {
   Status status = GuardedCall(name(), "ModelInitialize", [&] { return entry(ToHandle(this)); });
   initializing_ = false;
   return status;
+}
+
+Status Model::KeepLatencies() {
+  const LatencyOptions& wanted = services_.options.metrics.latencies;
+  if (!wanted.histograms && !wanted.summaries) return Status::Ok();
+  std::vector<double> buckets_ms;
+  if (config_.decoupled) {
+    buckets_ms = {100, 500, 2000, 5000};
+    for (const HistogramOverride& own : config_.metric_overrides) {
+      if (own.family == Latencies::kFirstResponse) buckets_ms = own.buckets;
+    }
+    const auto disordered = std::adjacent_find(buckets_ms.begin(), buckets_ms.end(),
+                                               [](double a, double b) { return !(a < b); });
+    if (disordered != buckets_ms.end()) {
+      return InvalidArgError("model '", name(), "': model_metrics: buckets of '",
+                             Latencies::kFirstResponse, "': expected ascending bounds, got ",
+                             disordered[1], " after ", disordered[0]);
+    }
+  }
+  statistics_.Keep(std::make_unique<Latencies>(wanted, buckets_ms, cache_ != nullptr));
+  return Status::Ok();
 }
 
 Status Model::JoinCache() {
@@ -259,6 +297,11 @@ Status Model::Enqueue(InferRequest* request) {
     TraceInputs(trace, TRITONSERVER_TRACE_TENSOR_QUEUE_INPUT, *request);
   }
   if (cache_ != nullptr && cache_->Answer(request)) return Status::Ok();
+  if (Latencies* latencies = statistics_.latencies();
+      latencies != nullptr && latencies->has_first_response()) {
+    request->sink()->set_tap(
+        std::make_unique<FirstResponseTap>(latencies, request->request_start_ns));
+  }
   Status status = scheduler_->Enqueue(request);
   if (!status.ok()) {
     OnReleased();
@@ -295,6 +338,7 @@ MetricsSource::Reading Model::Read() const {
   reading.pending = scheduler_->num_pending();
   reading.load_secs = load_secs_;
   reading.cached = cache_ != nullptr;
+  reading.latencies = statistics_.latencies();
   reading.statistics = statistics_.Sum();
   return reading;
 }

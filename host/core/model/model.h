@@ -96,6 +96,8 @@ class Model final : public RequestTarget,
   Status Initialize();
   Status InitializeBackendModel();
   Status CreateInstances();
+  // Has distributions of latencies kept where the server's options ask for them.
+  Status KeepLatencies();
   // Joins the response cache where configuration and server ask for it.
   Status JoinCache();
   // An instance and its place in the scheduler.

@@ -22,12 +22,16 @@ prometheus::MetricFamily MakeFamily(const char* name, const char* help,
   return family;
 }
 
+void AddLabels(const Reading& reading, prometheus::ClientMetric* metric) {
+  metric->label.push_back({"model", reading.model});
+  metric->label.push_back({"version", std::to_string(reading.version)});
+  if (!reading.name_space.empty()) metric->label.push_back({"namespace", reading.name_space});
+  for (const auto& [tag, text] : reading.tags) metric->label.push_back({tag, text});
+}
+
 prometheus::ClientMetric MakeMetric(const Reading& reading, double value) {
   prometheus::ClientMetric metric;
-  metric.label.push_back({"model", reading.model});
-  metric.label.push_back({"version", std::to_string(reading.version)});
-  if (!reading.name_space.empty()) metric.label.push_back({"namespace", reading.name_space});
-  for (const auto& [tag, text] : reading.tags) metric.label.push_back({tag, text});
+  AddLabels(reading, &metric);
   metric.counter.value = value;
   metric.gauge.value = value;
   return metric;
@@ -135,6 +139,23 @@ void AddFailures(const std::vector<Reading>& readings,
   page->push_back(std::move(shown));
 }
 
+// Histograms and summaries, each family with all models that keep it.
+void AddLatencies(const std::vector<Reading>& readings,
+                  std::vector<prometheus::MetricFamily>* page) {
+  std::map<std::string, prometheus::MetricFamily> families;
+  for (const Reading& reading : readings) {
+    if (reading.latencies == nullptr) continue;
+    reading.latencies->Visit([&](const char* name, const char* help, prometheus::MetricType type,
+                                 prometheus::ClientMetric value) {
+      const auto [it, added] = families.try_emplace(name);
+      if (added) it->second = MakeFamily(name, help, type);
+      AddLabels(reading, &value);
+      it->second.metric.push_back(std::move(value));
+    });
+  }
+  for (auto& [name, family] : families) page->push_back(std::move(family));
+}
+
 void AddGauge(const char* name, const char* help, double value,
               std::vector<prometheus::MetricFamily>* page) {
   auto family = MakeFamily(name, help, prometheus::MetricType::Gauge);
@@ -173,6 +194,7 @@ std::string Metrics::Page() {
   AddFamilies(kCounts, readings, &page);
   if (options_.counter_latencies) AddFamilies(kLatencies, readings, &page);
   AddFamilies(kGauges, readings, &page);
+  AddLatencies(readings, &page);
   std::erase_if(readings, [](const Reading& reading) { return !reading.cached; });
   if (!readings.empty()) AddFamilies(kCache, readings, &page);
   AddMachine(&page);

@@ -30,7 +30,8 @@ class MetricsSource {
     std::map<std::string, std::string> tags;  // extra labels from metric_tags
     uint64_t pending = 0;                     // queued, not executing
     double load_secs = 0;
-    bool cached = false;  // its answers may come from the response cache
+    bool cached = false;                   // its answers may come from the response cache
+    const Latencies* latencies = nullptr;  // lives as long as the source; null: none are kept
     StatisticsSnapshot statistics;
   };
   virtual Reading Read() const = 0;
@@ -40,6 +41,7 @@ struct MetricsOptions {
   bool enabled = true;
   bool cpu = true;
   bool counter_latencies = true;
+  LatencyOptions latencies;
 };
 
 class Metrics {

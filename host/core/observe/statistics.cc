@@ -77,6 +77,7 @@ void StatisticsShard::RecordSuccess(const RequestTimes& times, uint64_t batch_si
   compute_input_.Add(Span(times.exec_start_ns, times.compute_start_ns));
   compute_infer_.Add(Span(times.compute_start_ns, times.compute_end_ns));
   compute_output_.Add(Span(times.compute_end_ns, times.exec_end_ns));
+  if (latencies_ != nullptr) latencies_->RecordSuccess(times);
 }
 
 void StatisticsShard::RecordCacheHit(uint64_t request_start_ns, uint64_t lookup_start_ns,
@@ -84,6 +85,14 @@ void StatisticsShard::RecordCacheHit(uint64_t request_start_ns, uint64_t lookup_
   last_inference_ms_.store(WallNowMs(), std::memory_order_relaxed);
   success_.Add(Span(request_start_ns, lookup_end_ns));
   cache_hit_.Add(Span(lookup_start_ns, lookup_end_ns));
+  if (latencies_ == nullptr) return;
+  latencies_->RecordCacheHit(Span(request_start_ns, lookup_end_ns),
+                             Span(lookup_start_ns, lookup_end_ns));
+}
+
+void StatisticsShard::RecordCacheMiss(uint64_t duration_ns) {
+  cache_miss_.Add(duration_ns);
+  if (latencies_ != nullptr) latencies_->RecordCacheMiss(duration_ns);
 }
 
 void StatisticsShard::RecordFailure(FailureReason reason, uint64_t duration_ns) {
@@ -166,7 +175,15 @@ ModelStatistics::ModelStatistics() {
 
 StatisticsShard& ModelStatistics::AddShard() {
   std::lock_guard lock(mutex_);
-  return *shards_.emplace_back(std::make_unique<StatisticsShard>());
+  StatisticsShard& shard = *shards_.emplace_back(std::make_unique<StatisticsShard>());
+  shard.set_latencies(latencies_.get());
+  return shard;
+}
+
+void ModelStatistics::Keep(std::unique_ptr<Latencies> latencies) {
+  std::lock_guard lock(mutex_);
+  latencies_ = std::move(latencies);
+  for (const auto& shard : shards_) shard->set_latencies(latencies_.get());
 }
 
 StatisticsSnapshot ModelStatistics::Sum() const {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "observe/latencies.h"
 #include "observe/memory_usage.h"
 
 namespace nereid {
@@ -74,12 +75,15 @@ class StatisticsShard {
   // Answered from the cache: a success that the model did not see. Steady clock stamps.
   void RecordCacheHit(uint64_t request_start_ns, uint64_t lookup_start_ns, uint64_t lookup_end_ns);
   // What looking up in vain and keeping the answer took.
-  void RecordCacheMiss(uint64_t duration_ns) { cache_miss_.Add(duration_ns); }
+  void RecordCacheMiss(uint64_t duration_ns);
   // One execution of the backend. Only the exec and compute stamps of `times` are read.
   void RecordExecution(uint64_t batch_size, const RequestTimes& times);
   void RecordResponse(const ResponseTimes& times);
 
   void AddTo(StatisticsSnapshot* sum) const;
+  // Told of each duration too; null: nobody. Before the first record. `latencies` outlives the
+  // shard.
+  void set_latencies(Latencies* latencies) { latencies_ = latencies; }
 
  private:
   struct Cell {
@@ -92,6 +96,7 @@ class StatisticsShard {
     Cell compute_input, compute_infer, compute_output;
   };
 
+  Latencies* latencies_ = nullptr;
   std::atomic<uint64_t> last_inference_ms_{0};
   std::atomic<uint64_t> inference_count_{0};
   std::atomic<uint64_t> execution_count_{0};
@@ -114,8 +119,12 @@ class ModelStatistics {
   // Lives as long as this object. [load thread]
   StatisticsShard& AddShard();
   StatisticsSnapshot Sum() const;
+  // Keeps distributions from now on. Before the model serves. [load thread]
+  void Keep(std::unique_ptr<Latencies> latencies);
+  Latencies* latencies() const { return latencies_.get(); }  // null: none are kept
 
  private:
+  std::unique_ptr<Latencies> latencies_;
   mutable std::mutex mutex_;  // guards shards_
   std::vector<std::unique_ptr<StatisticsShard>> shards_;
 };
