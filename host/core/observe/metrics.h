@@ -41,7 +41,7 @@ struct MetricsOptions {
   bool enabled = true;
   bool cpu = true;
   bool counter_latencies = true;
-  LatencyOptions latencies;
+  LatencyOptions latencies = {};
 };
 
 class Metrics {
