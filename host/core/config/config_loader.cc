@@ -146,8 +146,8 @@ void LocateFaults(const ModelFolder& folder, Faults* faults) {
 Result<ModelConfig> PrepareInstances(const ModelConfig& config, const InstanceDefaults& defaults) {
   Json json = FromModelConfig(config);
   NormalizeInstanceGroups(defaults, &json);
+  ModelConfig prepared = ToModelConfig(json);  // in place: the form stays canonical
   Faults faults;
-  ModelConfig prepared = ToModelConfig(Canonical(json, &faults));
   ValidateInstanceGroups(prepared, defaults.gpus, &faults);
   if (!faults.empty()) return ToStatus(faults);
   return prepared;
@@ -198,10 +198,10 @@ Result<ModelConfig> WithStepNamespaces(const ModelConfig& config,
 
 Result<ModelConfig> FinishConfig(const ModelConfig& config) {
   Json json = FromModelConfig(config);
-  NormalizeBatching(&json);
+  NormalizeBatching(&json);  // in place: the form stays canonical
   Faults faults;
   RefuseUnsupported(json, &faults);
-  ModelConfig finished = ToModelConfig(Canonical(json, &faults));
+  ModelConfig finished = ToModelConfig(json);
   ValidateModel(finished, finished.name, &faults);
   ValidateTensors(finished, &faults);
   if (!faults.empty()) return ToStatus(faults);

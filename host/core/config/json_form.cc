@@ -101,7 +101,9 @@ Json RepeatedToJson(const Message& message, const FieldDescriptor* field) {
 }
 
 std::string Join(const std::string& path, std::string_view name) {
-  return path.empty() ? std::string(name) : StrCat(path, ".", name);
+  std::string joined = path;
+  if (!joined.empty()) joined += '.';
+  return joined.append(name);
 }
 
 std::string Show(const Json& json) {
@@ -182,7 +184,7 @@ class Reader {
     } else if (field->is_repeated()) {
       if (!json.is_array()) return Mismatch(path, "an array", json);
       for (size_t i = 0; i < json.size(); ++i) {
-        Scalar(json[i], message, field, true, StrCat(path, "[", i, "]"));
+        Scalar(json[i], message, field, true, path + '[' + std::to_string(i) + ']');
       }
     } else {
       Scalar(json, message, field, false, path);

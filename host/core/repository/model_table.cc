@@ -1,5 +1,6 @@
 #include "repository/model_table.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "repository/model_name.h"
@@ -17,15 +18,32 @@ const ModelTable::Slot& ModelTable::MySlot() const {
   return slots_[index];
 }
 
+const ModelTable::VersionMap* ModelTable::Snapshot::Lookup(std::string_view name) const {
+  const auto it = std::lower_bound(models.begin(), models.end(), name,
+                                   [](const auto& model, auto key) { return model->name < key; });
+  return it == models.end() || (*it)->name != name ? nullptr : &(*it)->versions;
+}
+
+void ModelTable::Snapshot::Set(std::shared_ptr<const Named> model) {
+  const auto it =
+      std::lower_bound(models.begin(), models.end(), model->name,
+                       [](const auto& known, const auto& key) { return known->name < key; });
+  if (it != models.end() && (*it)->name == model->name) {
+    *it = std::move(model);
+  } else {
+    models.insert(it, std::move(model));
+  }
+}
+
 // [holding the lock of the snapshot's slot]
 Result<const ModelTable::VersionMap*> ModelTable::Snapshot::Resolve(std::string_view name) const {
-  if (const auto it = models.find(name); it != models.end()) return &it->second;
+  if (const VersionMap* versions = Lookup(name)) return versions;
   const VersionMap* known = nullptr;
   std::string serving;  // names of those that do
   if (const auto it = qualified.find(name); it != qualified.end()) {
     size_t num_serving = 0;
     for (const std::string& key : it->second) {
-      const VersionMap& versions = models.find(key)->second;
+      const VersionMap& versions = *Lookup(key);
       if (known == nullptr || !versions.empty()) known = &versions;
       if (versions.empty()) continue;
       ++num_serving;
@@ -76,8 +94,8 @@ std::vector<std::shared_ptr<Model>> ModelTable::All() const {
   const Slot& slot = MySlot();
   std::lock_guard lock(slot.mutex);
   std::vector<std::shared_ptr<Model>> models;
-  for (const auto& [name, versions] : slot.snapshot->models) {
-    for (const auto& [version, model] : versions) models.push_back(model);
+  for (const auto& named : slot.snapshot->models) {
+    for (const auto& [version, model] : named->versions) models.push_back(model);
   }
   return models;
 }
@@ -85,7 +103,7 @@ std::vector<std::shared_ptr<Model>> ModelTable::All() const {
 void ModelTable::Publish(const std::string& name, VersionMap versions) {
   std::lock_guard write_lock(write_mutex_);
   auto next = std::make_shared<Snapshot>(*slots_[0].snapshot);
-  next->models[name] = std::move(versions);
+  next->Set(std::make_shared<const Named>(Named{name, std::move(versions)}));
   if (IsQualified(name)) next->qualified[std::string(PlainName(name))].insert(name);
   std::shared_ptr<const Snapshot> old;  // dropped last, outside of every slot's lock
   for (Slot& slot : slots_) {

@@ -49,12 +49,19 @@ class ModelTable {
   void Publish(const std::string& name, VersionMap versions);
 
  private:
+  struct Named {
+    std::string name;
+    VersionMap versions;
+  };
+  // Shares what did not change with the snapshot before it: a copy costs a pointer a model.
   struct Snapshot {
-    std::map<std::string, VersionMap, std::less<>> models;
+    std::vector<std::shared_ptr<const Named>> models;  // by name
     // Plain name -> the qualified ones; empty where repositories are no namespaces.
     std::map<std::string, std::set<std::string>, std::less<>> qualified;
 
+    const VersionMap* Lookup(std::string_view name) const;  // null: unknown
     Result<const VersionMap*> Resolve(std::string_view name) const;
+    void Set(std::shared_ptr<const Named> model);
   };
 
   // Padded, so that threads of different slots share no cache line.
