@@ -4,14 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "llm_core/engine/sequence.h"
 #include "llm_core/engine/stop_criteria.h"
 
 namespace nereid::llm {
-
-BeamGroup::BeamGroup(const GenerationRequest& request)
-    : search(std::make_unique<BeamSearch>(request.beams, request.stop)) {}
-BeamGroup::~BeamGroup() = default;
 
 int32_t BeamSearch::NumCandidates(const BeamParams& params, const StopRules& stop) {
   const auto num_ends = static_cast<int32_t>(std::max<size_t>(1, stop.end_ids.size()));
@@ -63,12 +58,17 @@ void BeamSearch::AddFinished(const BeamView& parent, const BeamContinuation& las
   made.ids.push_back(last.token.id);
   made.log_probs.assign(parent.log_probs.begin(), parent.log_probs.end());
   made.log_probs.push_back(last.token.log_prob);
+  if (parent.step_logits != nullptr) {
+    made.logits.assign(parent.logits.begin(), parent.logits.end());
+    made.logits.push_back(parent.step_logits);
+  }
   made.cum_log_prob = last.cum_log_prob;
   made.score = Score(last.cum_log_prob, made.ids.size());
   const StopVerdict verdict = CheckStop(*stop_, made.ids);
   made.finish = verdict.finish;
   made.ids.resize(verdict.num_visible);
   made.log_probs.resize(verdict.num_visible);
+  if (!made.logits.empty()) made.logits.resize(verdict.num_visible);
   const auto place = std::find_if(finished_.begin(), finished_.end(),
                                   [&](const auto& other) { return other.score < made.score; });
   finished_.insert(place, std::move(made));

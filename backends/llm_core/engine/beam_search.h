@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -11,12 +12,15 @@
 
 namespace nereid::llm {
 
+using LogitsRow = std::shared_ptr<const std::vector<float>>;  // [vocab_size]
+
 // A finished output.
 struct BeamHypothesis {
-  TokenIds ids;                  // without end id or stop word
-  std::vector<float> log_probs;  // parallel to ids
-  float cum_log_prob = 0.0f;     // of all its tokens, the end id too
-  float score = 0.0f;            // cum_log_prob / length ^ length_penalty
+  TokenIds ids;                   // without end id or stop word
+  std::vector<float> log_probs;   // parallel to ids
+  std::vector<LogitsRow> logits;  // parallel to ids, where they are kept
+  float cum_log_prob = 0.0f;      // of all its tokens, the end id too
+  float score = 0.0f;             // cum_log_prob / length ^ length_penalty
   FinishReason finish = FinishReason::kNone;
 };
 
@@ -26,6 +30,9 @@ struct BeamView {
   std::span<const float> log_probs;
   float cum_log_prob = 0.0f;
   std::span<const SampledToken> candidates;  // likeliest first
+  // Where logits are kept: parallel to output_ids, and those that the candidates come from.
+  std::span<const LogitsRow> logits = {};
+  LogitsRow step_logits = nullptr;
 };
 
 // A beam of the next step.

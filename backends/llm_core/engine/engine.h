@@ -9,18 +9,16 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <thread>
 #include <vector>
 
-#include "llm_core/engine/beam_search.h"
 #include "llm_core/engine/executor.h"
 #include "llm_core/engine/request.h"
 #include "llm_core/engine/scheduler.h"
+#include "llm_core/engine/step_flights.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {
@@ -73,17 +71,7 @@ class Engine {
   Status Step();
   Status Launch();
   Status Collect();
-  // What the steps that run still refer to lives until they are collected.
-  void Retire(std::vector<std::unique_ptr<Sequence>> removed);
   void ApplyToken(Sequence& sequence, const SampledToken& token);
-  // Keeps logits and prompt log probabilities of the i-th sequence of the step.
-  void KeepRows(Sequence& sequence, size_t i, StepResult& result);
-  // The candidates of one beam have come. True: that ended the search.
-  bool ApplyCandidates(Sequence& sequence, std::vector<SampledToken> candidates);
-  bool AdvanceBeams(BeamGroup& group);
-  void MoveBeams(BeamGroup& group, std::span<const BeamContinuation> next);
-  void EmitBeams(const Sequence& any);
-  void EmitTo(Sequence& sequence, int32_t num_visible);
   void PublishStats();
   void Fail(const Status& status);
 
@@ -93,19 +81,10 @@ class Engine {
   const ExecutorMemory memory_;
   const bool overlaps_;
 
-  // A step that was submitted and not collected.
-  struct Flight {
-    std::vector<Sequence*> sequences;  // parallel to the batch's
-    std::vector<bool> samples;
-    bool may_overlap = false;  // the next step can be planned without its result
-    std::chrono::steady_clock::time_point began;
-  };
-
   // [engine thread]
   Scheduler scheduler_;
   Batch batch_;  // of the newest step
-  std::deque<Flight> flights_;
-  std::vector<std::unique_ptr<Sequence>> retired_;
+  StepFlights flights_;
   int64_t num_steps_ = 0;
   int64_t num_output_tokens_ = 0;
   std::chrono::steady_clock::time_point collected_;

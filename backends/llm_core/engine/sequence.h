@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "llm_core/engine/beam_search.h"
 #include "llm_core/engine/prefix_cache.h"
 #include "llm_core/engine/request.h"
 #include "llm_core/sampling/sampler.h"
@@ -19,27 +20,17 @@ struct SequenceRank {
   auto operator<=>(const SequenceRank&) const = default;
 };
 
-class BeamSearch;
-struct Sequence;
+class BeamGroup;
 
 // What is kept of a sequence for outputs that few ask for.
 struct SequenceRows {
   std::vector<float> prompt_log_probs;
   std::vector<float> context_logits;
   std::vector<float> generation_logits;
+  // Of a beam: what its present step brought, and of each token drawn; forks share them.
+  LogitsRow step_logits;
+  std::vector<LogitsRow> beam_logits;
   int32_t num_prompt_rows = 0;  // prompt tokens that are done
-};
-
-// The beams of one request.
-struct BeamGroup {
-  explicit BeamGroup(const GenerationRequest& request);
-  ~BeamGroup();
-
-  std::unique_ptr<BeamSearch> search;
-  std::vector<Sequence*> beams;        // that go on
-  std::vector<Sequence*> resting;      // dormant ones
-  int32_t num_ready = 0;               // beams whose candidates for this step are there
-  const SequenceRows* rows = nullptr;  // of the sequence that computed the prompt
 };
 
 struct alignas(64) Sequence {
@@ -97,5 +88,8 @@ struct alignas(64) Sequence {
   // Never preempted, since its blocks are promised.
   bool is_one_of_several() const { return request->num_running() > 1; }
 };
+
+// A request's first sequence, the others within it.
+std::unique_ptr<Sequence> MakeSequences(std::unique_ptr<GenerationRequest> request);
 
 }  // namespace nereid::llm

@@ -31,29 +31,30 @@ ExecutorLimits Limits() {
 struct Answer {
   std::map<int32_t, TokenIds> ids;  // by sequence
   std::map<int32_t, FinishReason> finish;
-  std::vector<float> log_probs, prompt_log_probs, context_logits, generation_logits;
+  std::map<int32_t, std::vector<float>> generation_logits;
+  std::vector<float> log_probs, prompt_log_probs, context_logits;
   float cum_log_prob = 0.0f;
   Status error;
 };
 
 class CollectingSink : public OutputSink {
  public:
-  CollectingSink(int32_t num_sequences, std::promise<Answer> promise)
-      : num_open_(num_sequences), promise_(std::move(promise)) {}
+  CollectingSink(int32_t num_sequences, int patience, std::promise<Answer> promise)
+      : num_open_(num_sequences), patience_(patience), promise_(std::move(promise)) {}
 
   bool IsCancelled() const override { return false; }
   void OnOutput(const Output& output) override {
     const int32_t index = output.sequence_index;
     answer_.ids[index].assign(output.ids.begin(), output.ids.end());
+    const auto keep = [](std::vector<float>& to, std::span<const float> from) {
+      if (!from.empty()) to.assign(from.begin(), from.end());
+    };
+    keep(answer_.generation_logits[index], output.generation_logits);
     if (index == 0) {
       answer_.log_probs.assign(output.log_probs.begin(), output.log_probs.end());
       answer_.cum_log_prob = output.cum_log_prob;
-      const auto keep = [](std::vector<float>& to, std::span<const float> from) {
-        if (!from.empty()) to.assign(from.begin(), from.end());
-      };
       keep(answer_.prompt_log_probs, output.prompt_log_probs);
       keep(answer_.context_logits, output.context_logits);
-      keep(answer_.generation_logits, output.generation_logits);
     }
     if (output.finish == FinishReason::kNone) return;
     answer_.finish[index] = output.finish;
@@ -66,6 +67,8 @@ class CollectingSink : public OutputSink {
 
  private:
   int32_t num_open_;
+  const int patience_;
+  mutable int num_asked_ = 0;
   std::promise<Answer> promise_;
   Answer answer_;
 };
@@ -77,10 +80,13 @@ std::unique_ptr<GenerationRequest> MakeRequest(const TokenIds& prompt, int32_t m
   return request;
 }
 
-std::future<Answer> Send(Engine& engine, std::unique_ptr<GenerationRequest> request) {
+// `patience`: it is cancelled when the engine asks for the so-manieth time; 0: never.
+std::future<Answer> Send(Engine& engine, std::unique_ptr<GenerationRequest> request,
+                         int patience = 0) {
   std::promise<Answer> promise;
   std::future<Answer> answer = promise.get_future();
-  request->sink = std::make_unique<CollectingSink>(request->num_sequences, std::move(promise));
+  request->sink =
+      std::make_unique<CollectingSink>(request->num_sequences, patience, std::move(promise));
   const Status queued = engine.Enqueue(request);
   EXPECT_TRUE(queued.ok()) << queued.message();
   return answer;
@@ -170,13 +176,15 @@ class EngineOutputsTest : public ::testing::TestWithParam<Mode> {
   std::unique_ptr<Engine> engine_;
 };
 
+// Some are cancelled, wherever they are by then: that must not show in the others.
 TEST_P(EngineOutputsTest, AnyMixOfRequestsGetsWhatEachGetsAlone) {
   struct Sent {
     std::unique_ptr<GenerationRequest> copy;
     std::future<Answer> answer;
   };
   std::vector<Sent> all;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 90; ++i) {
+    const int patience = i % 4 == 0 ? static_cast<int>(random_() % 60 + 1) : 0;
     auto request = MakeRequest(RandomPrompt(), static_cast<int32_t>(random_() % 16 + 1));
     request->stop.end_ids = {static_cast<int32_t>(random_() % 40)};
     const auto several = static_cast<int32_t>(random_() % 3 + 2);
@@ -195,13 +203,17 @@ TEST_P(EngineOutputsTest, AnyMixOfRequestsGetsWhatEachGetsAlone) {
     copy->beams = request->beams;
     copy->sampling = request->sampling;
     copy->num_sequences = several;
-    all.push_back({std::move(copy), Send(*engine_, std::move(request))});
+    all.push_back({std::move(copy), Send(*engine_, std::move(request), patience)});
   }
   for (size_t i = 0; i < all.size(); ++i) {
     SCOPED_TRACE(i);
     const GenerationRequest& request = *all[i].copy;
     Answer answer = all[i].answer.get();
+    const auto is_cancelled = [&](int32_t index) {
+      return answer.finish.at(index) == FinishReason::kCancelled;
+    };
     if (request.uses_beams()) {
+      if (is_cancelled(0)) continue;
       const std::vector<BeamHypothesis> expected = SearchAlone(request);
       ASSERT_EQ(answer.ids.size(), static_cast<size_t>(request.num_sequences));
       for (size_t j = 0; j < expected.size(); ++j) {
@@ -216,6 +228,7 @@ TEST_P(EngineOutputsTest, AnyMixOfRequestsGetsWhatEachGetsAlone) {
       TokenIds expected = Alone(request.prompt, request.stop.max_tokens, seed);
       const auto end = std::find(expected.begin(), expected.end(), request.stop.end_ids[0]);
       expected.erase(end, expected.end());
+      if (is_cancelled(index)) expected.resize(std::min(ids.size(), expected.size()));
       EXPECT_EQ(ids, expected) << index;
     }
   }
@@ -240,7 +253,7 @@ TEST_P(EngineOutputsTest, LogitsAndLogProbsAreThoseOfEachPosition) {
     tokens.insert(tokens.end(), output.begin(), output.end());
     ASSERT_EQ(answer.ids.at(0), output);
     ASSERT_EQ(answer.context_logits.size(), prompt.size() * 40);
-    ASSERT_EQ(answer.generation_logits.size(), output.size() * 40);
+    ASSERT_EQ(answer.generation_logits.at(0).size(), output.size() * 40);
     ASSERT_EQ(answer.prompt_log_probs.size(), prompt.size() - 1);
     for (size_t i = 0; i + 1 < tokens.size(); ++i) {
       const auto logits = LogitsAfter(std::span<const int32_t>(tokens).first(i + 1), limits_);
@@ -253,11 +266,44 @@ TEST_P(EngineOutputsTest, LogitsAndLogProbsAreThoseOfEachPosition) {
       } else {
         const auto row = static_cast<ptrdiff_t>((i + 1 - prompt.size()) * 40);
         EXPECT_TRUE(
-            std::equal(logits.begin(), logits.end(), answer.generation_logits.begin() + row));
+            std::equal(logits.begin(), logits.end(), answer.generation_logits.at(0).begin() + row));
       }
     }
   }
   for (auto& other : others) other.wait();
+}
+
+TEST_P(EngineOutputsTest, GivesEveryBeamTheLogitsThatChoseItsTokens) {
+  std::vector<std::future<Answer>> answers;
+  std::vector<TokenIds> prompts;
+  for (int i = 0; i < 12; ++i) {
+    prompts.push_back(RandomPrompt());
+    auto request = MakeRequest(prompts.back(), 9);
+    request->stop.end_ids = {7};
+    request->stop.stop_words = {{11, 3}};
+    request->beams.width = 3;
+    request->num_sequences = 3;
+    request->beams.early_stopping = false;
+    request->want_generation_logits = true;
+    request->want_context_logits = i % 2 == 0;
+    answers.push_back(Send(*engine_, std::move(request)));
+  }
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const Answer answer = answers[i].get();
+    ASSERT_EQ(answer.ids.size(), 3u);
+    EXPECT_EQ(answer.context_logits.size(), i % 2 == 0 ? prompts[i].size() * 40 : 0);
+    for (const auto& [index, ids] : answer.ids) {
+      const std::vector<float>& rows = answer.generation_logits.at(index);
+      ASSERT_EQ(rows.size(), ids.size() * 40) << index;
+      TokenIds tokens = prompts[i];
+      for (size_t j = 0; j < ids.size(); tokens.push_back(ids[j++])) {
+        const std::vector<float> logits = LogitsAfter(tokens, limits_);
+        EXPECT_TRUE(
+            std::equal(logits.begin(), logits.end(), rows.begin() + static_cast<ptrdiff_t>(j * 40)))
+            << "beam " << index << ", token " << j;
+      }
+    }
+  }
 }
 
 constexpr auto kEvict = CapacityPolicy::kMaxUtilization;
