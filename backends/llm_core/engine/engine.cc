@@ -93,9 +93,16 @@ bool Engine::Admit() {
   return true;
 }
 
+// The sink may say so at any time: all sequences of a request go by one answer.
 void Engine::DropCancelled() {
-  const auto is_cancelled = [](const Sequence& sequence) {
-    return sequence.request->sink->IsCancelled();
+  ++num_looks_;
+  const auto is_cancelled = [this](const Sequence& sequence) {
+    GenerationRequest& request = *sequence.request;
+    if (request.last_look != num_looks_) {
+      request.last_look = num_looks_;
+      request.is_cancelled = request.sink->IsCancelled();
+    }
+    return request.is_cancelled;
   };
   std::vector<std::unique_ptr<Sequence>> removed = scheduler_.Remove(is_cancelled);
   for (const auto& sequence : removed) {

@@ -85,6 +85,7 @@ class Engine {
   Scheduler scheduler_;
   Batch batch_;  // of the newest step
   StepFlights flights_;
+  int64_t num_looks_ = 0;  // for cancelled requests
   int64_t num_steps_ = 0;
   int64_t num_output_tokens_ = 0;
   std::chrono::steady_clock::time_point collected_;

@@ -97,6 +97,10 @@ struct GenerationRequest {
   bool want_context_logits = false;
   bool want_generation_logits = false;
 
+  // The engine's own: what the sink answered when it was last asked.
+  int64_t last_look = 0;
+  bool is_cancelled = false;
+
   bool uses_beams() const { return beams.width > 1; }
   // That run at the same time.
   int32_t num_running() const { return uses_beams() ? beams.width : num_sequences; }

@@ -42,7 +42,7 @@ class CollectingSink : public OutputSink {
   CollectingSink(int32_t num_sequences, int patience, std::promise<Answer> promise)
       : num_open_(num_sequences), patience_(patience), promise_(std::move(promise)) {}
 
-  bool IsCancelled() const override { return false; }
+  bool IsCancelled() const override { return patience_ > 0 && ++num_asked_ >= patience_; }
   void OnOutput(const Output& output) override {
     const int32_t index = output.sequence_index;
     answer_.ids[index].assign(output.ids.begin(), output.ids.end());
