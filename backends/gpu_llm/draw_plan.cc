@@ -13,8 +13,9 @@ void DrawPlanner::Plan(const llm::Batch& batch) {
   int32_t row = 0;
   for (size_t i = 0; i < batch.sequences.size(); ++i) {
     const llm::BatchSequence& sequence = batch.sequences[i];
-    row += sequence.num_logits;
     if (!sequence.samples) continue;
+    ++row;
+    if (sequence.num_candidates > 0) continue;  // nothing is drawn
     const llm::SamplingInput& input = sequence.sampling;
     const llm::SamplingParams& params = *input.params;
     const bool edits = params.changes_logits() || !input.banned_ids.empty();

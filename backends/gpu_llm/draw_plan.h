@@ -21,7 +21,7 @@ inline constexpr int32_t kBannedToken = -1;
 
 // A row of logits to draw from.
 struct DrawItem {
-  int32_t row;  // of logits
+  int32_t row;  // of logits: the how manieth sequence that samples
   int32_t is_greedy;
   int32_t first_edit;
   int32_t num_edits;

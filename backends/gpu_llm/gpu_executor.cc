@@ -6,6 +6,7 @@
 
 #include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/kernels/draw.h"
+#include "gpu_llm/kernels/pick_log_probs.h"
 
 namespace nereid::gpu {
 namespace {
@@ -117,7 +118,7 @@ Status GpuExecutor::Initialize() {
       int64_t{limits_.max_num_sequences} * (BlocksFor(limits_.max_positions) + 1);
   StepShape largest;
   largest.num_tokens = limits.max_num_tokens;
-  largest.num_logits = limits.max_num_logits;
+  largest.num_logits = limits.max_num_tokens;
   largest.num_decode = limits.max_decode_items;
   const int32_t group = spec.num_heads / spec.num_kv_heads;
   largest.num_prefill = limits.max_num_tokens * group / kQueryRows + limits_.max_num_sequences + 1;
@@ -137,6 +138,7 @@ Status GpuExecutor::Initialize() {
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(argmax_tickets_.data(), 0, argmax_tickets_.size_bytes()));
   NEREID_ASSIGN_OR_RETURN(log_sums_, DeviceMemory::Allocate(4 * max_num_logits_, "log sums"));
   NEREID_ASSIGN_OR_RETURN(sampled_, PinnedMemory::Allocate(16 * max_num_logits_));
+  NEREID_ASSIGN_OR_RETURN(log_probs_, PinnedMemory::Allocate(8 * limits.max_num_tokens));
   return SizeCache();
 }
 
@@ -188,26 +190,35 @@ Status GpuExecutor::Submit(const llm::Batch& batch) {
   planner_.Plan(batch, half);
   draws_.Plan(batch);
   const StepShape shape = planner_.shape();
-  if (shape.num_logits > max_num_logits_) {
-    return UnsupportedError("a step wants ", shape.num_logits,
-                            " rows of logits, gpu_llm has room for ", max_num_logits_);
-  }
   flight.rows.clear();
-  num_logits_ = 0;
+  flight.more = {};
+  flight.log_prob_rows.clear();
+  int32_t num_sampled = 0;
+  bool wants_more = false;
   for (const llm::BatchSequence& sequence : batch.sequences) {
-    num_logits_ += sequence.num_logits;
-    flight.rows.push_back(sequence.samples ? num_logits_ - 1 : -1);
+    flight.rows.push_back(sequence.samples ? num_sampled++ : -1);
+    wants_more |=
+        sequence.num_candidates > 0 || sequence.returns_logits || !sequence.next_ids.empty();
   }
   if (num_steps_ == fail_at_) return CudaStatus(cudaErrorLaunchFailure, "an injected fault");
   NEREID_RETURN_IF_ERROR(Upload(half));
+  for (const llm::BlockCopy& copy : batch.block_copies)
+    NEREID_RETURN_IF_ERROR(decoder_->CopyBlock(copy.from, copy.to, stream_.get()));
   Graph* graph =
       planner_.is_decode() && options_.uses_graphs ? &graphs_[shape.num_tokens] : nullptr;
   if (graph != nullptr && *graph) {
     NEREID_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph->get(), stream_.get()));
     ++num_graph_steps_;
   } else {
-    NEREID_RETURN_IF_ERROR(Run(shape, true));
+    NEREID_RETURN_IF_ERROR(decoder_->Forward(shape, words_.as<int32_t>(), true, stream_.get()));
+    NEREID_RETURN_IF_ERROR(TakeOtherRows(batch, shape, half));
+    NEREID_RETURN_IF_ERROR(RunHead(shape, true));
     if (graph != nullptr) NEREID_RETURN_IF_ERROR(Record(shape, *graph));
+  }
+  if (shape.num_sampled > 0) num_logits_ = num_sampled;
+  if (wants_more) {
+    NEREID_RETURN_IF_ERROR(TakeRows(batch, shape, 0, num_sampled, half));
+    NEREID_RETURN_IF_ERROR(FindCandidates(batch, half));
   }
   NEREID_RETURN_IF_ERROR(Draw(shape));
   for (const int32_t i : draws_.on_host()) {
@@ -260,17 +271,100 @@ SampleTarget GpuExecutor::Target(const StepShape& shape) const {
 
 Status GpuExecutor::Run(const StepShape& shape, bool may_time) {
   NEREID_RETURN_IF_ERROR(decoder_->Forward(shape, words_.as<int32_t>(), may_time, stream_.get()));
-  if (shape.num_logits == 0) return {};
+  return RunHead(shape, may_time);
+}
+
+Status GpuExecutor::RunHead(const StepShape& shape, bool may_time) {
+  if (shape.num_sampled == 0) return {};
+  NEREID_RETURN_IF_ERROR(decoder_->ComputeLogits(shape, words_.as<int32_t>(), 0, shape.num_sampled,
+                                                 may_time, stream_.get()));
+  FindLikeliest(shape, 0, shape.num_sampled);
+  return CudaStatus(cudaGetLastError(), "sampling");
+}
+
+void GpuExecutor::FindLikeliest(const StepShape& shape, int32_t first, int32_t count) {
   ArgMaxParams params = {};
   params.logits = decoder_->logits();
   params.parts = argmax_parts_.as<ArgMaxPart>();
   params.tickets = argmax_tickets_.as<int32_t>();
   params.log_sums = log_sums_.as<float>();
   params.target = Target(shape);
-  params.num_rows = shape.num_logits;
+  params.target.slots += first;
+  params.num_rows = count;
   params.vocab_size = decoder_->logits_stride();
   ArgMax(params, stream_.get());
-  return CudaStatus(cudaGetLastError(), "sampling");
+}
+
+Status GpuExecutor::TakeOtherRows(const llm::Batch& batch, const StepShape& shape, int32_t half) {
+  for (int32_t first = shape.num_sampled; first < shape.num_logits; first += max_num_logits_) {
+    const int32_t count = std::min(max_num_logits_, shape.num_logits - first);
+    NEREID_RETURN_IF_ERROR(
+        decoder_->ComputeLogits(shape, words_.as<int32_t>(), first, count, true, stream_.get()));
+    FindLikeliest(shape, first, count);
+    NEREID_RETURN_IF_ERROR(TakeRows(batch, shape, first, count, half));
+    num_logits_ = count;
+  }
+  return CudaStatus(cudaGetLastError(), "rows of logits");
+}
+
+Status GpuExecutor::TakeRows(const llm::Batch& batch, const StepShape& shape, int32_t first,
+                             int32_t count, int32_t half) {
+  Flight& flight = flights_[half];
+  const auto rows = planner_.logit_rows().subspan(first, count);
+  bool any_logits = false, any_log_probs = false;
+  const int32_t log_probs_at = half * static_cast<int32_t>(log_probs_.size_bytes() / 8);
+  for (int32_t i = 0; i < count; ++i) {
+    const llm::BatchSequence& sequence = batch.sequences[rows[i].sequence];
+    any_logits |= sequence.returns_logits;
+    if (rows[i].index < static_cast<int32_t>(sequence.next_ids.size())) {
+      any_log_probs = true;
+      flight.log_prob_rows.push_back({rows[i].sequence, log_probs_at + first + i});
+    }
+  }
+  if (any_log_probs) {
+    PickLogProbs({decoder_->logits(), log_sums_.as<float>(),
+                  words_.as<int32_t>() + StepLayout(shape).next_ids + first,
+                  log_probs_.as<float>() + log_probs_at + first, count, decoder_->logits_stride()},
+                 stream_.get());
+  }
+  if (!any_logits) return {};
+  NEREID_RETURN_IF_ERROR(CopyRows(0, count));
+  flight.more.logits.resize(batch.sequences.size());
+  const int64_t vocab_size = limits_.vocab_size;
+  for (int32_t i = 0; i < count; ++i) {
+    const llm::BatchSequence& sequence = batch.sequences[rows[i].sequence];
+    if (!sequence.returns_logits) continue;
+    std::vector<float>& to = flight.more.logits[rows[i].sequence];
+    to.resize(sequence.num_logits * vocab_size);
+    std::copy_n(host_logits_.begin() + i * vocab_size, vocab_size,
+                to.begin() + rows[i].index * vocab_size);
+  }
+  return {};
+}
+
+// Rows of logits() to host_logits_; waits for them.
+Status GpuExecutor::CopyRows(int32_t first, int32_t count) {
+  const int64_t row_bytes = int64_t{limits_.vocab_size} * 4;
+  const int64_t stride = decoder_->logits_stride();
+  host_logits_.resize(int64_t{limits_.vocab_size} * count);
+  NEREID_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy2DAsync(host_logits_.data(), row_bytes, decoder_->logits() + first * stride,
+                        stride * 4, row_bytes, count, cudaMemcpyDeviceToHost, stream_.get()));
+  return CudaStatus(cudaStreamSynchronize(stream_.get()), "rows of logits");
+}
+
+// Of beams: the rules and the order are the host's.
+Status GpuExecutor::FindCandidates(const llm::Batch& batch, int32_t half) {
+  Flight& flight = flights_[half];
+  for (size_t i = 0; i < batch.sequences.size(); ++i) {
+    const llm::BatchSequence& sequence = batch.sequences[i];
+    if (sequence.num_candidates == 0 || !sequence.samples) continue;
+    NEREID_RETURN_IF_ERROR(CopyRows(flight.rows[i], 1));
+    flight.more.candidates.resize(batch.sequences.size());
+    flight.more.candidates[i] =
+        sampler_.Candidates(host_logits_, sequence.sampling, sequence.num_candidates);
+  }
+  return {};
 }
 
 Status GpuExecutor::Draw(const StepShape& shape) {
@@ -290,11 +384,7 @@ Status GpuExecutor::Draw(const StepShape& shape) {
 }
 
 Status GpuExecutor::DrawOnHost(const llm::BatchSequence& sequence, int32_t row, int32_t half) {
-  host_logits_.resize(limits_.vocab_size);
-  NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpyAsync(
-      host_logits_.data(), decoder_->logits() + int64_t{row} * decoder_->logits_stride(),
-      int64_t{limits_.vocab_size} * 4, cudaMemcpyDeviceToHost, stream_.get()));
-  NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
+  NEREID_RETURN_IF_ERROR(CopyRows(row, 1));
   const llm::SampledToken token = sampler_.Sample(host_logits_, sequence.sampling);
   const int32_t at = half * max_num_logits_ + row;
   sampled_.as<int32_t>()[at] = token.id;
@@ -325,12 +415,16 @@ Status GpuExecutor::Record(const StepShape& shape, Graph& graph) {
 Result<llm::StepResult> GpuExecutor::Collect() {
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
   const auto half = static_cast<int32_t>(num_collected_ % 2);
-  const Flight& flight = flights_[half];
+  Flight& flight = flights_[half];
   NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(flight.done.get()));
   ++num_collected_;
   if (num_collected_ == num_submitted_) collected_ = std::chrono::steady_clock::now();
-  llm::StepResult result;
+  llm::StepResult result = std::move(flight.more);
   result.tokens.resize(flight.rows.size());
+  for (const auto& [sequence, at] : flight.log_prob_rows) {
+    result.prompt_log_probs.resize(flight.rows.size());
+    result.prompt_log_probs[sequence].push_back(log_probs_.as<float>()[at]);
+  }
   for (size_t i = 0; i < flight.rows.size(); ++i) {
     if (flight.rows[i] < 0) continue;
     const int32_t at = half * max_num_logits_ + flight.rows[i];

@@ -33,7 +33,7 @@ struct GpuExecutorOptions {
   int64_t max_cache_tokens = 0;        // 0: as the fraction says
   double cache_memory_fraction = 0.9;  // of what is free once the weights are there
   bool uses_graphs = true;             // for decode steps
-  std::optional<DummyWeights> dummy;  // weights are made up
+  std::optional<DummyWeights> dummy;   // weights are made up
 };
 
 class GpuExecutor : public llm::Executor {
@@ -45,14 +45,21 @@ class GpuExecutor : public llm::Executor {
   ~GpuExecutor() override;
 
   const llm::ExecutorLimits& limits() const override { return limits_; }
-  llm::ExecutorFeatures features() const override { return {.overlap = true}; }
+  llm::ExecutorFeatures features() const override {
+    return {.block_copies = true,
+            .candidates = true,
+            .logits = true,
+            .prompt_log_probs = true,
+            .overlap = true};
+  }
   llm::ExecutorMemory memory() const override;
   llm::ExecutorCounts counts() const override { return {num_graph_steps_}; }
   Status Submit(const llm::Batch& batch) override;
   Result<llm::StepResult> Collect() override;
 
   const llm::DecoderSpec& spec() const { return model_.spec; }
-  // Logits of the newest step, row by row, after sampling rules.
+  // Logits of the newest step, row by row, after sampling rules: those that tokens are drawn from,
+  // or, where none is, the others.
   Result<std::vector<float>> ReadLogits();
   // A fault for tests: the given step reports a launch that failed.
   void FailAt(int64_t step) { fail_at_ = step; }
@@ -66,9 +73,20 @@ class GpuExecutor : public llm::Executor {
   Status Initialize();
   Status SizeCache();
   Status Upload(int32_t half);
-  // The step from the plan on: decoder, then the likeliest tokens.
+  // The step from the plan on, without rows of logits that no token is drawn from: decoder, then
+  // the likeliest tokens.
   Status Run(const StepShape& shape, bool may_time);
+  Status RunHead(const StepShape& shape, bool may_time);
+  Status CopyRows(int32_t first, int32_t count);
   Status Record(const StepShape& shape, Graph& graph);
+  // The likeliest token of each row of logits() and its log sum; those are rows [first, + count).
+  void FindLikeliest(const StepShape& shape, int32_t first, int32_t count);
+  // What sequences of the step want of these rows before any rule changes them. Waits for logits.
+  Status TakeRows(const llm::Batch& batch, const StepShape& shape, int32_t first, int32_t count,
+                  int32_t half);
+  // The rows that no token is drawn from, as many at a time as there is room for.
+  Status TakeOtherRows(const llm::Batch& batch, const StepShape& shape, int32_t half);
+  Status FindCandidates(const llm::Batch& batch, int32_t half);
   // Rows that want more than their likeliest token.
   Status Draw(const StepShape& shape);
   // A row whose rules change more logits than the plan has room for; waits for the step.
@@ -87,6 +105,7 @@ class GpuExecutor : public llm::Executor {
   DeviceMemory words_;  // the step's plan: its words, DrawItems, LogitEdits
   DeviceMemory argmax_parts_, argmax_tickets_, log_sums_;
   PinnedMemory sampled_;             // [2, max_num_logits] ids, then as many log probabilities
+  PinnedMemory log_probs_;           // [2, rows of a step]: of tokens of prompts
   std::map<int32_t, Graph> graphs_;  // by padded batch
   int64_t num_graph_steps_ = 0, num_steps_ = 0;
   int64_t fail_at_ = -1;
@@ -99,6 +118,9 @@ class GpuExecutor : public llm::Executor {
     Event done;
     PinnedMemory words;
     std::vector<int32_t> rows;  // of each sequence's last logits; -1: does not sample
+    // Of a step in which a sequence wants more than a token; what it wants of the logits.
+    llm::StepResult more;
+    std::vector<std::pair<int32_t, int32_t>> log_prob_rows;  // of a sequence, into log_probs_
   };
   std::array<Flight, 2> flights_;
   int64_t num_submitted_ = 0, num_collected_ = 0;  // halves are used in turns

@@ -33,6 +33,7 @@ StepLayout::StepLayout(const StepShape& shape) {
   cache_slots = place(shape.num_tokens);
   logit_rows = place(shape.num_logits);
   logit_slots = place(shape.num_logits);
+  next_ids = place(shape.num_logits);
   decode_items = place(shape.num_decode * sizeof(DecodeItem) / 4);
   prefill_tiles = place(shape.num_prefill * sizeof(PrefillTile) / 4);
   block_tables = next;
@@ -51,11 +52,12 @@ int32_t StepPlanner::MaxDecodeItems(int32_t num_sequences) const {
 
 void StepPlanner::Plan(const llm::Batch& batch, int32_t half) {
   is_decode_ = true;
-  int32_t num_logits = 0, num_single = 0, num_tiles = 0;
+  int32_t num_logits = 0, num_sampled = 0, num_single = 0, num_tiles = 0;
   const int32_t group = options_.num_heads / options_.num_kv_heads;
   for (const llm::BatchSequence& sequence : batch.sequences) {
     is_decode_ &= sequence.num_tokens == 1 && sequence.num_logits == 1 && sequence.samples;
     num_logits += sequence.num_logits;
+    num_sampled += sequence.samples ? 1 : 0;
     if (sequence.num_tokens == 1) {
       ++num_single;
     } else {
@@ -65,6 +67,7 @@ void StepPlanner::Plan(const llm::Batch& batch, int32_t half) {
   const auto num_tokens = static_cast<int32_t>(batch.token_ids.size());
   shape_.num_tokens = is_decode_ ? PaddedBatch(num_tokens) : num_tokens;
   shape_.num_logits = is_decode_ ? shape_.num_tokens : num_logits;
+  shape_.num_sampled = is_decode_ ? shape_.num_tokens : num_sampled;
   shape_.num_decode =
       num_single == 0 ? 0 : MaxDecodeItems(is_decode_ ? shape_.num_tokens : num_single);
   shape_.num_prefill = num_tiles;
@@ -72,11 +75,14 @@ void StepPlanner::Plan(const llm::Batch& batch, int32_t half) {
   words_.assign(layout.block_tables, 0);
   words_[layout.half] = half;
   std::fill_n(words_.begin() + layout.logit_slots, shape_.num_logits, -1);
+  std::fill_n(words_.begin() + layout.next_ids, shape_.num_logits, -1);
   std::copy(batch.token_ids.begin(), batch.token_ids.end(), words_.begin() + layout.token_ids);
   std::fill_n(words_.begin() + layout.cache_slots + num_tokens, shape_.num_tokens - num_tokens, -1);
   table_offsets_.clear();
-  int32_t next_logit = layout.logit_rows;
-  for (const llm::BatchSequence& sequence : batch.sequences) {
+  logit_rows_.assign(num_logits, {});
+  int32_t next_sampled = 0, next_other = num_sampled;
+  for (size_t s = 0; s < batch.sequences.size(); ++s) {
+    const llm::BatchSequence& sequence = batch.sequences[s];
     table_offsets_.push_back(static_cast<int32_t>(words_.size()));
     const int32_t length = sequence.num_cached + sequence.num_tokens;
     const auto used = sequence.block_table.first(Blocks(length));
@@ -88,11 +94,15 @@ void StepPlanner::Plan(const llm::Batch& batch, int32_t half) {
       words_[layout.cache_slots + sequence.first_token + i] =
           used[position / kBlockTokens] * kBlockTokens + position % kBlockTokens;
     }
-    for (int32_t i = sequence.num_tokens - sequence.num_logits; i < sequence.num_tokens; ++i) {
-      words_[next_logit++] = sequence.first_token + i;
-    }
-    if (sequence.samples) {
-      words_[next_logit - 1 - layout.logit_rows + layout.logit_slots] = sequence.slot;
+    for (int32_t i = 0; i < sequence.num_logits; ++i) {
+      const bool is_sampled = sequence.samples && i == sequence.num_logits - 1;
+      const int32_t row = is_sampled ? next_sampled++ : next_other++;
+      logit_rows_[row] = {static_cast<int32_t>(s), i};
+      words_[layout.logit_rows + row] =
+          sequence.first_token + sequence.num_tokens - sequence.num_logits + i;
+      if (is_sampled) words_[layout.logit_slots + row] = sequence.slot;
+      if (i < static_cast<int32_t>(sequence.next_ids.size()))
+        words_[layout.next_ids + row] = sequence.next_ids[i];
     }
   }
   AddDecodeItems(batch, layout);

@@ -39,6 +39,7 @@ inline constexpr int kQueryRows = 128;
 struct StepShape {
   int32_t num_tokens = 0;   // rows computed, padding included
   int32_t num_logits = 0;   // rows of logits, padding included
+  int32_t num_sampled = 0;  // of those: the first ones, from which tokens are drawn
   int32_t num_decode = 0;   // DecodeItems, padding included
   int32_t num_prefill = 0;  // PrefillTiles
   bool operator==(const StepShape&) const = default;
@@ -48,8 +49,8 @@ struct StepShape {
 struct StepLayout {
   explicit StepLayout(const StepShape& shape);
   int32_t half;  // one word: which of the two results is written
-  int32_t token_ids, positions, cache_slots, logit_rows, logit_slots, decode_items, prefill_tiles,
-      block_tables;
+  int32_t token_ids, positions, cache_slots, logit_rows, logit_slots, next_ids, decode_items,
+      prefill_tiles, block_tables;
 };
 
 struct StepPlannerOptions {
@@ -73,6 +74,12 @@ class StepPlanner {
   bool is_decode() const { return is_decode_; }
   // Valid until the next call.
   std::span<const int32_t> words() const { return words_; }
+  // Whose each row of logits is: index into Batch::sequences, and which of its num_logits. Rows of
+  // padding are not among them.
+  struct LogitRow {
+    int32_t sequence, index;
+  };
+  std::span<const LogitRow> logit_rows() const { return logit_rows_; }
 
   // Row counts that graphs are recorded for.
   static int32_t PaddedBatch(int32_t num_sequences);
@@ -87,6 +94,7 @@ class StepPlanner {
   StepShape shape_;
   bool is_decode_ = false;
   std::vector<int32_t> words_;
+  std::vector<LogitRow> logit_rows_;
   std::vector<int32_t> table_offsets_;  // parallel to Batch::sequences
 };
 

@@ -148,6 +148,14 @@ Status Decoder::AllocateCache(int32_t num_blocks) {
   return {};
 }
 
+Status Decoder::CopyBlock(int32_t from, int32_t to, cudaStream_t stream) {
+  const int64_t bytes = CacheBlockBytes(*spec_) / spec_->num_layers();
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpy2DAsync(
+      cache_.as<char>() + to * bytes, cache_layer_bytes_, cache_.as<char>() + from * bytes,
+      cache_layer_bytes_, bytes, spec_->num_layers(), cudaMemcpyDeviceToDevice, stream));
+  return {};
+}
+
 int64_t Decoder::memory_bytes() const {
   size_t sum = 0;
   for (const DeviceMemory* memory :
@@ -176,25 +184,30 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
   for (int32_t layer = 0; layer < spec_->num_layers(); ++layer) {
     NEREID_RETURN_IF_ERROR(RunLayer(layer, shape, words, may_time, stream));
   }
+  return {};
+}
+
+Status Decoder::ComputeLogits(const StepShape& shape, const int32_t* words, int32_t first,
+                              int32_t count, bool may_time, cudaStream_t stream) {
   LinearCall head;
   head.weights = &weights_->lm_head;
   head.in = residual_.as<__nv_bfloat16>();
-  head.rows = words + layout.logit_rows;
+  head.rows = words + StepLayout(shape).logit_rows + first;
   head.norm_weight = weights_->final_norm.weight;
   head.epsilon = spec_->norm.epsilon;
   head.normed = normed_.as<__nv_bfloat16>();
   head.output = StreamOutput::kFloat;
   head.out = logits_.data();
   if (spec_->norm.kind == llm::NormKind::kLayer) {
-    ApplyNorm(weights_->final_norm, head.rows, shape.num_logits, normed_, stream);
+    ApplyNorm(weights_->final_norm, head.rows, count, normed_, stream);
     head.in = head.normed;
     head.rows = nullptr;
     head.norm_weight = nullptr;
   }
-  NEREID_RETURN_IF_ERROR(linear_->Run(head, shape.num_logits, may_time, stream));
+  NEREID_RETURN_IF_ERROR(linear_->Run(head, count, may_time, stream));
   if (spec_->logit_soft_cap > 0.0f || weights_->lm_head_bias != nullptr ||
       logits_stride() > spec_->vocab_size) {
-    FinishLogits({logits_.as<float>(), weights_->lm_head_bias, shape.num_logits, spec_->vocab_size,
+    FinishLogits({logits_.as<float>(), weights_->lm_head_bias, count, spec_->vocab_size,
                   logits_stride(), spec_->logit_soft_cap},
                  stream);
   }

@@ -35,8 +35,13 @@ class Decoder {
   // Zeroed: what was never written is read where a block is not full.
   Status AllocateCache(int32_t num_blocks);
 
-  // `words`, on the device, is laid out as `shape` says. Logits come to logits(), row by row.
+  // `words`, on the device, is laid out as `shape` says.
   Status Forward(const StepShape& shape, const int32_t* words, bool may_time, cudaStream_t stream);
+  // Rows [first, first + count) of the step's logits, at most max_num_logits, to logits().
+  Status ComputeLogits(const StepShape& shape, const int32_t* words, int32_t first, int32_t count,
+                       bool may_time, cudaStream_t stream);
+  // The whole of a block, all layers.
+  Status CopyBlock(int32_t from, int32_t to, cudaStream_t stream);
   float* logits() const { return logits_.as<float>(); }
   int32_t* last_tokens() const { return last_tokens_.as<int32_t>(); }
   // Floats from one row of logits to the next: PaddedVocabulary().
@@ -72,7 +77,7 @@ class Decoder {
   const GpuWeights* weights_;
   std::vector<DeviceMemory> rope_tables_;  // per rope: [max_positions, dim / 2] pairs of cosine and
                                            // sine; longrope's short factors behind them
-  DeviceMemory cache_;  // [layers][blocks][kv_heads] heads of a block
+  DeviceMemory cache_;                     // [layers][blocks][kv_heads] heads of a block
   int64_t cache_layer_bytes_ = 0;
   DeviceMemory residual_;   // [num_tokens, hidden_size]
   DeviceMemory normed_;     // [num_tokens, hidden_size]

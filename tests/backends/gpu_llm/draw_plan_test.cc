@@ -88,7 +88,7 @@ TEST_F(DrawPlanTest, OnlyRowsThatNeedItAreListed) {
   planner.Plan(batch_);
   ASSERT_EQ(planner.items().size(), 2u);
   const DrawItem& first = planner.items()[0];
-  EXPECT_EQ(first.row, 3);
+  EXPECT_EQ(first.row, 1);  // rows that tokens are drawn from come first
   EXPECT_EQ(first.is_greedy, 0);
   EXPECT_EQ(first.num_edits, 0);
   EXPECT_FLOAT_EQ(first.scale, 2.0f);
@@ -96,7 +96,7 @@ TEST_F(DrawPlanTest, OnlyRowsThatNeedItAreListed) {
   EXPECT_EQ(first.seed_low, 2u);
   EXPECT_EQ(first.seed_high, 1u);
   const DrawItem& second = planner.items()[1];
-  EXPECT_EQ(second.row, 4);
+  EXPECT_EQ(second.row, 2);
   EXPECT_EQ(second.is_greedy, 1);
   ASSERT_EQ(second.num_edits, 1);
   EXPECT_EQ(planner.edits()[second.first_edit].id, 5);

@@ -100,6 +100,30 @@ TEST_F(StepPlanTest, SplitsOfAContextCoverItOnce) {
   EXPECT_GT(num_items[0], 1);
 }
 
+TEST_F(StepPlanTest, RowsThatTokensAreDrawnFromComeFirst) {
+  Add(5, 0, true);
+  Add(3, 10, true);
+  Add(4, 20, false);
+  const std::vector<int32_t> next = {71, 72};
+  batch_.sequences[1].num_logits = 3;
+  batch_.sequences[1].next_ids = next;
+  batch_.sequences[2].num_logits = 2;
+  Plan();
+  EXPECT_EQ(planner_.shape().num_logits, 6);
+  EXPECT_EQ(planner_.shape().num_sampled, 2);
+  const std::vector<std::pair<int32_t, int32_t>> rows = {{0, 0}, {1, 2}, {1, 0},
+                                                         {1, 1}, {2, 0}, {2, 1}};
+  const std::vector<int32_t> tokens = {4, 7, 5, 6, 10, 11}, ids = {-1, -1, 71, 72, -1, -1};
+  ASSERT_EQ(planner_.logit_rows().size(), rows.size());
+  for (int32_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(planner_.logit_rows()[i].sequence, rows[i].first) << i;
+    EXPECT_EQ(planner_.logit_rows()[i].index, rows[i].second) << i;
+    EXPECT_EQ(Word(layout().logit_rows + i), tokens[i]) << i;
+    EXPECT_EQ(Word(layout().next_ids + i), ids[i]) << i;
+    EXPECT_EQ(Word(layout().logit_slots + i) >= 0, i < 2) << i;
+  }
+}
+
 TEST_F(StepPlanTest, TilesOfAChunkCoverItsQueriesLongestFirst) {
   Add(1, 90, true);
   Add(100, 0, false);   // 4 query heads a group: 400 rows, 4 tiles
