@@ -33,7 +33,7 @@ Result<TensorRef> ReadInput(TRITONBACKEND_Input* input) {
       input, &name, &data_type, &shape, &num_dims, &byte_size, &num_buffers)));
   auto tensor = std::make_shared<Tensor>();
   tensor->data_type = data_type;
-  tensor->shape.assign(shape, shape + num_dims);
+  tensor->shape.assign({shape, num_dims});
   for (uint32_t i = 0; i < num_buffers; ++i) {
     Segment segment;
     uint64_t size = 0;
@@ -75,9 +75,10 @@ CoreClient::CoreClient(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Requ
       start_ns_(NowNs()),
       last_response_ns_(start_ns_) {}
 
-Result<std::vector<TensorRef>> CoreClient::ReadInputs() const {
+Result<TensorRefs> CoreClient::ReadInputs() const {
   const Graph& graph = *plan_->graph;
-  std::vector<TensorRef> inputs(graph.inputs.size());
+  TensorRefs inputs;
+  inputs.resize(graph.inputs.size());
   uint32_t count = 0;
   NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestInputCount(request_, &count)));
   for (uint32_t i = 0; i < count; ++i) {
@@ -150,7 +151,7 @@ Status CoreClient::Fill(TRITONBACKEND_Response* response, const Emission& emissi
 
 Status CoreClient::AddOutput(TRITONBACKEND_Response* response, const Binding& binding,
                              const Tensor& tensor) {
-  const std::vector<int64_t> shape = ShapeFor(binding, tensor.shape);
+  const Shape shape = ShapeFor(binding, tensor.shape);
   TRITONBACKEND_Output* output = nullptr;
   NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ResponseOutput(
       response, &output, binding.name.c_str(), static_cast<TRITONSERVER_DataType>(tensor.data_type),

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "backends/ensemble/cancel_watch.h"
 #include "backends/ensemble/plan.h"
@@ -26,7 +25,7 @@ class CoreClient : public ClientRequest {
                                                     CancelWatch& watch);
 
   // The request's inputs by Graph::inputs, referencing its buffers; null where it has none.
-  Result<std::vector<TensorRef>> ReadInputs() const;
+  Result<TensorRefs> ReadInputs() const;
   // Cancellation reaches `runner` from now on, until Release.
   void Watch(const std::shared_ptr<Runner>& runner) { watch_.Watch(entry_, runner); }
 

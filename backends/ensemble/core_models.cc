@@ -3,7 +3,6 @@
 #include <atomic>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "backends/ensemble/forward_request.h"
 #include "backends/ensemble/step_buffer.h"
@@ -14,7 +13,7 @@ namespace {
 Result<TensorRef> MakeTensor(const OutputView& output) {
   auto tensor = std::make_shared<Tensor>();
   tensor->data_type = output.datatype;
-  tensor->shape.assign(output.shape.begin(), output.shape.end());
+  tensor->shape.assign(output.shape);
   if (output.size_bytes > 0) {
     tensor->segments.push_back({output.base, output.size_bytes,
                                 static_cast<uint32_t>(output.memory_type), output.memory_type_id});
@@ -34,7 +33,7 @@ class CoreCall : public StepCall,
       : context_(std::move(context)),
         plan_(std::move(plan)),
         step_(plan_->graph->steps[request.step]),
-        inputs_(request.inputs.begin(), request.inputs.end()),
+        inputs_(request.inputs),
         events_(std::move(events)) {}
 
   Status Send(InferRequest request, TRITONSERVER_InferenceTrace* trace) {
@@ -72,7 +71,8 @@ class CoreCall : public StepCall,
 
  private:
   void Pass(InferResponse response, bool is_final) {
-    std::vector<TensorRef> outputs(step_.outputs.size());
+    TensorRefs outputs;
+    outputs.resize(step_.outputs.size());
     Status status = ReadOutputs(response, outputs);
     response =
         InferResponse();  // gone before the next steps run: only the tensors keep its buffers
@@ -83,7 +83,7 @@ class CoreCall : public StepCall,
     }
   }
 
-  Status ReadOutputs(const InferResponse& response, std::vector<TensorRef>& outputs) const {
+  Status ReadOutputs(const InferResponse& response, TensorRefs& outputs) const {
     NEREID_ASSIGN_OR_RETURN(const uint32_t count, response.OutputCount());
     for (uint32_t i = 0; i < count; ++i) {
       NEREID_ASSIGN_OR_RETURN(const OutputView output, response.Output(i));
@@ -105,7 +105,7 @@ class CoreCall : public StepCall,
   const std::shared_ptr<const CallContext> context_;
   const std::shared_ptr<const Plan> plan_;
   const Step& step_;
-  std::vector<TensorRef> inputs_;  // until the release
+  TensorRefs inputs_;  // until the release
   std::shared_ptr<StepEvents> events_;
   TRITONSERVER_InferenceRequest* handle_ = nullptr;  // valid as long as this object
   std::optional<InferRequest> released_;             // handle_'s owner after the release
@@ -140,9 +140,9 @@ Status CoreModels::FillInputs(const StepRequest& request, InferRequest& target) 
     if (tensor == nullptr) continue;
     const Binding& input = step.inputs[i];
     const char* name = input.name.c_str();
-    const auto shape = ShapeFor(input, tensor->shape);
+    const Shape shape = ShapeFor(input, tensor->shape);
     NEREID_RETURN_IF_ERROR(
-        target.AddInput(name, static_cast<TRITONSERVER_DataType>(tensor->data_type), shape));
+        target.AddInput(name, static_cast<TRITONSERVER_DataType>(tensor->data_type), shape.span()));
     for (const Segment& segment : tensor->segments) {
       NEREID_RETURN_IF_ERROR(target.AppendInputData(
           name, segment.base, segment.byte_size,

@@ -67,17 +67,9 @@ void Dataflow::OpenScope(const std::shared_ptr<Scope>& scope, Effects& effects) 
   const std::vector<int>& steps = plan_.steps_at[scope->depth];
   // Counts first, since a step that is skipped resolves its outputs at once.
   for (size_t i = 0; i < steps.size(); ++i) {
-    std::vector<int> needed;
-    if (steps[i] == plan_.sink) {
-      for (const int output : plan_.outputs) needed.push_back(graph_.outputs[output].tensor);
-    } else {
-      for (const Binding& input : graph_.steps[steps[i]].inputs) needed.push_back(input.tensor);
-    }
-    std::sort(needed.begin(), needed.end());
-    needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
-    for (const int tensor : needed) scope->unresolved[i] += is_unknown(tensor);
+    for (const int tensor : plan_.needed_by[steps[i]]) scope->unresolved[i] += is_unknown(tensor);
   }
-  std::vector<int> ready;
+  InlineVector<int, 8> ready;
   for (size_t i = 0; i < steps.size(); ++i) {
     if (scope->unresolved[i] == 0) ready.push_back(steps[i]);
   }
@@ -89,13 +81,15 @@ std::shared_ptr<Scope> Dataflow::ScopeOfResponse(Execution& execution, bool& fre
   Scope& scope = *execution.scope;
   if (scope.done) return nullptr;
   if (!graph_.steps[execution.step].decoupled) return execution.scope;
-  if (number < scope.first_child) return nullptr;
-  const size_t position = number - scope.first_child;
-  if (position < scope.children.size()) return scope.children[position];
+  if (number < scope.num_children) {
+    const auto child = scope.children.find(number);
+    return child == scope.children.end() ? nullptr : child->second;
+  }
   // Responses are numbered without gaps, so the child to add is always the next.
   fresh = true;
   auto child = std::make_shared<Scope>(plan_, &scope, number);
-  scope.children.push_back(child);
+  scope.children.emplace(number, child);
+  ++scope.num_children;
   for (const auto& [step, count] : scope.closed) {
     for (const Binding& output : graph_.steps[step].outputs) {
       if (!plan_.needs_tensor(output.tensor)) continue;
@@ -133,9 +127,7 @@ void Dataflow::Resolve(const std::shared_ptr<Scope>& scope, int tensor, Slot slo
 
 void Dataflow::NotifyConsumer(const std::shared_ptr<Scope>& scope, int step, Effects& effects) {
   if (plan_.depth_of(step) > scope->depth) {
-    for (const std::shared_ptr<Scope>& child : scope->children) {
-      NotifyConsumer(child, step, effects);
-    }
+    for (const auto& [index, child] : scope->children) NotifyConsumer(child, step, effects);
   } else if (--scope->unresolved[plan_.slot_of_step[step]] == 0) {
     Ready(scope, step, effects);
   }
@@ -152,7 +144,8 @@ void Dataflow::Ready(const std::shared_ptr<Scope>& scope, int step, Effects& eff
 
 void Dataflow::LaunchStep(const std::shared_ptr<Scope>& scope, int index, Effects& effects) {
   const Step& step = graph_.steps[index];
-  std::vector<TensorRef> inputs(step.inputs.size());
+  TensorRefs inputs;
+  inputs.resize(step.inputs.size());
   const Binding* absent = nullptr;
   bool bound = false, empty = false, lacks_empty = false;
   for (size_t i = 0; i < step.inputs.size(); ++i) {
@@ -192,8 +185,8 @@ void Dataflow::CloseStep(const std::shared_ptr<Scope>& scope, int step, size_t c
                          Effects& effects) {
   --scope->num_open;
   scope->closed.emplace_back(step, count);
-  for (const std::shared_ptr<Scope>& child : scope->children) {
-    if (child->index < count) continue;
+  for (const auto& [index, child] : scope->children) {
+    if (index < count) continue;
     for (const Binding& output : graph_.steps[step].outputs) {
       if (!plan_.needs_tensor(output.tensor)) continue;
       Resolve(child, output.tensor, {SlotState::kEmpty, nullptr}, effects);
@@ -242,10 +235,10 @@ Dataflow::Progress Dataflow::Drain(Scope& scope, Effects& effects) {
     return Progress::kDone;
   }
   while (!scope.children.empty()) {
-    const Progress progress = Drain(*scope.children.front(), effects);
+    const auto first = scope.children.begin();
+    const Progress progress = Drain(*first->second, effects);
     if (progress != Progress::kDone) return progress;
-    scope.children.pop_front();
-    ++scope.first_child;
+    scope.children.erase(first);
   }
   if (scope.num_open > 0) return Progress::kBlocked;
   scope.done = true;

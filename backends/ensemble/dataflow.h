@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "backends/ensemble/plan.h"
 #include "backends/ensemble/scope.h"
@@ -25,18 +24,18 @@ struct Execution {
 // A step to start now. inputs is parallel to Step::inputs; null: not sent.
 struct Launch {
   std::shared_ptr<Execution> execution;
-  std::vector<TensorRef> inputs;
+  TensorRefs inputs;
 };
 
 // A response to send now. outputs is parallel to Plan::outputs; null: omitted.
 struct Emission {
-  std::vector<TensorRef> outputs;
+  TensorRefs outputs;
 };
 
 // What an event led to. Emissions come first, then the error or the end.
 struct Effects {
-  std::vector<Launch> launches;
-  std::vector<Emission> emissions;
+  InlineVector<Launch, 1> launches;
+  InlineVector<Emission, 1> emissions;
   bool finished = false;  // nothing more will be emitted; set at most once in a request's life
   Status error;           // not Ok only when finished: the answer that ends the request
 };

@@ -90,11 +90,15 @@ void SetBatchChanges(Graph& graph) {
 
 }  // namespace
 
-std::vector<int64_t> ShapeFor(const Binding& reader, std::vector<int64_t> shape) {
+Shape ShapeFor(const Binding& reader, const Shape& shape) {
   const auto rank = static_cast<size_t>(reader.rank);
-  if (reader.adds_batch && shape.size() + 1 == rank) shape.insert(shape.begin(), 1);
+  if (reader.adds_batch && shape.size() + 1 == rank) {
+    Shape batched{1};
+    batched.Append(shape.span());
+    return batched;
+  }
   if (reader.drops_batch && shape.size() == rank + 1 && shape.front() == 1) {
-    shape.erase(shape.begin());
+    return Shape(shape.span().subspan(1));
   }
   return shape;
 }

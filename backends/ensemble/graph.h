@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/ensemble/ensemble_config.h"
+#include "backends/ensemble/tensor.h"
 
 namespace nereid::ensemble {
 
@@ -57,7 +58,7 @@ struct Graph {
 
 // `shape` as the reader expects it: a batch dimension of 1 is added or dropped where its producer
 // sees that differently. Any other difference stays, for the host to report.
-std::vector<int64_t> ShapeFor(const Binding& reader, std::vector<int64_t> shape);
+Shape ShapeFor(const Binding& reader, const Shape& shape);
 
 // `config` has passed Validate() with the same `models`, one a step.
 Graph BuildGraph(const EnsembleConfig& config, std::span<const ModelSpec> models);

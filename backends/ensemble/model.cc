@@ -103,7 +103,7 @@ Status EnsembleModel::Execute(TRITONBACKEND_ModelInstance* instance,
   NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan, PlanFor(request));
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<CoreClient> client,
                           CoreClient::Create(instance, request, plan, watch_));
-  NEREID_ASSIGN_OR_RETURN(const std::vector<TensorRef> inputs, client->ReadInputs());
+  NEREID_ASSIGN_OR_RETURN(const TensorRefs inputs, client->ReadInputs());
   auto models = std::make_unique<CoreModels>(context_, plan, request);
   CoreClient& watched = *client;
   auto runner =

@@ -38,6 +38,23 @@ void SetFollowers(Plan& plan) {
   }
 }
 
+void SetNeededBy(Plan& plan) {
+  const Graph& graph = *plan.graph;
+  plan.needed_by.resize(graph.steps.size() + 1);
+  for (size_t step = 0; step < graph.steps.size(); ++step) {
+    for (const Binding& input : graph.steps[step].inputs) {
+      plan.needed_by[step].push_back(input.tensor);
+    }
+  }
+  for (const int output : plan.outputs) {
+    plan.needed_by[plan.sink].push_back(graph.outputs[output].tensor);
+  }
+  for (std::vector<int>& tensors : plan.needed_by) {
+    std::sort(tensors.begin(), tensors.end());
+    tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
+  }
+}
+
 }  // namespace
 
 Plan MakePlan(std::shared_ptr<const Graph> shared_graph, std::span<const int> outputs) {
@@ -72,6 +89,7 @@ Plan MakePlan(std::shared_ptr<const Graph> shared_graph, std::span<const int> ou
     PlaceAt(plan.steps_at, graph.steps[step].depth, step, plan.slot_of_step[step]);
   }
   SetFollowers(plan);
+  SetNeededBy(plan);
   PlaceAt(plan.steps_at, plan.leaf_depth, plan.sink, plan.slot_of_step[plan.sink]);
   for (const int tensor : requested) {
     std::vector<int>& consumers = plan.consumers[tensor];

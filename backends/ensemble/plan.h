@@ -22,6 +22,7 @@ struct Plan {
   std::vector<std::vector<int>> tensors_at;  // by depth, tensors that are needed
   std::vector<std::vector<int>> steps_at;    // by depth, steps that are needed; the sink is the
                                              // last at leaf_depth
+  std::vector<std::vector<int>> needed_by;   // by step, then the sink: tensors that it waits for
   std::vector<int> slot_of_tensor;           // position in tensors_at; -1 when not needed
   std::vector<int> slot_of_step;             // position in steps_at, by step, then the sink
   std::vector<std::vector<int>> consumers;   // by tensor: steps that are needed, perhaps the sink

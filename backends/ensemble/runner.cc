@@ -190,10 +190,9 @@ void Runner::Flush() {
   if (sending_) return;
   sending_ = true;
   while (!outbox_.empty()) {
-    const Answer answer = std::move(outbox_.front());
-    outbox_.pop_front();
+    const Answers answers = std::exchange(outbox_, {});
     lock.unlock();
-    SendAnswer(answer);
+    for (const Answer& answer : answers) SendAnswer(answer);
     lock.lock();
   }
   sending_ = false;

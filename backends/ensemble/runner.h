@@ -4,11 +4,9 @@
 // [any thread]
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
-#include <vector>
 
 #include "backends/ensemble/dataflow.h"
 #include "backends/ensemble/inflight_limiter.h"
@@ -37,7 +35,8 @@ class Runner : public std::enable_shared_from_this<Runner> {
     bool has_response = false;
     bool is_final = false;
   };
-  using Calls = std::vector<std::shared_ptr<RunningStep>>;
+  using Calls = InlineVector<std::shared_ptr<RunningStep>, 2>;
+  using Answers = InlineVector<Answer, 1>;
 
   void OnResponse(RunningStep& running, std::span<const TensorRef> outputs, bool is_final);
   void OnError(RunningStep& running, Status error, bool is_final);
@@ -60,11 +59,11 @@ class Runner : public std::enable_shared_from_this<Runner> {
 
   std::mutex mutex_;  // guards all below
   Dataflow dataflow_;
-  Calls calls_;                // started and not over
-  std::deque<Answer> outbox_;  // in order
-  bool sending_ = false;       // some thread empties the outbox
-  bool answered_ = false;      // the final answer is out or in the outbox
-  bool abandoned_ = false;     // cancelled or failed: what still runs has to stop
+  Calls calls_;             // started and not over
+  Answers outbox_;          // in order
+  bool sending_ = false;    // some thread empties the outbox
+  bool answered_ = false;   // the final answer is out or in the outbox
+  bool abandoned_ = false;  // cancelled or failed: what still runs has to stop
   bool released_ = false;
 };
 

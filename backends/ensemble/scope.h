@@ -6,7 +6,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -35,16 +35,14 @@ struct Scope {
 
   // The slot of `tensor`, of depth <= this one's, here or above.
   Slot& Visible(const Plan& plan, int tensor);
-  // The child of that index, when it exists and was not finished yet.
-  Scope* Child(size_t child_index);
 
   Scope* const parent;
   const size_t index;  // among the parent's children: the number of the response that opened it
   const int depth;
-  std::vector<Slot> slots;      // by Plan::slot_of_tensor
-  std::vector<int> unresolved;  // by Plan::slot_of_step: inputs whose fate is not known yet
-  std::deque<std::shared_ptr<Scope>> children;  // the unfinished ones, in order
-  size_t first_child = 0;                       // index of children.front()
+  InlineVector<Slot, 4> slots;      // by Plan::slot_of_tensor
+  InlineVector<int, 4> unresolved;  // by Plan::slot_of_step: inputs whose fate is not known yet
+  std::map<size_t, std::shared_ptr<Scope>> children;  // the unfinished ones, by index
+  size_t num_children = 0;                            // opened so far
   int num_open = 0;  // decoupled steps of this depth that may still add children
   std::vector<std::pair<int, size_t>> closed;  // decoupled steps that ended, and after how many
   bool sink_ready = false;

@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <vector>
+
+#include "nereid/inline_vector.h"
 
 namespace nereid::ensemble {
 
@@ -19,10 +20,12 @@ struct Segment {
   int64_t memory_type_id = 0;
 };
 
+using Shape = InlineVector<int64_t, 6>;
+
 struct Tensor {
-  uint32_t data_type = 0;      // a TRITONSERVER_DataType
-  std::vector<int64_t> shape;  // with the batch dimension, where there is one
-  std::vector<Segment> segments;
+  uint32_t data_type = 0;             // a TRITONSERVER_DataType
+  Shape shape;                        // with the batch dimension, where there is one
+  InlineVector<Segment, 1> segments;  // of one model or client: almost always one
   std::shared_ptr<const void> owner;  // keeps the bytes; null when the client's request does
 
   size_t byte_size() const {
@@ -33,5 +36,6 @@ struct Tensor {
 };
 
 using TensorRef = std::shared_ptr<const Tensor>;
+using TensorRefs = InlineVector<TensorRef, 3>;
 
 }  // namespace nereid::ensemble

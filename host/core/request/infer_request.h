@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/handle_cast.h"
-#include "base/inline_vector.h"
 #include "base/parameter.h"
+#include "nereid/inline_vector.h"
 #include "nereid/status.h"
 #include "request/request_target.h"
 #include "request/response_sink.h"

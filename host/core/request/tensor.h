@@ -10,8 +10,8 @@
 
 #include "base/data_type.h"
 #include "base/handle_cast.h"
-#include "base/inline_vector.h"
 #include "memory/buffer_attributes.h"
+#include "nereid/inline_vector.h"
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
 

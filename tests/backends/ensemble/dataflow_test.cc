@@ -17,13 +17,13 @@ class Flow {
   explicit Flow(const Sketch& sketch, std::vector<std::string> outputs = {})
       : plan_(Build(sketch).MakePlanFor(std::move(outputs))), flow_(plan_) {}
 
-  void Begin(const std::vector<TensorRef>& inputs) {
+  void Begin(const TensorRefs& inputs) {
     Effects effects;
     flow_.Begin(inputs, effects);
     Keep(effects);
   }
   // The `nth` run of `step` answers; the last argument ends it.
-  void Respond(int step, size_t nth, const std::vector<TensorRef>& outputs, bool is_final = true) {
+  void Respond(int step, size_t nth, const TensorRefs& outputs, bool is_final = true) {
     Effects effects;
     Execution& execution = *runs_.at(step).at(nth).execution;
     flow_.OnResponse(execution, outputs, effects);

@@ -2,6 +2,7 @@
 //   "A?" an optional tensor; "m*" a decoupled model. Every tensor is TYPE_INT32 [1].
 #pragma once
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,7 +98,7 @@ inline int64_t ValueOf(const TensorRef& tensor) {
   return tensor ? tensor->shape.front() : 0;
 }
 
-inline std::vector<int64_t> ValuesOf(const std::vector<TensorRef>& tensors) {
+inline std::vector<int64_t> ValuesOf(std::span<const TensorRef> tensors) {
   std::vector<int64_t> values;
   for (const TensorRef& tensor : tensors) values.push_back(ValueOf(tensor));
   return values;

@@ -52,11 +52,11 @@ TEST(GraphTest, AddsOrDropsABatchDimensionOfOneBetweenSidesThatDifferInBatching)
   built.models[1].max_batch_size = 4;
   const auto graph = built.MakeGraph();
   const Binding& plain = graph->steps[0].inputs[0];
-  EXPECT_EQ(ShapeFor(plain, {1, 16}), (std::vector<int64_t>{16}));
-  EXPECT_EQ(ShapeFor(plain, {2, 16}), (std::vector<int64_t>{2, 16}));
-  EXPECT_EQ(ShapeFor(graph->steps[1].inputs[0], {16}), (std::vector<int64_t>{1, 16}));
+  EXPECT_EQ(ShapeFor(plain, {1, 16}), (Shape{16}));
+  EXPECT_EQ(ShapeFor(plain, {2, 16}), (Shape{2, 16}));
+  EXPECT_EQ(ShapeFor(graph->steps[1].inputs[0], {16}), (Shape{1, 16}));
   // Both sides batch: whatever the model answered is handed on.
-  EXPECT_EQ(ShapeFor(graph->outputs[0], {3}), (std::vector<int64_t>{3}));
+  EXPECT_EQ(ShapeFor(graph->outputs[0], {3}), (Shape{3}));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "base/inline_vector.h"
+#include "nereid/inline_vector.h"
 
 #include <gtest/gtest.h>
 
@@ -46,6 +46,22 @@ TEST(InlineVectorTest, ErasesFromTheMiddle) {
   Strings strings{"a", kLong, "c"};
   strings.erase(1);
   EXPECT_EQ(strings, (Strings{"a", "c"}));
+}
+
+TEST(InlineVectorTest, ResizesWithEmptyElements) {
+  Strings strings{kLong};
+  strings.resize(4);
+  EXPECT_EQ(strings, (Strings{kLong, "", "", ""}));
+  strings.resize(1);
+  EXPECT_EQ(strings, Strings{kLong});
+}
+
+TEST(InlineVectorTest, EndsAreTheFirstAndTheLastElement) {
+  Strings strings{"a", kLong, "c"};
+  EXPECT_EQ(strings.front(), "a");
+  EXPECT_EQ(strings.back(), "c");
+  strings.pop_back();
+  EXPECT_EQ(strings.back(), kLong);
 }
 
 }  // namespace

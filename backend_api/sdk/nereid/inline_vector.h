@@ -54,9 +54,16 @@ class InlineVector {
     clear();
     Append(items);
   }
+  // New elements are value-initialised.
+  void resize(size_t size) {
+    if (size > capacity_) Grow(size);
+    while (size_ > size) pop_back();
+    while (size_ < size) new (data_ + size_++) T();
+  }
+  void pop_back() { data_[--size_].~T(); }
   void erase(size_t index) {
     for (size_t i = index; i + 1 < size_; ++i) data_[i] = std::move(data_[i + 1]);
-    data_[--size_].~T();
+    pop_back();
   }
   void clear() {
     std::destroy_n(data_, size_);
@@ -69,6 +76,10 @@ class InlineVector {
   bool empty() const { return size_ == 0; }
   T& operator[](size_t i) { return data_[i]; }
   const T& operator[](size_t i) const { return data_[i]; }
+  T& front() { return data_[0]; }
+  const T& front() const { return data_[0]; }
+  T& back() { return data_[size_ - 1]; }
+  const T& back() const { return data_[size_ - 1]; }
   T* begin() { return data_; }
   T* end() { return data_ + size_; }
   const T* begin() const { return data_; }
