@@ -5,6 +5,7 @@
 
 #include "backends/ensemble/model.h"
 #include "nereid/error.h"
+#include "nereid/inline_execution.h"
 #include "triton/core/tritonbackend.h"
 
 namespace {
@@ -104,6 +105,13 @@ TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelFinalize(TRITONBACKEN
     delete static_cast<EnsembleModel*>(state);
     return {};
   });
+}
+
+// Starting the first steps waits for nothing.
+TRITONBACKEND_ISPEC TRITONSERVER_Error* NEREID_ModelInstanceExecuteInline(
+    TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request** requests,
+    const uint32_t request_count) {
+  return TRITONBACKEND_ModelInstanceExecute(instance, requests, request_count);
 }
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(

@@ -1,5 +1,5 @@
 // An ensemble model as it is loaded: the validated graph and what its requests share. Made on a
-// load thread, then read by the instance's thread; only the plans for subsets of outputs are added
+// load thread, then read by every request; only the plans for subsets of outputs are added
 // later.
 #pragma once
 
@@ -21,7 +21,7 @@ class EnsembleModel {
   static Result<std::unique_ptr<EnsembleModel>> Load(TRITONBACKEND_Model* model,
                                                      CancelWatch& watch);
 
-  // Takes the request over; on error it stays the caller's. [instance thread]
+  // Takes the request over; on error it stays the caller's. [any thread]
   Status Execute(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request* request);
 
  private:

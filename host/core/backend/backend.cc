@@ -21,6 +21,7 @@ Result<BackendEntryPoints> FindEntryPoints(const SharedLibrary& library, const s
   NEREID_FIND(instance_finalize, TRITONBACKEND_ModelInstanceFinalize);
   NEREID_FIND(instance_execute, TRITONBACKEND_ModelInstanceExecute);
   NEREID_FIND(instance_ready, TRITONBACKEND_ModelInstanceReady);
+  NEREID_FIND(instance_execute_inline, NEREID_ModelInstanceExecuteInline);
 #undef NEREID_FIND
   if (entry.instance_execute == nullptr) {
     return NotFoundError("backend library '", path,

@@ -13,6 +13,7 @@
 #include "base/message.h"
 #include "config/config_loader.h"
 #include "memory/memory_manager.h"
+#include "nereid/inline_execution.h"
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
 
@@ -29,6 +30,7 @@ struct BackendEntryPoints {
   decltype(&TRITONBACKEND_ModelInstanceFinalize) instance_finalize = nullptr;
   decltype(&TRITONBACKEND_ModelInstanceExecute) instance_execute = nullptr;
   decltype(&TRITONBACKEND_ModelInstanceReady) instance_ready = nullptr;
+  decltype(&NEREID_ModelInstanceExecuteInline) instance_execute_inline = nullptr;
 };
 
 // What GetBackendAttribute tells: TRITONBACKEND_BackendAttribute.

@@ -39,7 +39,14 @@ void Instance::Hold(std::span<InferRequest*> requests) {
 }
 
 void Instance::Execute(std::span<InferRequest*> requests) {
-  const auto entry = backend_->entry_points().instance_execute;
+  Call(backend_->entry_points().instance_execute, requests);
+}
+
+void Instance::ExecuteInline(InferRequest* request) {
+  Call(backend_->entry_points().instance_execute_inline, {&request, 1});
+}
+
+void Instance::Call(ExecuteEntry entry, std::span<InferRequest*> requests) {
   auto** handles = reinterpret_cast<TRITONBACKEND_Request**>(requests.data());
   const Status status = GuardedCall(spec_.name, "ModelInstanceExecute", [&] {
     return entry(ToHandle(this), handles, static_cast<uint32_t>(requests.size()));

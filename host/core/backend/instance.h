@@ -49,6 +49,8 @@ class Instance final : public ReleaseHook {
   void Hold(std::span<InferRequest*> requests);
   // Lends the requests to the backend, or answers each of them when the backend refuses.
   void Execute(std::span<InferRequest*> requests);
+  // Likewise, by the backend's inline entry point, which it must have. [any thread]
+  void ExecuteInline(InferRequest* request);
   // The backend's own opinion; Ok when it has none. [any thread]
   Status CheckReady();
 
@@ -66,6 +68,9 @@ class Instance final : public ReleaseHook {
   void set_state(void* state) { state_ = state; }
 
  private:
+  using ExecuteEntry = decltype(&TRITONBACKEND_ModelInstanceExecute);
+  void Call(ExecuteEntry entry, std::span<InferRequest*> requests);
+
   const InstanceSpec spec_;
   Backend* const backend_;
   TRITONBACKEND_Model* const model_;

@@ -18,6 +18,7 @@
 #include "request/trace_tensors.h"
 #include "scheduling/direct_scheduler.h"
 #include "scheduling/dynamic_batcher.h"
+#include "scheduling/inline_scheduler.h"
 #include "scheduling/sequence_batcher.h"
 
 namespace nereid {
@@ -195,10 +196,29 @@ Result<std::shared_ptr<Scheduler>> Model::MakeScheduler(size_t num_instances) {
                                                             backend_->directory(), ToHandle(this)));
     scheduler = std::make_shared<DynamicBatcher>(*config_.dynamic_batching, config_.max_batch_size,
                                                  attendant, std::move(strategy));
+  } else if (ExecutesInline()) {
+    scheduler = std::make_shared<InlineScheduler>(
+        [this](InferRequest* request) { ExecuteInline(request); });
   } else {
     scheduler = std::make_shared<DirectScheduler>(attendant);
   }
   return scheduler;
+}
+
+bool Model::ExecutesInline() const {
+  return backend_->entry_points().instance_execute_inline != nullptr &&
+         services_.rate_limiter == nullptr;
+}
+
+void Model::ExecuteInline(InferRequest* request) {
+  const auto keep = shared_from_this();  // the request may be over before the call is
+  std::shared_ptr<Instance> instance;
+  {
+    std::lock_guard lock(seats_mutex_);  // instances that leave are asked what they hold after that
+    instance = seats_.front().instance;
+    instance->Hold({&request, 1});
+  }
+  instance->ExecuteInline(request);
 }
 
 Status Model::StartRunner(Seat* seat, bool joins) {

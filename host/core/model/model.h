@@ -111,6 +111,9 @@ class Model final : public RequestTarget,
   Result<Seats> MakeSeats(std::vector<InstanceSpec> specs, const ModelConfig& config);
   Status InitializeInstances(const Seats& seats) const;
   Result<std::shared_ptr<Scheduler>> MakeScheduler(size_t num_instances);
+  bool ExecutesInline() const;
+  // On the first instance, by its inline entry point. [any thread]
+  void ExecuteInline(InferRequest* request);
   // `joins`: the scheduler does not know of it yet.
   Status StartRunner(Seat* seat, bool joins);
   Status StartScheduling();

@@ -76,6 +76,7 @@ BackendEntryPoints FakeBackend::EntryPoints() {
   entry.instance_finalize = &InstanceFinalize;
   entry.instance_execute = &Execute;
   entry.instance_ready = &InstanceReady;
+  if (current->executes_inline) entry.instance_execute_inline = &Execute;
   return entry;
 }
 

@@ -26,6 +26,7 @@ struct FakeBackend {
   std::function<Status(TRITONBACKEND_ModelInstance*, std::vector<TRITONBACKEND_Request*>)> execute;
   std::function<void()> finalize;
   bool parallel_instances = false;
+  bool executes_inline = false;  // has the inline entry point too, which does the same
 
   static BackendEntryPoints EntryPoints();
   // The one that the entry points speak to.
