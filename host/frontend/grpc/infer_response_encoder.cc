@@ -5,8 +5,8 @@
 #include <google/protobuf/stubs/common.h>
 
 #include <cstring>
-#include <deque>
 #include <limits>
+#include <list>
 #include <vector>
 
 #include "classification.h"
@@ -72,7 +72,7 @@ class Draft {
   google::protobuf::Arena arena_;
   ModelInferResponse* header_;
   std::vector<RawOutput> raw_;
-  std::deque<std::string> made_;  // bytes of outputs that the frontend made
+  std::list<std::string> made_;  // bytes of outputs that the frontend made
 };
 
 Status Draft::Fill(const InferResponse& response, const InferParts& parts) {

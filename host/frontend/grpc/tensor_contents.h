@@ -2,7 +2,7 @@
 // Called by the request builder. [any thread]
 #pragma once
 
-#include <deque>
+#include <list>
 #include <string>
 #include <string_view>
 
@@ -13,7 +13,7 @@
 namespace nereid {
 
 // Bytes that had to be made for a request; their addresses stay.
-using InputStorage = std::deque<std::string>;
+using InputStorage = std::list<std::string>;
 
 // The contents as the bytes of a tensor of `datatype`: a view into `contents` where the type allows
 // it, otherwise into a new element of `storage`. INVALID_ARG when another field than that of

@@ -3,6 +3,8 @@
 
 #include <charconv>
 
+#include "host/frontend/http/json/json_writer.h"
+
 namespace nereid::http {
 namespace {
 
@@ -42,9 +44,14 @@ Result<size_t> JsonLength(const RequestHead& head, std::string_view content_type
 BinaryHead::BinaryHead(std::string_view content_type, size_t json_bytes,
                        std::string_view extra_headers) {
   if (content_type.empty()) {
-    extra_headers_ = StrCat(kHeaderLength, ": ", json_bytes, "\r\n", extra_headers);
+    extra_headers_ = kHeaderLength;
+    extra_headers_ += ": ";
+    AppendJsonUint(extra_headers_, json_bytes);
+    extra_headers_ += "\r\n";
+    extra_headers_ += extra_headers;
   } else {
-    content_type_ = StrCat(content_type, json_bytes);
+    content_type_ = content_type;
+    AppendJsonUint(content_type_, json_bytes);
     extra_headers_ = extra_headers;
   }
 }

@@ -2,7 +2,7 @@
 #include "host/frontend/http/infer_endpoint.h"
 
 #include <algorithm>
-#include <deque>
+#include <list>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -18,6 +18,8 @@
 
 namespace nereid::http {
 namespace {
+
+constexpr size_t kMaxCopiedBlocks = 2048;  // bytes
 
 class InferCall final : public ModelCall {
  public:
@@ -59,12 +61,20 @@ class InferCall final : public ModelCall {
       connection()->Reply({.extra_headers = headers}, reply.json);
       return;
     }
+    if (reply.num_block_bytes() <= kMaxCopiedBlocks) return SendCopied(reply);
     std::vector<OutPiece> pieces{{reply.json}};
     for (const std::string_view block : reply.blocks) pieces.push_back({block, /*is_block=*/true});
     const BinaryHead head(context_.binary_content_type, reply.json.size(), ExtraHeaders());
     connection()->ReplyPieces(
         head.Get(), pieces,
         std::make_shared<Kept>(Kept{std::move(response_), std::move(reply.made)}));
+  }
+
+  // Few bytes are copied faster than kept and sent as pieces.
+  void SendCopied(InferReply& reply) {
+    const BinaryHead head(context_.binary_content_type, reply.json.size(), ExtraHeaders());
+    for (const std::string_view block : reply.blocks) reply.json += block;
+    connection()->Reply(head.Get(), reply.json);
   }
 
   void SendCompressed(const InferReply& reply) {
@@ -81,7 +91,7 @@ class InferCall final : public ModelCall {
   // What the blocks of a reply lie in.
   struct Kept {
     InferResponse response;
-    std::deque<std::string> made;
+    std::list<std::string> made;
   };
 
   const KServeContext& context_;

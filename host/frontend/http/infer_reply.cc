@@ -7,14 +7,17 @@
 #include "host/frontend/http/data_type.h"
 #include "host/frontend/http/json/json_writer.h"
 #include "host/frontend/http/tensor_json.h"
+#include "nereid/inline_vector.h"
 
 namespace nereid::http {
 namespace {
 
+constexpr size_t kUsualBytes = 512;  // most replies without their tensors
+
 Status AppendParameters(std::string& json, const InferResponse& response) {
   NEREID_ASSIGN_OR_RETURN(const uint32_t count, response.ParameterCount());
   if (count == 0) return Status::Ok();
-  std::vector<std::string_view> seen;
+  InlineVector<std::string_view, 8> seen;
   json += ",\"parameters\":{";
   for (uint32_t i = 0; i < count; ++i) {
     NEREID_ASSIGN_OR_RETURN(const ParameterView parameter, response.Parameter(i));
@@ -35,7 +38,7 @@ Status AppendParameters(std::string& json, const InferResponse& response) {
 struct OutputTensor {
   std::string_view name;
   TRITONSERVER_DataType datatype;
-  std::vector<int64_t> shape;
+  InlineVector<int64_t, 6> shape;
   std::string_view data;
 };
 
@@ -46,14 +49,15 @@ Result<OutputTensor> TakeOutput(const InferResponse& response, uint32_t index,
   if (request == nullptr || request->num_classes == 0) {
     return OutputTensor{output.name,
                         output.datatype,
-                        {output.shape.begin(), output.shape.end()},
+                        InlineVector<int64_t, 6>(output.shape),
                         {static_cast<const char*>(output.base), output.size_bytes}};
   }
   Result<Classes> classes =
       Classify(response, index, output, forms.is_batched, request->num_classes);
   if (!classes.ok()) return std::move(classes).status();
   const std::string& data = reply.made.emplace_back(std::move(classes->data));
-  return OutputTensor{output.name, TRITONSERVER_TYPE_BYTES, std::move(classes->shape), data};
+  return OutputTensor{output.name, TRITONSERVER_TYPE_BYTES,
+                      InlineVector<int64_t, 6>(classes->shape), data};
 }
 
 Status AppendOutput(InferReply& reply, const OutputTensor& output, OutputForm form) {
@@ -129,6 +133,7 @@ Status BuildInferReply(const InferResponse& response, const OutputForms& forms, 
   NEREID_ASSIGN_OR_RETURN(const InferResponse::ModelId model, response.Model());
   NEREID_ASSIGN_OR_RETURN(const std::string_view id, response.RequestId());
   std::string& json = reply.json;
+  json.reserve(kUsualBytes);
   json += '{';
   if (!id.empty()) {
     json += "\"id\":";

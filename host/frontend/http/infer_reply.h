@@ -2,7 +2,7 @@
 // binary data, sent from where the model wrote them. [loop thread]
 #pragma once
 
-#include <deque>
+#include <list>
 #include <string>
 #include <vector>
 
@@ -29,7 +29,13 @@ struct OutputForms {
 struct InferReply {
   std::string json;
   std::vector<std::string_view> blocks;  // in the response's memory, or in `made`
-  std::deque<std::string> made;
+  std::list<std::string> made;
+
+  size_t num_block_bytes() const {
+    size_t total = 0;
+    for (const std::string_view block : blocks) total += block.size();
+    return total;
+  }
 };
 
 // `response` is no error.

@@ -65,10 +65,10 @@ void ModelCall::SetStage(unsigned stage) {
 }
 
 void ModelCall::RunOnLoop() {
-  std::vector<Event> events;
+  Events events;
   {
     const std::lock_guard lock(events_mutex_);
-    events.swap(events_);
+    events = std::exchange(events_, {});
     is_posted_ = false;
   }
   bool is_final = false;

@@ -15,6 +15,7 @@
 #include "host/frontend/http/transport/connection.h"
 #include "host/frontend/http/transport/event_loop.h"
 #include "host/frontend/tracing/tracer.h"
+#include "nereid/inline_vector.h"
 #include "nereid/server.h"
 
 namespace nereid::http {
@@ -55,6 +56,7 @@ class ModelCall : public InferObserver, public LoopTask, public ActiveCall {
     InferResponse response;
     bool is_final;
   };
+  using Events = InlineVector<Event, 1>;
   enum : unsigned { kReleased = 1, kLoopIsDone = 2 };
 
   void OnResponse(InferResponse response, bool is_final) noexcept final;
@@ -75,7 +77,7 @@ class ModelCall : public InferObserver, public LoopTask, public ActiveCall {
   std::atomic<unsigned> stage_{0};
 
   std::mutex events_mutex_;  // guards the two below
-  std::vector<Event> events_;
+  Events events_;
   bool is_posted_ = false;
 };
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -112,7 +112,7 @@ class JsonReader {
   const char* const end_;
   const size_t max_depth_;
   size_t depth_ = 0;
-  std::deque<std::string> unescaped_;  // strings that are not in the text as they stand
+  std::list<std::string> unescaped_;  // strings that are not in the text as they stand
 };
 
 template <typename OnMember>

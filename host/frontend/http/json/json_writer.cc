@@ -2,6 +2,7 @@
 #include "host/frontend/http/json/json_writer.h"
 
 #include <charconv>
+#include <cstring>
 
 #include "host/frontend/http/json/utf8.h"
 
@@ -37,6 +38,28 @@ void AppendEscaped(std::string& json, char c) {
       json += kHex[(c >> 4) & 0xf];
       json += kHex[c & 0xf];
   }
+}
+
+// True for eight bytes of plain ASCII: nothing to escape, no part of a longer character.
+bool ArePlain(uint64_t bytes) {
+  constexpr uint64_t kOnes = 0x0101010101010101, kHigh = kOnes << 7;
+  const auto has_zero = [](uint64_t x) { return (x - kOnes) & ~x & kHigh; };
+  return ((bytes | ((bytes - kOnes * ' ') & ~bytes)) & kHigh) == 0 &&
+         (has_zero(bytes ^ kOnes * '"') | has_zero(bytes ^ kOnes * '\\')) == 0;
+}
+
+bool IsPlain(std::string_view text) {
+  size_t i = 0;
+  for (; i + 8 <= text.size(); i += 8) {
+    uint64_t bytes;
+    std::memcpy(&bytes, text.data() + i, 8);
+    if (!ArePlain(bytes)) return false;
+  }
+  for (; i < text.size(); ++i) {
+    const unsigned char c = text[i];
+    if (c < ' ' || c >= 0x80 || c == '"' || c == '\\') return false;
+  }
+  return true;
 }
 
 void AppendContent(std::string& json, std::string_view text) {
@@ -94,6 +117,11 @@ void AppendJsonString(std::string& json, std::string_view text) {
 
 void AppendLossyJsonString(std::string& json, std::string_view text) {
   json += '"';
+  if (IsPlain(text)) {
+    json += text;
+    json += '"';
+    return;
+  }
   while (true) {
     const size_t valid = ValidUtf8Prefix(text);
     AppendContent(json, text.substr(0, valid));

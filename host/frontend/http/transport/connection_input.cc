@@ -10,6 +10,8 @@
 namespace nereid::http {
 namespace {
 
+constexpr uint64_t kMaxCopiedBody = 4096;
+
 uint64_t SteadyNowNs() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                    std::chrono::steady_clock::now().time_since_epoch())
@@ -120,6 +122,11 @@ void Connection::Dispatch() {
   if (chunks_ || body_.capacity() != 0) {
     body.memory = std::move(body_);
     chunks_.reset();
+  } else if (length != 0 && length <= kMaxCopiedBody) {
+    // The connection keeps its buffer: another one a request would cost more than the copy.
+    body.memory = ByteBuffer(length);
+    body.memory.Append(input_.view().substr(head_bytes_, length));
+    input_.Erase(head_bytes_, length);
   } else if (length != 0) {
     // The body lies behind its head: the service gets the memory, the connection keeps what
     // follows.

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <random>
 
+#include "nereid/status.h"
+
 namespace nereid::http {
 namespace {
 
@@ -41,6 +43,22 @@ TEST(JsonWriterTest, DoublesReadBackAsTheyWere) {
     std::memcpy(&value, &bits, sizeof(value));
     if (!std::isfinite(value)) continue;
     EXPECT_EQ(std::strtod(Double(value).c_str(), nullptr), value) << Double(value);
+  }
+}
+
+TEST(JsonWriterTest, TreatsEveryByteAlikeWhereverItStands) {
+  for (int c = 0; c < 256; ++c) {
+    std::string alone;
+    AppendLossyJsonString(alone, std::string(1, static_cast<char>(c)));
+    for (size_t position = 0; position < 17; ++position) {
+      std::string text(17, 'x'), json;
+      text[position] = static_cast<char>(c);
+      AppendLossyJsonString(json, text);
+      const std::string character = alone.substr(1, alone.size() - 2);
+      EXPECT_EQ(json, StrCat('"', std::string(position, 'x'), character,
+                             std::string(16 - position, 'x'), '"'))
+          << c << " at " << position;
+    }
   }
 }
 
