@@ -5,21 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "answer_call.h"
 #include "frontend_state.h"
 #include "json_to_proto.h"
 #include "log_settings_rpc.h"
 #include "model_version.h"
-#include "restriction.h"
+#include "grpc_service.pb.h"
 #include "stream_infer.h"
 #include "trace_rpc.h"
 #include "unary_infer.h"
 
 namespace nereid {
 namespace {
-
-using Reactor = ControlService::Reactor;
-using Context = ControlService::Context;
 
 Status Describe(const Result<Message>& message, google::protobuf::Message& answer) {
   NEREID_RETURN_IF_ERROR(message.status());
@@ -71,162 +67,110 @@ Result<bool> WantsDependentsUnloaded(const inference::RepositoryModelUnloadReque
   return unload_dependents;
 }
 
-// Ends at once.
-class RefusedStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
- public:
-  explicit RefusedStream(const grpc::Status& status) { Finish(status); }
-  void OnDone() override { delete this; }
-};
-
 }  // namespace
 
-Reactor* ControlService::Refuse(Context* call, ApiGroup group) const {
-  const RestrictedApis& restricted = context_.options().restricted;
-  if (IsAllowed(restricted, group, *call)) return nullptr;
-  Reactor* const reactor = call->DefaultReactor();
-  reactor->Finish(Restricted(restricted, group));
-  return reactor;
+void ControlService::AddTo(MethodTable& table) const {
+  AddInference(table);
+  AddDescriptions(table);
+  AddRepository(table);
+  AddSettings(table);
+  AddSharedMemory(table);
 }
 
-// ---- inference
-
-Reactor* ControlService::ModelInfer(Context* call, const grpc::ByteBuffer* request,
-                                    grpc::ByteBuffer* response) {
-  if (Reactor* const refused = Refuse(call, ApiGroup::kInference)) return refused;
-  return StartUnaryInfer(context_, *call, *request, *response);
+void ControlService::AddInference(MethodTable& table) const {
+  const auto infer = [this](Call& call, const Slice& bytes) -> CallHandler* {
+    if (!Admit(call, ApiGroup::kInference)) return nullptr;
+    return StartUnaryInfer(context_, call, bytes);
+  };
+  const auto stream_infer = [this](Call& call) -> CallHandler* {
+    if (!Admit(call, ApiGroup::kInference)) return nullptr;
+    return StartStreamInfer(context_, call);
+  };
+  table.Add(PathOf("ModelInfer"), {.unary = infer, .stream = nullptr});
+  table.Add(PathOf("ModelStreamInfer"), {.unary = nullptr, .stream = stream_infer});
 }
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ControlService::ModelStreamInfer(
-    Context* call) {
-  if (IsAllowed(context_.options().restricted, ApiGroup::kInference, *call)) {
-    return StartStreamInfer(context_, *call);
-  }
-  return new RefusedStream(Restricted(context_.options().restricted, ApiGroup::kInference));
+void ControlService::AddDescriptions(MethodTable& table) const {
+  using namespace inference;
+  AddNow<ServerLiveRequest, ServerLiveResponse>(
+      table, "ServerLive", ApiGroup::kHealth, [this](const auto&, auto& response) -> Status {
+        NEREID_ASSIGN_OR_RETURN(const bool is_live, server_.IsLive());
+        response.set_live(is_live);
+        return {};
+      });
+  AddNow<ServerReadyRequest, ServerReadyResponse>(
+      table, "ServerReady", ApiGroup::kHealth, [this](const auto&, auto& response) -> Status {
+        NEREID_ASSIGN_OR_RETURN(const bool is_ready, server_.IsReady());
+        response.set_ready(is_ready);
+        return {};
+      });
+  AddNow<ModelReadyRequest, ModelReadyResponse>(
+      table, "ModelReady", ApiGroup::kHealth, [this](const auto& request, auto& response) -> Status {
+        NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request.version()));
+        NEREID_ASSIGN_OR_RETURN(const bool is_ready,
+                                server_.IsModelReady(request.name().c_str(), version));
+        response.set_ready(is_ready);
+        return {};
+      });
+  AddNow<ServerMetadataRequest, ServerMetadataResponse>(
+      table, "ServerMetadata", ApiGroup::kMetadata,
+      [this](const auto&, auto& response) { return Describe(server_.Metadata(), response); });
+  AddNow<ModelMetadataRequest, ModelMetadataResponse>(
+      table, "ModelMetadata", ApiGroup::kMetadata,
+      [this](const auto& request, auto& response) -> Status {
+        NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request.version()));
+        return Describe(server_.ModelMetadata(request.name().c_str(), version), response);
+      });
+  AddNow<ModelConfigRequest, ModelConfigResponse>(
+      table, "ModelConfig", ApiGroup::kModelConfig,
+      [this](const auto& request, auto& response) -> Status {
+        NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request.version()));
+        return Describe(server_.ModelConfig(request.name().c_str(), version),
+                        *response.mutable_config());
+      });
+  AddNow<ModelStatisticsRequest, ModelStatisticsResponse>(
+      table, "ModelStatistics", ApiGroup::kStatistics,
+      [this](const auto& request, auto& response) -> Status {
+        NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request.version()));
+        return Describe(server_.ModelStatistics(request.name().c_str(), version), response);
+      });
 }
 
-// ---- health and descriptions
-
-Reactor* ControlService::ServerLive(Context* call, const inference::ServerLiveRequest*,
-                                    inference::ServerLiveResponse* response) {
-  if (Reactor* const refused = Refuse(call, ApiGroup::kHealth)) return refused;
-  return Answer(call, [&]() -> Status {
-    NEREID_ASSIGN_OR_RETURN(const bool is_live, server_.IsLive());
-    response->set_live(is_live);
-    return {};
-  });
+void ControlService::AddRepository(MethodTable& table) const {
+  using namespace inference;
+  AddNow<RepositoryIndexRequest, RepositoryIndexResponse>(
+      table, "RepositoryIndex", ApiGroup::kModelRepository,
+      [this](const auto& request, auto& response) -> Status {
+        NEREID_RETURN_IF_ERROR(RefuseRepositoryName(request.repository_name()));
+        NEREID_ASSIGN_OR_RETURN(const Message message, server_.ModelIndex(request.ready()));
+        NEREID_ASSIGN_OR_RETURN(const std::string_view models, message.Json());
+        return JsonToProto(StrCat("{\"models\":", models, "}"), response);
+      });
+  AddLate<RepositoryModelLoadRequest, RepositoryModelLoadResponse>(
+      table, "RepositoryModelLoad", ApiGroup::kModelRepository,
+      [this](const auto& request, auto&) -> Status {
+        NEREID_RETURN_IF_ERROR(RefuseRepositoryName(request.repository_name()));
+        NEREID_ASSIGN_OR_RETURN(const std::vector<Parameter> parameters, LoadParameters(request));
+        return server_.LoadModel(request.model_name().c_str(), parameters);
+      });
+  AddLate<RepositoryModelUnloadRequest, RepositoryModelUnloadResponse>(
+      table, "RepositoryModelUnload", ApiGroup::kModelRepository,
+      [this](const auto& request, auto&) -> Status {
+        NEREID_RETURN_IF_ERROR(RefuseRepositoryName(request.repository_name()));
+        NEREID_ASSIGN_OR_RETURN(const bool unload_dependents, WantsDependentsUnloaded(request));
+        return server_.UnloadModel(request.model_name().c_str(), unload_dependents);
+      });
 }
 
-Reactor* ControlService::ServerReady(Context* call, const inference::ServerReadyRequest*,
-                                     inference::ServerReadyResponse* response) {
-  if (Reactor* const refused = Refuse(call, ApiGroup::kHealth)) return refused;
-  return Answer(call, [&]() -> Status {
-    NEREID_ASSIGN_OR_RETURN(const bool is_ready, server_.IsReady());
-    response->set_ready(is_ready);
-    return {};
-  });
-}
-
-Reactor* ControlService::ModelReady(Context* call, const inference::ModelReadyRequest* request,
-                                    inference::ModelReadyResponse* response) {
-  if (Reactor* const refused = Refuse(call, ApiGroup::kHealth)) return refused;
-  return Answer(call, [&]() -> Status {
-    NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request->version()));
-    NEREID_ASSIGN_OR_RETURN(const bool is_ready,
-                            server_.IsModelReady(request->name().c_str(), version));
-    response->set_ready(is_ready);
-    return {};
-  });
-}
-
-Reactor* ControlService::ServerMetadata(Context* call, const inference::ServerMetadataRequest*,
-                                        inference::ServerMetadataResponse* response) {
-  if (Reactor* const refused = Refuse(call, ApiGroup::kMetadata)) return refused;
-  return Answer(call, [&] { return Describe(server_.Metadata(), *response); });
-}
-
-Reactor* ControlService::ModelMetadata(Context* call,
-                                       const inference::ModelMetadataRequest* request,
-                                       inference::ModelMetadataResponse* response) {
-  if (Reactor* const refused = Refuse(call, ApiGroup::kMetadata)) return refused;
-  return Answer(call, [&]() -> Status {
-    NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request->version()));
-    return Describe(server_.ModelMetadata(request->name().c_str(), version), *response);
-  });
-}
-
-Reactor* ControlService::ModelConfig(Context* call, const inference::ModelConfigRequest* request,
-                                     inference::ModelConfigResponse* response) {
-  if (Reactor* const refused = Refuse(call, ApiGroup::kModelConfig)) return refused;
-  return Answer(call, [&]() -> Status {
-    NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request->version()));
-    return Describe(server_.ModelConfig(request->name().c_str(), version),
-                    *response->mutable_config());
-  });
-}
-
-Reactor* ControlService::ModelStatistics(Context* call,
-                                         const inference::ModelStatisticsRequest* request,
-                                         inference::ModelStatisticsResponse* response) {
-  if (Reactor* const refused = Refuse(call, ApiGroup::kStatistics)) return refused;
-  return Answer(call, [&]() -> Status {
-    NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request->version()));
-    return Describe(server_.ModelStatistics(request->name().c_str(), version), *response);
-  });
-}
-
-// ---- repository
-
-Reactor* ControlService::RepositoryIndex(Context* call,
-                                         const inference::RepositoryIndexRequest* request,
-                                         inference::RepositoryIndexResponse* response) {
-  if (Reactor* const refused = Refuse(call, ApiGroup::kModelRepository)) return refused;
-  return Answer(call, [&]() -> Status {
-    NEREID_RETURN_IF_ERROR(RefuseRepositoryName(request->repository_name()));
-    NEREID_ASSIGN_OR_RETURN(const Message message, server_.ModelIndex(request->ready()));
-    NEREID_ASSIGN_OR_RETURN(const std::string_view models, message.Json());
-    return JsonToProto(StrCat("{\"models\":", models, "}"), *response);
-  });
-}
-
-Reactor* ControlService::RepositoryModelLoad(Context* call,
-                                             const inference::RepositoryModelLoadRequest* request,
-                                             inference::RepositoryModelLoadResponse*) {
-  if (Reactor* const refused = Refuse(call, ApiGroup::kModelRepository)) return refused;
-  return AnswerLater(control_queue_, [this, taken = TakeMessage(request)]() -> Status {
-    NEREID_RETURN_IF_ERROR(RefuseRepositoryName(taken.repository_name()));
-    NEREID_ASSIGN_OR_RETURN(const std::vector<Parameter> parameters, LoadParameters(taken));
-    return server_.LoadModel(taken.model_name().c_str(), parameters);
-  });
-}
-
-Reactor* ControlService::RepositoryModelUnload(
-    Context* call, const inference::RepositoryModelUnloadRequest* request,
-    inference::RepositoryModelUnloadResponse*) {
-  if (Reactor* const refused = Refuse(call, ApiGroup::kModelRepository)) return refused;
-  return AnswerLater(control_queue_, [this, taken = TakeMessage(request)]() -> Status {
-    NEREID_RETURN_IF_ERROR(RefuseRepositoryName(taken.repository_name()));
-    NEREID_ASSIGN_OR_RETURN(const bool unload_dependents, WantsDependentsUnloaded(taken));
-    return server_.UnloadModel(taken.model_name().c_str(), unload_dependents);
-  });
-}
-
-// ---- log
-
-Reactor* ControlService::LogSettings(Context* call, const inference::LogSettingsRequest* request,
-                                     inference::LogSettingsResponse* response) {
-  if (Reactor* const refused = Refuse(call, ApiGroup::kLogging)) return refused;
-  nereid::LogSettings& settings = context_.options().state->log_settings;
-  return Answer(call, [&] { return AnswerLogSettings(settings, *request, *response); });
-}
-
-// ---- trace
-
-Reactor* ControlService::TraceSetting(Context* call, const inference::TraceSettingRequest* request,
-                                      inference::TraceSettingResponse* response) {
-  if (Reactor* const refused = Refuse(call, ApiGroup::kTrace)) return refused;
-  return Answer(call, [&] {
-    return AnswerTraceSetting(server_, *context_.options().state->tracer, *request, *response);
-  });
+void ControlService::AddSettings(MethodTable& table) const {
+  AddNow<inference::LogSettingsRequest, inference::LogSettingsResponse>(
+      table, "LogSettings", ApiGroup::kLogging, [this](const auto& request, auto& response) {
+        return AnswerLogSettings(context_.options().state->log_settings, request, response);
+      });
+  AddNow<inference::TraceSettingRequest, inference::TraceSettingResponse>(
+      table, "TraceSetting", ApiGroup::kTrace, [this](const auto& request, auto& response) {
+        return AnswerTraceSetting(server_, *context_.options().state->tracer, request, response);
+      });
 }
 
 }  // namespace nereid

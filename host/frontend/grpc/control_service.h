@@ -2,95 +2,75 @@
 // all other calls are answered here.
 #pragma once
 
-#include "grpc_service.grpc.pb.h"
+#include <memory>
+#include <string>
+
+#include "answer_call.h"
 #include "infer_context.h"
+#include "method_table.h"
+#include "restriction.h"
 #include "work_queue.h"
 
 namespace nereid {
 
-namespace internal {
-using Rpc = inference::GRPCInferenceService;
-// Callback methods all, the two inference calls without protobuf.
-using InferRawMethods = Rpc::WithRawCallbackMethod_ModelInfer<
-    Rpc::WithRawCallbackMethod_ModelStreamInfer<Rpc::Service>>;
-using MetadataMethods = Rpc::WithCallbackMethod_ServerLive<Rpc::WithCallbackMethod_ServerReady<
-    Rpc::WithCallbackMethod_ModelReady<Rpc::WithCallbackMethod_ServerMetadata<
-        Rpc::WithCallbackMethod_ModelMetadata<Rpc::WithCallbackMethod_ModelConfig<
-            Rpc::WithCallbackMethod_ModelStatistics<InferRawMethods>>>>>>>;
-using RepositoryMethods =
-    Rpc::WithCallbackMethod_RepositoryIndex<Rpc::WithCallbackMethod_RepositoryModelLoad<
-        Rpc::WithCallbackMethod_RepositoryModelUnload<MetadataMethods>>>;
-using SharedMemoryMethods = Rpc::WithCallbackMethod_SystemSharedMemoryStatus<
-    Rpc::WithCallbackMethod_SystemSharedMemoryRegister<
-        Rpc::WithCallbackMethod_SystemSharedMemoryUnregister<
-            Rpc::WithCallbackMethod_CudaSharedMemoryStatus<
-                Rpc::WithCallbackMethod_CudaSharedMemoryRegister<
-                    Rpc::WithCallbackMethod_CudaSharedMemoryUnregister<RepositoryMethods>>>>>>;
-using Methods =
-    Rpc::WithCallbackMethod_TraceSetting<Rpc::WithCallbackMethod_LogSettings<SharedMemoryMethods>>;
-}  // namespace internal
-
-// [gRPC threads, and the control queue's for what may block]
-class ControlService final : public internal::Methods {
+// [loop threads, and the control queue's for what may block]
+class ControlService {
  public:
   // Both outlive the service. `control_queue` runs calls that may take long.
   ControlService(const InferContext& context, WorkQueue& control_queue)
       : context_(context), server_(context.server()), control_queue_(control_queue) {}
 
-  using Reactor = grpc::ServerUnaryReactor;
-  using Context = grpc::CallbackServerContext;
-
-  Reactor* ModelInfer(Context* call, const grpc::ByteBuffer* request,
-                      grpc::ByteBuffer* response) override;
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ModelStreamInfer(
-      Context* call) override;
-
-  Reactor* ServerLive(Context*, const inference::ServerLiveRequest*,
-                      inference::ServerLiveResponse*) override;
-  Reactor* ServerReady(Context*, const inference::ServerReadyRequest*,
-                       inference::ServerReadyResponse*) override;
-  Reactor* ModelReady(Context*, const inference::ModelReadyRequest*,
-                      inference::ModelReadyResponse*) override;
-  Reactor* ServerMetadata(Context*, const inference::ServerMetadataRequest*,
-                          inference::ServerMetadataResponse*) override;
-  Reactor* ModelMetadata(Context*, const inference::ModelMetadataRequest*,
-                         inference::ModelMetadataResponse*) override;
-  Reactor* ModelConfig(Context*, const inference::ModelConfigRequest*,
-                       inference::ModelConfigResponse*) override;
-  Reactor* ModelStatistics(Context*, const inference::ModelStatisticsRequest*,
-                           inference::ModelStatisticsResponse*) override;
-
-  Reactor* RepositoryIndex(Context*, const inference::RepositoryIndexRequest*,
-                           inference::RepositoryIndexResponse*) override;
-  Reactor* RepositoryModelLoad(Context*, const inference::RepositoryModelLoadRequest*,
-                               inference::RepositoryModelLoadResponse*) override;
-  Reactor* RepositoryModelUnload(Context*, const inference::RepositoryModelUnloadRequest*,
-                                 inference::RepositoryModelUnloadResponse*) override;
-
-  Reactor* LogSettings(Context*, const inference::LogSettingsRequest*,
-                       inference::LogSettingsResponse*) override;
-
-  Reactor* TraceSetting(Context*, const inference::TraceSettingRequest*,
-                        inference::TraceSettingResponse*) override;
-
-  // shared_memory_rpc.cc
-  Reactor* SystemSharedMemoryStatus(Context*, const inference::SystemSharedMemoryStatusRequest*,
-                                    inference::SystemSharedMemoryStatusResponse*) override;
-  Reactor* SystemSharedMemoryRegister(Context*, const inference::SystemSharedMemoryRegisterRequest*,
-                                      inference::SystemSharedMemoryRegisterResponse*) override;
-  Reactor* SystemSharedMemoryUnregister(Context*,
-                                        const inference::SystemSharedMemoryUnregisterRequest*,
-                                        inference::SystemSharedMemoryUnregisterResponse*) override;
-  Reactor* CudaSharedMemoryStatus(Context*, const inference::CudaSharedMemoryStatusRequest*,
-                                  inference::CudaSharedMemoryStatusResponse*) override;
-  Reactor* CudaSharedMemoryRegister(Context*, const inference::CudaSharedMemoryRegisterRequest*,
-                                    inference::CudaSharedMemoryRegisterResponse*) override;
-  Reactor* CudaSharedMemoryUnregister(Context*, const inference::CudaSharedMemoryUnregisterRequest*,
-                                      inference::CudaSharedMemoryUnregisterResponse*) override;
+  // Adds the calls to `table`; the service outlives their last use.
+  void AddTo(MethodTable& table) const;
 
  private:
-  // Null when the caller may; otherwise the call is ended.
-  Reactor* Refuse(Context* call, ApiGroup group) const;
+  void AddInference(MethodTable& table) const;
+  void AddDescriptions(MethodTable& table) const;
+  void AddRepository(MethodTable& table) const;
+  void AddSettings(MethodTable& table) const;
+  void AddSharedMemory(MethodTable& table) const;  // shared_memory_rpc.cc
+
+  static std::string PathOf(std::string_view name) {
+    return StrCat("/inference.GRPCInferenceService/", name);
+  }
+  // False when the caller may not: then the call is ended.
+  bool Admit(Call& call, ApiGroup group) const {
+    const RestrictedApis& restricted = context_.options().restricted;
+    if (IsAllowed(restricted, group, call)) return true;
+    call.Finish(Restricted(restricted, group));
+    return false;
+  }
+
+  // A call that `work(request, response)` answers with its Status, without blocking.
+  template <typename Request, typename Response, typename Work>
+  void AddNow(MethodTable& table, std::string_view name, ApiGroup group, Work work) const {
+    const auto answer = [this, group, work](Call& call, const Slice& bytes) -> CallHandler* {
+      if (!Admit(call, group)) return nullptr;
+      Request request;
+      Response response;
+      Status status = ParseMessage(bytes, request);
+      if (status.ok()) status = work(request, response);
+      AnswerNow(call, status, response);
+      return nullptr;
+    };
+    table.Add(PathOf(name), {.unary = answer, .stream = nullptr});
+  }
+
+  // The same of work that may block.
+  template <typename Request, typename Response, typename Work>
+  void AddLate(MethodTable& table, std::string_view name, ApiGroup group, Work work) const {
+    const auto answer = [this, group, work](Call& call, const Slice& bytes) -> CallHandler* {
+      if (!Admit(call, group)) return nullptr;
+      auto request = std::make_shared<Request>();
+      if (const Status status = ParseMessage(bytes, *request); !status.ok()) {
+        call.Finish(ToCallStatus(status));
+        return nullptr;
+      }
+      return AnswerLater<Response>(
+          call, control_queue_, [work, request](Response& response) { return work(*request, response); });
+    };
+    table.Add(PathOf(name), {.unary = answer, .stream = nullptr});
+  }
 
   const InferContext& context_;
   const Server& server_;

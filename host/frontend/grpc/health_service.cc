@@ -5,10 +5,10 @@
 #include <chrono>
 #include <optional>
 
+#include "answer_call.h"
 #include "grpc_service.pb.h"
 #include "json_to_proto.h"
 #include "restriction.h"
-#include "status_code.h"
 
 namespace nereid {
 
@@ -20,24 +20,17 @@ namespace {
 constexpr char kInferenceService[] = "inference.GRPCInferenceService";
 constexpr std::chrono::milliseconds kPollInterval(250);
 
-// Ends at once.
-class RefusedWatch final : public grpc::ServerWriteReactor<HealthCheckResponse> {
- public:
-  explicit RefusedWatch(const grpc::Status& status) { Finish(status); }
-  void OnDone() override { delete this; }
-};
-
 }  // namespace
 
-// One Watch call: sends the state when it differs from the one sent before. [gRPC threads, poller]
-class HealthWatch final : public grpc::ServerWriteReactor<HealthCheckResponse>,
+// One Watch call: sends the state when it differs from the one sent before. [loop threads, poller]
+class HealthWatch final : public CallHandler,
                           public LongCall,
                           public std::enable_shared_from_this<HealthWatch> {
  public:
   using ServingStatus = HealthCheckResponse::ServingStatus;
 
-  HealthWatch(std::string service, LongCalls& long_calls)
-      : service_(std::move(service)), long_calls_(long_calls) {}
+  HealthWatch(Call& call, std::string service, LongCalls& long_calls)
+      : call_(call), service_(std::move(service)), long_calls_(long_calls) {}
 
   void Start(ServingStatus status) {
     self_ = shared_from_this();
@@ -52,21 +45,21 @@ class HealthWatch final : public grpc::ServerWriteReactor<HealthCheckResponse>,
     latest_ = status;
     Advance();
   }
-  void EndWhenIdle() override { End({grpc::StatusCode::UNAVAILABLE, "the server is stopping"}); }
+  void EndWhenIdle() override { End({GrpcCode::kUnavailable, "the server is stopping"}); }
 
  private:
-  void OnWriteDone(bool ok) override {
+  void OnWriteDone() override {
     const std::lock_guard lock(mutex_);
     is_writing_ = false;
     Advance();
   }
-  void OnCancel() override { End({grpc::StatusCode::CANCELLED, "the client cancelled the call"}); }
+  void OnCancel() override { End({GrpcCode::kCancelled, "the client cancelled the call"}); }
   void OnDone() override {
     long_calls_.Remove(this);
     self_.reset();
   }
 
-  void End(grpc::Status status) {
+  void End(CallStatus status) {
     const std::lock_guard lock(mutex_);
     if (!end_status_.has_value()) end_status_ = std::move(status);
     Advance();
@@ -76,23 +69,24 @@ class HealthWatch final : public grpc::ServerWriteReactor<HealthCheckResponse>,
     if (is_writing_ || is_finished_) return;
     if (end_status_.has_value()) {
       is_finished_ = true;
-      Finish(*end_status_);
+      call_.Finish(*end_status_);
     } else if (sent_ != latest_) {
       sent_ = latest_;
       is_writing_ = true;
-      response_.set_status(*latest_);
-      StartWrite(&response_);
+      HealthCheckResponse response;
+      response.set_status(*latest_);
+      call_.Write(Serialize(response));
     }
   }
 
+  Call& call_;  // dead once it is finished
   const std::string service_;
   LongCalls& long_calls_;
   std::shared_ptr<HealthWatch> self_;  // until OnDone
   std::mutex mutex_;                   // guards all below
   std::optional<ServingStatus> latest_;
   std::optional<ServingStatus> sent_;
-  std::optional<grpc::Status> end_status_;
-  HealthCheckResponse response_;  // what is being written
+  std::optional<CallStatus> end_status_;
   bool is_writing_ = false;
   bool is_finished_ = false;
 };
@@ -134,32 +128,44 @@ HealthService::ServingStatus HealthService::StatusOf(const std::string& service)
   return is_known ? HealthCheckResponse::NOT_SERVING : HealthCheckResponse::SERVICE_UNKNOWN;
 }
 
-grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* call,
-                                               const HealthCheckRequest* request,
-                                               HealthCheckResponse* response) {
-  grpc::ServerUnaryReactor* const reactor = call->DefaultReactor();
-  if (!IsAllowed(restricted_, ApiGroup::kHealth, *call)) {
-    reactor->Finish(Restricted(restricted_, ApiGroup::kHealth));
-    return reactor;
-  }
-  const ServingStatus status = StatusOf(request->service());
-  if (status == HealthCheckResponse::SERVICE_UNKNOWN) {
-    reactor->Finish(
-        ToGrpc(NotFoundError("unknown service '", request->service(), "': expected '', '",
-                             kInferenceService, "' or the name of a model")));
-  } else {
-    response->set_status(status);
-    reactor->Finish(grpc::Status::OK);
-  }
-  return reactor;
+void HealthService::AddTo(MethodTable& table) {
+  // Watch takes one message and answers with many: it starts as unary calls do.
+  const auto check = [this](Call& call, const Slice& bytes) { return Check(call, bytes); };
+  const auto watch = [this](Call& call, const Slice& bytes) { return Watch(call, bytes); };
+  table.Add("/grpc.health.v1.Health/Check", {.unary = check, .stream = nullptr});
+  table.Add("/grpc.health.v1.Health/Watch", {.unary = watch, .stream = nullptr});
 }
 
-grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(
-    grpc::CallbackServerContext* call, const HealthCheckRequest* request) {
-  if (!IsAllowed(restricted_, ApiGroup::kHealth, *call)) {
-    return new RefusedWatch(Restricted(restricted_, ApiGroup::kHealth));
+CallHandler* HealthService::Check(Call& call, const Slice& bytes) const {
+  if (!IsAllowed(restricted_, ApiGroup::kHealth, call)) {
+    call.Finish(Restricted(restricted_, ApiGroup::kHealth));
+    return nullptr;
   }
-  const auto watch = std::make_shared<HealthWatch>(request->service(), long_calls_);
+  HealthCheckRequest request;
+  HealthCheckResponse response;
+  Status status = ParseMessage(bytes, request);
+  if (status.ok()) {
+    response.set_status(StatusOf(request.service()));
+    if (response.status() == HealthCheckResponse::SERVICE_UNKNOWN) {
+      status = NotFoundError("unknown service '", request.service(), "': expected '', '",
+                             kInferenceService, "' or the name of a model");
+    }
+  }
+  AnswerNow(call, status, response);
+  return nullptr;
+}
+
+CallHandler* HealthService::Watch(Call& call, const Slice& bytes) {
+  if (!IsAllowed(restricted_, ApiGroup::kHealth, call)) {
+    call.Finish(Restricted(restricted_, ApiGroup::kHealth));
+    return nullptr;
+  }
+  HealthCheckRequest request;
+  if (const Status status = ParseMessage(bytes, request); !status.ok()) {
+    call.Finish(ToCallStatus(status));
+    return nullptr;
+  }
+  const auto watch = std::make_shared<HealthWatch>(call, request.service(), long_calls_);
   watch->Start(StatusOf(watch->service()));
   {
     const std::lock_guard lock(mutex_);

@@ -11,8 +11,10 @@
 #include <thread>
 #include <vector>
 
-#include "health.grpc.pb.h"
+#include "call.h"
+#include "health.pb.h"
 #include "long_calls.h"
+#include "method_table.h"
 #include "nereid/server.h"
 #include "restricted_apis.h"
 
@@ -20,25 +22,23 @@ namespace nereid {
 
 class HealthWatch;
 
-// [gRPC threads; one thread of its own looks for changes while anybody watches]
-class HealthService final : public grpc::health::v1::Health::CallbackService {
+// [loop threads; one thread of its own looks for changes while anybody watches]
+class HealthService {
  public:
   // All outlive the service.
   HealthService(const Server& server, LongCalls& long_calls, const RestrictedApis& restricted);
-  ~HealthService() override;
+  ~HealthService();
 
-  grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* call,
-                                  const grpc::health::v1::HealthCheckRequest* request,
-                                  grpc::health::v1::HealthCheckResponse* response) override;
-  grpc::ServerWriteReactor<grpc::health::v1::HealthCheckResponse>* Watch(
-      grpc::CallbackServerContext* call,
-      const grpc::health::v1::HealthCheckRequest* request) override;
+  // Adds the calls to `table`; the service outlives their last use.
+  void AddTo(MethodTable& table);
 
  private:
   using ServingStatus = grpc::health::v1::HealthCheckResponse::ServingStatus;
 
   // SERVICE_UNKNOWN for a name that nobody has.
   ServingStatus StatusOf(const std::string& service) const;
+  CallHandler* Check(Call& call, const Slice& bytes) const;
+  CallHandler* Watch(Call& call, const Slice& bytes);
   void PollForWatches();
 
   const Server& server_;

@@ -32,28 +32,24 @@ Result<std::unique_ptr<InferContext>> InferContext::Create(const Server& server,
   return context;
 }
 
-ForwardedHeaders InferContext::HeadersToForward(const grpc::CallbackServerContext& call) const {
+ForwardedHeaders InferContext::HeadersToForward(const Call& call) const {
   ForwardedHeaders headers;
   if (header_pattern_ == nullptr) return headers;
-  for (const auto& [key, value] : call.client_metadata()) {
+  for (const auto& [key, value] : call.metadata()) {
     if (re2::RE2::FullMatch(re2::StringPiece(key.data(), key.size()), *header_pattern_)) {
-      headers.emplace_back(std::string(key.data(), key.size()),
-                           std::string(value.data(), value.size()));
+      headers.emplace_back(std::string(key), std::string(value));
     }
   }
   return headers;
 }
 
-TracedRequest InferContext::SampleTrace(const grpc::CallbackServerContext& call,
+TracedRequest InferContext::SampleTrace(const Call& call,
                                         const InferMessage& message) const {
   Tracer& tracer = *options_.state->tracer;
   if (!tracer.is_on()) return nullptr;
-  const auto& metadata = call.client_metadata();
-  const auto parent = metadata.find("traceparent");
-  TracedRequest trace = tracer.Sample(
-      message.message().model_name(),
-      parent == metadata.end() ? std::string_view()
-                               : std::string_view(parent->second.data(), parent->second.size()));
+  const std::string_view* const parent = call.FindMetadata("traceparent");
+  TracedRequest trace = tracer.Sample(message.message().model_name(),
+                                      parent == nullptr ? std::string_view() : *parent);
   NoteTrace(trace, "GRPC_WAITREAD_START");
   NoteTrace(trace, "GRPC_WAITREAD_END");
   return trace;

@@ -2,11 +2,10 @@
 // [any thread]
 #pragma once
 
-#include <grpcpp/server_context.h>
-
 #include <memory>
 #include <string>
 
+#include "call.h"
 #include "grpc_options.h"
 #include "infer_request_builder.h"
 #include "long_calls.h"
@@ -30,10 +29,10 @@ class InferContext {
   const GrpcOptions& options() const { return options_; }
   LongCalls& long_calls() const { return long_calls_; }
 
-  ForwardedHeaders HeadersToForward(const grpc::CallbackServerContext& call) const;
+  ForwardedHeaders HeadersToForward(const Call& call) const;
 
   // The trace of a request to the model of the parsed `message`, if it is to have one.
-  TracedRequest SampleTrace(const grpc::CallbackServerContext& call,
+  TracedRequest SampleTrace(const Call& call,
                             const InferMessage& message) const;
 
   // Looks up the model of the parsed `parts.message`; NOT_FOUND names it.

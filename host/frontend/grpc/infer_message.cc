@@ -5,7 +5,8 @@
 #include <google/protobuf/io/zero_copy_stream.h>
 #include <google/protobuf/wire_format_lite.h>
 
-#include <algorithm>
+#include <climits>
+#include <span>
 
 namespace nereid {
 namespace {
@@ -58,45 +59,16 @@ class SpanStream final : public google::protobuf::io::ZeroCopyInputStream {
   int64_t num_read_ = 0;
 };
 
-// Cuts ranges of a byte sequence that lies in spans; the ranges come in ascending order.
-class SpanCutter {
- public:
-  explicit SpanCutter(std::span<const std::string_view> spans) : spans_(spans) {}
-
-  void Cut(size_t begin, size_t size, std::vector<std::string_view>& pieces) {
-    while (size > 0) {
-      while (begin >= span_begin_ + spans_[index_].size()) span_begin_ += spans_[index_++].size();
-      const std::string_view piece = spans_[index_].substr(begin - span_begin_, size);
-      pieces.push_back(piece);
-      begin += piece.size();
-      size -= piece.size();
-    }
-  }
-
- private:
-  const std::span<const std::string_view> spans_;
-  size_t index_ = 0;
-  size_t span_begin_ = 0;
-};
-
 }  // namespace
 
 InferMessage::InferMessage()
     : arena_(arena_block_, sizeof(arena_block_)),
       message_(google::protobuf::Arena::CreateMessage<inference::ModelInferRequest>(&arena_)) {}
 
-Status InferMessage::Parse(const grpc::ByteBuffer& buffer) {
-  grpc::Slice single;
-  if (buffer.TrySingleSlice(&single).ok()) {
-    slices_.push_back(std::move(single));
-  } else {
-    (void)buffer.Dump(&slices_);
-  }
-  for (const grpc::Slice& slice : slices_) {
-    spans_.emplace_back(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
+Status InferMessage::Parse(const Slice& bytes) {
+  bytes_ = bytes;
   std::vector<std::string_view> other_fields;
-  bool is_parsed = Scan(other_fields);
+  bool is_parsed = bytes.bytes.size() <= INT_MAX && Scan(other_fields);
   if (is_parsed && other_fields.size() == 1) {
     is_parsed =
         message_->ParseFromArray(other_fields[0].data(), static_cast<int>(other_fields[0].size()));
@@ -110,16 +82,15 @@ Status InferMessage::Parse(const grpc::ByteBuffer& buffer) {
 
 // Walks the top-level fields: notes where raw tensors lie and what lies around them.
 bool InferMessage::Scan(std::vector<std::string_view>& other_fields) {
-  SpanStream stream(spans_);
-  google::protobuf::io::CodedInputStream input(&stream);
-  SpanCutter raw_cutter(spans_);
-  SpanCutter other_cutter(spans_);
+  const std::string_view text = bytes_.bytes;
+  google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(text.data()),
+                                               static_cast<int>(text.size()));
   int other_begin = 0;
   for (;;) {
     const int field_begin = input.CurrentPosition();
     const uint32_t tag = input.ReadTag();
-    if (tag == kRawTag || tag == 0) {
-      other_cutter.Cut(other_begin, field_begin - other_begin, other_fields);
+    if ((tag == kRawTag || tag == 0) && field_begin > other_begin) {
+      other_fields.push_back(text.substr(other_begin, field_begin - other_begin));
     }
     if (tag == 0) return input.ConsumedEntireMessage();
     if (tag != kRawTag) {
@@ -130,16 +101,9 @@ bool InferMessage::Scan(std::vector<std::string_view>& other_fields) {
     if (!input.ReadVarintSizeAsInt(&size)) return false;
     const int begin = input.CurrentPosition();
     if (!input.Skip(size)) return false;
-    const size_t first_piece = pieces_.size();
-    raw_cutter.Cut(begin, size, pieces_);
-    raw_.push_back({first_piece, pieces_.size() - first_piece, static_cast<size_t>(size)});
+    raw_.push_back(text.substr(begin, size));
     other_begin = begin + size;
   }
-}
-
-RawContents InferMessage::raw(size_t index) const {
-  const RawEntry& entry = raw_[index];
-  return {std::span(pieces_).subspan(entry.first_piece, entry.piece_count), entry.size_bytes};
 }
 
 }  // namespace nereid

@@ -138,19 +138,12 @@ Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
   return std::optional(std::move(range));
 }
 
-// The tensor in one piece whose address suits its elements: in place when it lies so, else copied.
-// *Rationale:* frames split tensors at any byte, and backends read elements through typed pointers.
-std::string_view RawAsBytes(const RawContents& raw, DataType datatype, InputStorage& storage) {
-  if (raw.pieces.empty()) return {};
-  const std::string_view first = raw.pieces.front();
+// The tensor at an address that suits its elements: in place when it lies so, else copied.
+// *Rationale:* messages put tensors at any byte, and backends read elements through typed pointers.
+std::string_view RawAsBytes(std::string_view raw, DataType datatype, InputStorage& storage) {
   const size_t alignment = std::max<size_t>(ByteSize(datatype), 1);
-  if (raw.pieces.size() == 1 && reinterpret_cast<uintptr_t>(first.data()) % alignment == 0) {
-    return first;
-  }
-  std::string& copy = storage.emplace_back();
-  copy.reserve(raw.size_bytes);
-  for (const std::string_view piece : raw.pieces) copy.append(piece);
-  return copy;
+  if (reinterpret_cast<uintptr_t>(raw.data()) % alignment == 0) return raw;
+  return storage.emplace_back(raw);
 }
 
 bool HasZeroDim(const Input& input) {
@@ -161,7 +154,7 @@ bool HasZeroDim(const Input& input) {
 }
 
 // `raw` is the input's entry of raw_input_contents, if it has one.
-Result<std::string_view> InputData(const Input& input, std::optional<RawContents> raw,
+Result<std::string_view> InputData(const Input& input, std::optional<std::string_view> raw,
                                    DataType datatype, const std::string& model,
                                    InputStorage& storage) {
   if (raw.has_value()) {
@@ -227,16 +220,16 @@ class InputAdder {
       parts_.shared_inputs.push_back(std::move(block));
       return AddSharedInput(input, parts_.shared_inputs.back(), model_, request_);
     }
-    NEREID_ASSIGN_OR_RETURN(const std::optional<RawContents> raw, NextRaw(input));
+    NEREID_ASSIGN_OR_RETURN(const std::optional<std::string_view> raw, NextRaw(input));
     NEREID_ASSIGN_OR_RETURN(const std::string_view data,
                             InputData(input, raw, datatype, model_, parts_.storage));
     return data.empty() ? Status() : request_.AppendInputData(name, data.data(), data.size());
   }
 
-  Result<std::optional<RawContents>> NextRaw(const Input& input) {
+  Result<std::optional<std::string_view>> NextRaw(const Input& input) {
     const size_t index = num_raw_wanted_++;
     const size_t num_raw = parts_.message.raw_count();
-    if (num_raw == 0) return std::optional<RawContents>();
+    if (num_raw == 0) return std::optional<std::string_view>();
     if (index < num_raw) return std::optional(parts_.message.raw(index));
     return InvalidArgError("unable to find data for input tensor '", input.name(), "' for model '",
                            model_, "' in request.");

@@ -61,7 +61,7 @@ class Draft {
 
   ModelInferResponse& header() { return *header_; }
   Status Fill(const InferResponse& response, const InferParts& parts);
-  Result<grpc::ByteBuffer> Encode(bool is_stream);
+  Result<WireMessage> Encode(bool is_stream);
 
  private:
   Status AddParameters(const InferResponse& response);
@@ -155,7 +155,7 @@ size_t Draft::InlineRunBytes(size_t first) const {
   return size_bytes;
 }
 
-Result<grpc::ByteBuffer> Draft::Encode(bool is_stream) {
+Result<WireMessage> Draft::Encode(bool is_stream) {
   const size_t header_bytes = header_->ByteSizeLong();
   size_t body_bytes = header_bytes;
   for (const RawOutput& raw : raw_) body_bytes += RawFieldBytes(raw);
@@ -163,13 +163,13 @@ Result<grpc::ByteBuffer> Draft::Encode(bool is_stream) {
     return InvalidArgError("response of model '", header_->model_name(), "': expected at most ",
                            kMaxMessageBytes, " bytes, got ", body_bytes);
   }
-  std::vector<grpc::Slice> slices;
+  WireMessage message;
   size_t slice_bytes = (is_stream ? 1 + VarintBytes(body_bytes) : 0) + header_bytes;
   bool is_first = true;
   for (size_t next = 0; is_first || next < raw_.size(); is_first = false) {
     slice_bytes += InlineRunBytes(next);
-    grpc::Slice slice(slice_bytes);
-    auto* out = const_cast<uint8_t*>(slice.begin());  // nobody shares it yet
+    auto text = std::make_shared_for_overwrite<char[]>(slice_bytes);
+    auto* out = reinterpret_cast<uint8_t*>(text.get());
     if (is_first) {
       if (is_stream) {
         *out++ = kInferResponseTag;
@@ -189,30 +189,30 @@ Result<grpc::ByteBuffer> Draft::Encode(bool is_stream) {
         out += raw.size_bytes;
       }
     }
-    slices.push_back(std::move(slice));
+    const std::string_view bytes(text.get(), slice_bytes);
+    message.Append({bytes, std::move(text)});
     if (shared != nullptr) {
-      slices.push_back(OutputMemory::Share(shared->base, shared->size_bytes, shared->userp));
+      message.Append(OutputMemory::Share(shared->base, shared->size_bytes, shared->userp));
     }
     slice_bytes = 0;
   }
-  return grpc::ByteBuffer(slices.data(), slices.size());
+  return message;
 }
 
-grpc::ByteBuffer EncodeSmall(const ModelStreamInferResponse& message) {
-  const grpc::Slice slice(message.SerializeAsString());
-  return {&slice, 1};
+WireMessage EncodeSmall(const ModelStreamInferResponse& message) {
+  return WireMessage(Slice::Of(message.SerializeAsString()));
 }
 
 }  // namespace
 
-Result<grpc::ByteBuffer> EncodeUnaryResponse(const InferResponse& response,
+Result<WireMessage> EncodeUnaryResponse(const InferResponse& response,
                                              const InferParts& parts) {
   Draft draft;
   NEREID_RETURN_IF_ERROR(draft.Fill(response, parts));
   return draft.Encode(/*is_stream=*/false);
 }
 
-Result<grpc::ByteBuffer> EncodeStreamResponse(const InferResponse& response,
+Result<WireMessage> EncodeStreamResponse(const InferResponse& response,
                                               const InferParts& parts, bool is_final) {
   Draft draft;
   NEREID_RETURN_IF_ERROR(draft.Fill(response, parts));
@@ -220,7 +220,7 @@ Result<grpc::ByteBuffer> EncodeStreamResponse(const InferResponse& response,
   return draft.Encode(/*is_stream=*/true);
 }
 
-grpc::ByteBuffer EncodeEmptyFinal(std::string_view model, std::string_view id) {
+WireMessage EncodeEmptyFinal(std::string_view model, std::string_view id) {
   ModelStreamInferResponse message;
   ModelInferResponse& response = *message.mutable_infer_response();
   response.set_model_name(std::string(model));
@@ -229,7 +229,7 @@ grpc::ByteBuffer EncodeEmptyFinal(std::string_view model, std::string_view id) {
   return EncodeSmall(message);
 }
 
-grpc::ByteBuffer EncodeStreamError(const Status& error, std::string_view model, std::string_view id,
+WireMessage EncodeStreamError(const Status& error, std::string_view model, std::string_view id,
                                    bool is_final) {
   ModelStreamInferResponse message;
   message.set_error_message(ValidUtf8(error.message()));

@@ -2,10 +2,9 @@
 // Large outputs are referenced, never copied. Called by unary and stream inference. [any thread]
 #pragma once
 
-#include <grpcpp/support/byte_buffer.h>
-
 #include <string_view>
 
+#include "call.h"
 #include "infer_context.h"
 #include "nereid/infer_response.h"
 #include "nereid/status.h"
@@ -13,19 +12,19 @@
 namespace nereid {
 
 // Of a ModelInfer call. The response's own error comes back as the Status.
-Result<grpc::ByteBuffer> EncodeUnaryResponse(const InferResponse& response,
+Result<WireMessage> EncodeUnaryResponse(const InferResponse& response,
                                              const InferParts& parts);
 
 // One message of a ModelStreamInfer call; it tells whether it is the request's last.
-Result<grpc::ByteBuffer> EncodeStreamResponse(const InferResponse& response,
+Result<WireMessage> EncodeStreamResponse(const InferResponse& response,
                                               const InferParts& parts, bool is_final);
 
 // The end of a decoupled request that has no response of its own.
-grpc::ByteBuffer EncodeEmptyFinal(std::string_view model, std::string_view id);
+WireMessage EncodeEmptyFinal(std::string_view model, std::string_view id);
 
 // An error within a stream. Before a request reached its model `model` is empty, and `is_final`
 // does not matter.
-grpc::ByteBuffer EncodeStreamError(const Status& error, std::string_view model, std::string_view id,
+WireMessage EncodeStreamError(const Status& error, std::string_view model, std::string_view id,
                                    bool is_final);
 
 }  // namespace nereid

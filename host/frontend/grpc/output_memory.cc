@@ -48,9 +48,9 @@ void OutputMemory::Release(const OutputBuffer& buffer, size_t) {
   if (buffer.userp != nullptr) Unref(buffer.userp);  // null: in shared memory
 }
 
-grpc::Slice OutputMemory::Share(const void* base, size_t size_bytes, void* userp) {
+Slice OutputMemory::Share(const void* base, size_t size_bytes, void* userp) {
   static_cast<Block*>(userp)->num_owners.fetch_add(1, std::memory_order_relaxed);
-  return grpc::Slice(const_cast<void*>(base), size_bytes, &Unref, userp);
+  return {{static_cast<const char*>(base), size_bytes}, std::shared_ptr<const void>(userp, &Unref)};
 }
 
 }  // namespace nereid

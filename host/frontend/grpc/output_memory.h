@@ -2,11 +2,10 @@
 // way to the client share, so that no output is copied. [any thread]
 #pragma once
 
-#include <grpcpp/support/slice.h>
-
 #include <atomic>
 #include <vector>
 
+#include "call.h"
 #include "nereid/response_allocator.h"
 #include "shared_memory.h"
 
@@ -25,7 +24,7 @@ struct OutputMemory {
 
   // A slice over `size_bytes` of an output that Allocate made, named by its OutputView::userp; the
   // memory lives as long as the slice.
-  static grpc::Slice Share(const void* base, size_t size_bytes, void* userp);
+  static Slice Share(const void* base, size_t size_bytes, void* userp);
 };
 
 }  // namespace nereid

@@ -1,10 +1,9 @@
-// Whether a caller knows the secret of a restricted group of calls. [gRPC threads]
+// Whether a caller knows the secret of a restricted group of calls. [loop threads]
 #pragma once
-
-#include <grpcpp/server_context.h>
 
 #include <string>
 
+#include "call.h"
 #include "restricted_apis.h"
 
 namespace nereid {
@@ -14,19 +13,17 @@ inline std::string RestrictionHeader(const RestrictedApis::Secret& secret) {
   return "triton-grpc-protocol-" + secret.key;
 }
 
-inline bool IsAllowed(const RestrictedApis& restricted, ApiGroup group,
-                      const grpc::CallbackServerContext& call) {
+inline bool IsAllowed(const RestrictedApis& restricted, ApiGroup group, const Call& call) {
   const RestrictedApis::Secret* const secret = restricted.Find(group);
   if (secret == nullptr) return true;
-  const auto found = call.client_metadata().find(RestrictionHeader(*secret));
-  return found != call.client_metadata().end() &&
-         secret->Matches({found->second.data(), found->second.size()});
+  const std::string_view* const found = call.FindMetadata(RestrictionHeader(*secret));
+  return found != nullptr && secret->Matches(*found);
 }
 
 // Requires that the group is restricted.
-inline grpc::Status Restricted(const RestrictedApis& restricted, ApiGroup group) {
-  return {grpc::StatusCode::UNAVAILABLE, "This protocol is restricted, expecting header '" +
-                                             RestrictionHeader(*restricted.Find(group)) + "'"};
+inline CallStatus Restricted(const RestrictedApis& restricted, ApiGroup group) {
+  return {GrpcCode::kUnavailable, "This protocol is restricted, expecting header '" +
+                                      RestrictionHeader(*restricted.Find(group)) + "'"};
 }
 
 }  // namespace nereid

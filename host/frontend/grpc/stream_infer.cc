@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "nereid/error.h"
-#include "status_code.h"
 #include "stream_request.h"
 
 namespace nereid {
@@ -18,18 +17,18 @@ namespace {
 constexpr char kStrictErrorsKey[] = "triton_grpc_error";
 
 // At most one read and one write are under way; the write's bytes leave before the next is encoded.
-class StreamInfer final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+class StreamInfer final : public CallHandler,
                           public StreamReplySink,
                           public LongCall,
                           public std::enable_shared_from_this<StreamInfer> {
  public:
-  StreamInfer(const InferContext& context, grpc::CallbackServerContext& call);
+  StreamInfer(const InferContext& context, Call& call);
 
-  // Once, before the reactor is handed to gRPC.
+  // Once, before the handler is handed to the call.
   void Start() {
     self_ = shared_from_this();
     context_.long_calls().Add(self_);
-    StartRead(&read_bytes_);
+    call_.Read();
   }
 
   void OnReply(StreamReply reply) override;
@@ -39,9 +38,9 @@ class StreamInfer final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
  private:
   using Requests = std::unordered_set<std::shared_ptr<StreamRequest>>;
 
-  // [gRPC thread]
-  void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
+  // [loop thread]
+  void OnReadDone(const Slice* message) override;
+  void OnWriteDone() override;
   void OnCancel() override;
   void OnDone() override {
     context_.long_calls().Remove(this);
@@ -49,7 +48,7 @@ class StreamInfer final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   }
 
   // Takes one message off the wire to the core, or answers with an error.
-  void Accept(const grpc::ByteBuffer& bytes);
+  void Accept(const Slice& bytes);
   void ReplyWithError(const std::shared_ptr<StreamRequest>& request, Status error);
 
   // All below require mutex_ to be held by `lock`.
@@ -58,7 +57,7 @@ class StreamInfer final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   void Enqueue(StreamReply reply, const Lock& lock);
   void Retire(const std::shared_ptr<StreamRequest>& request, const Lock& lock);
   // No reply leaves any more, the call ends with `status`; the caller cancels what is returned.
-  [[nodiscard]] Requests End(grpc::Status status, const Lock& lock);
+  [[nodiscard]] Requests End(CallStatus status, const Lock& lock);
   void ReadMore(const Lock& lock);
   // A stopping server waits for requests, not for clients to send more of them.
   void Drain(const Lock& lock);
@@ -67,12 +66,10 @@ class StreamInfer final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   static void Cancel(const Requests& requests);
 
   const InferContext& context_;
-  grpc::CallbackServerContext& call_;
+  Call& call_;  // dead once it is finished
   const ForwardedHeaders headers_;
   const bool has_strict_errors_;       // an error ends the call with its status
   std::shared_ptr<StreamInfer> self_;  // until OnDone
-  grpc::ByteBuffer read_bytes_;
-  grpc::ByteBuffer write_bytes_;
 
   std::mutex mutex_;  // guards all below, and StreamRequest::place
   Requests in_flight_;
@@ -83,27 +80,26 @@ class StreamInfer final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc:
   bool has_reads_ended_ = false;
   bool is_draining_ = false;
   bool is_writing_ = false;
-  bool has_written_ = false;
   bool is_finished_ = false;
-  std::optional<grpc::Status> end_status_;  // set: the call is to end with it
+  std::optional<CallStatus> end_status_;  // set: the call is to end with it
 };
 
-bool WantsStrictErrors(const grpc::CallbackServerContext& call) {
-  const auto found = call.client_metadata().find(kStrictErrorsKey);
-  return found != call.client_metadata().end() && found->second == "true";
+bool WantsStrictErrors(const Call& call) {
+  const std::string_view* const found = call.FindMetadata(kStrictErrorsKey);
+  return found != nullptr && *found == "true";
 }
 
-StreamInfer::StreamInfer(const InferContext& context, grpc::CallbackServerContext& call)
+StreamInfer::StreamInfer(const InferContext& context, Call& call)
     : context_(context),
       call_(call),
       headers_(context.HeadersToForward(call)),
       has_strict_errors_(WantsStrictErrors(call)) {}
 
-void StreamInfer::OnReadDone(bool ok) {
-  if (ok) Accept(read_bytes_);
+void StreamInfer::OnReadDone(const Slice* message) {
+  if (message != nullptr) Accept(*message);
   Lock lock(mutex_);
   is_reading_ = false;
-  has_reads_ended_ = !ok;
+  has_reads_ended_ = message == nullptr;
   ReadMore(lock);
   Advance(lock);
 }
@@ -112,18 +108,17 @@ void StreamInfer::ReadMore(const Lock&) {
   if (is_reading_ || has_reads_ended_ || is_finished_ || end_status_.has_value()) return;
   if (in_flight_.size() >= context_.options().max_requests_per_stream) return;
   is_reading_ = true;
-  read_bytes_.Clear();
-  StartRead(&read_bytes_);
+  call_.Read();
 }
 
-void StreamInfer::Accept(const grpc::ByteBuffer& bytes) {
+void StreamInfer::Accept(const Slice& bytes) {
   auto request = std::make_shared<StreamRequest>(shared_from_this());
   Status status = request->Prepare(context_, bytes);
   {
     Lock lock(mutex_);
     if (end_status_.has_value()) return;
     if (!request->is_parsed()) {
-      const Requests cancelled = End(ToGrpc(status), lock);
+      const Requests cancelled = End(ToCallStatus(status), lock);
       lock.unlock();
       return Cancel(cancelled);
     }
@@ -161,8 +156,8 @@ void StreamInfer::OnReply(StreamReply reply) {
   if (!end_status_.has_value()) {
     unsent_bytes_ += reply.size_bytes;
     if (unsent_bytes_ > context_.options().max_unsent_bytes_per_stream) {
-      cancelled = End({grpc::StatusCode::RESOURCE_EXHAUSTED, "the client reads too slowly"}, lock);
-      call_.TryCancel();  // the write under way may never end by itself
+      cancelled = End({GrpcCode::kResourceExhausted, "the client reads too slowly"}, lock);
+      call_.Abort();  // the write under way may never end by itself
     } else if (request->is_ordered() && order_.front() != request) {
       request->place.held.push_back(std::move(reply));
     } else {
@@ -186,7 +181,7 @@ void StreamInfer::Enqueue(StreamReply reply, const Lock&) {
 
 void StreamInfer::Drain(const Lock&) {
   if (!is_draining_ || has_reads_ended_ || !in_flight_.empty() || end_status_.has_value()) return;
-  if (outbox_.empty()) end_status_ = {grpc::StatusCode::UNAVAILABLE, "the server is stopping"};
+  if (outbox_.empty()) end_status_ = {GrpcCode::kUnavailable, "the server is stopping"};
 }
 
 void StreamInfer::Retire(const std::shared_ptr<StreamRequest>& request, const Lock& lock) {
@@ -202,7 +197,7 @@ void StreamInfer::Retire(const std::shared_ptr<StreamRequest>& request, const Lo
   ReadMore(lock);
 }
 
-StreamInfer::Requests StreamInfer::End(grpc::Status status, const Lock&) {
+StreamInfer::Requests StreamInfer::End(CallStatus status, const Lock&) {
   if (!end_status_.has_value()) end_status_ = std::move(status);
   outbox_.clear();
   for (const auto& request : order_) request->place.held.clear();
@@ -223,7 +218,7 @@ void StreamInfer::Advance(Lock& lock) {
   Drain(lock);
   if (!is_writing_ && !is_finished_ && has_strict_errors_ && !outbox_.empty()) {
     if (const Status error = outbox_.front().Error(); !error.ok()) {
-      cancelled = End(ToGrpc(error), lock);
+      cancelled = End(ToCallStatus(error), lock);
     }
   }
   if (is_writing_ || is_finished_) {
@@ -233,20 +228,13 @@ void StreamInfer::Advance(Lock& lock) {
     outbox_.pop_front();
     unsent_bytes_ -= reply.size_bytes;
     is_writing_ = true;  // keeps the call from its end while the lock is free
-    // Held back until the next one. Never the first: it would wait for the headers, which wait for
-    // it.
-    const bool is_buffered = has_written_ && !outbox_.empty();
-    has_written_ = true;
     lock.unlock();
-    write_bytes_ = reply.Encode();
-    grpc::WriteOptions options;
-    if (is_buffered) options.set_buffer_hint();
-    StartWrite(&write_bytes_, options);
+    call_.Write(reply.Encode());
   } else if (end_status_.has_value() || (has_reads_ended_ && in_flight_.empty())) {
     is_finished_ = true;
-    const grpc::Status status = end_status_.value_or(grpc::Status::OK);
+    const CallStatus status = end_status_.value_or(CallStatus());
     lock.unlock();
-    Finish(status);
+    call_.Finish(status);
   } else {
     lock.unlock();
   }
@@ -259,7 +247,7 @@ void StreamInfer::EndWhenIdle() {
   Advance(lock);
 }
 
-void StreamInfer::OnWriteDone(bool ok) {
+void StreamInfer::OnWriteDone() {
   Lock lock(mutex_);
   is_writing_ = false;
   Advance(lock);
@@ -268,15 +256,14 @@ void StreamInfer::OnWriteDone(bool ok) {
 void StreamInfer::OnCancel() {
   Lock lock(mutex_);
   const Requests cancelled =
-      End({grpc::StatusCode::CANCELLED, "the client cancelled the call"}, lock);
+      End({GrpcCode::kCancelled, "the client cancelled the call"}, lock);
   Advance(lock);
   Cancel(cancelled);
 }
 
 }  // namespace
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartStreamInfer(
-    const InferContext& context, grpc::CallbackServerContext& call) {
+CallHandler* StartStreamInfer(const InferContext& context, Call& call) {
   const auto stream = std::make_shared<StreamInfer>(context, call);
   stream->Start();
   return stream.get();

@@ -1,16 +1,12 @@
 // The ModelStreamInfer call: requests in, responses out, both at their own pace.
 #pragma once
 
-#include <grpcpp/server_context.h>
-#include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/server_callback.h>
-
+#include "call.h"
 #include "infer_context.h"
 
 namespace nereid {
 
-// [gRPC thread] The returned call owns itself.
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartStreamInfer(
-    const InferContext& context, grpc::CallbackServerContext& call);
+// [loop thread] The returned handler owns itself.
+CallHandler* StartStreamInfer(const InferContext& context, Call& call);
 
 }  // namespace nereid

@@ -16,18 +16,18 @@ Status StreamReply::Error() const {
   return response.Error();
 }
 
-grpc::ByteBuffer StreamReply::Encode() const {
+WireMessage StreamReply::Encode() const {
   const InferParts& parts = request->parts();
   const std::string no_model;
   const std::string& model = request->was_submitted() ? request->model() : no_model;
   if (!error.ok()) return EncodeStreamError(error, model, request->id(), is_final);
   if (response.empty()) return EncodeEmptyFinal(model, request->id());
-  Result<grpc::ByteBuffer> bytes = EncodeStreamResponse(response, parts, is_final);
+  Result<WireMessage> bytes = EncodeStreamResponse(response, parts, is_final);
   if (bytes.ok()) return std::move(bytes).value();
   return EncodeStreamError(bytes.status(), model, request->id(), is_final);
 }
 
-Status StreamRequest::Prepare(const InferContext& context, const grpc::ByteBuffer& bytes) {
+Status StreamRequest::Prepare(const InferContext& context, const Slice& bytes) {
   NEREID_RETURN_IF_ERROR(parts_.message.Parse(bytes));
   is_parsed_ = true;
   return context.FindModel(parts_);

@@ -1,8 +1,6 @@
 // One request of a ModelStreamInfer call, and the replies that it gives rise to.
 #pragma once
 
-#include <grpcpp/support/byte_buffer.h>
-
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -27,7 +25,7 @@ struct StreamReply {
 
   // The error that the reply carries, of its own or of its response.
   Status Error() const;
-  grpc::ByteBuffer Encode() const;
+  WireMessage Encode() const;
 };
 
 // Who hears of a request's replies: the stream. Calls come from backend threads.
@@ -42,7 +40,7 @@ class StreamReplySink {
   ~StreamReplySink() = default;
 };
 
-// Alive while a reply, the stream or the core refers to it. [gRPC thread until submitted, then
+// Alive while a reply, the stream or the core refers to it. [loop thread until submitted, then
 // backend threads]
 class StreamRequest final : public InferObserver,
                             public std::enable_shared_from_this<StreamRequest> {
@@ -50,7 +48,7 @@ class StreamRequest final : public InferObserver,
   explicit StreamRequest(std::shared_ptr<StreamReplySink> sink) : sink_(std::move(sink)) {}
 
   // Parses and looks up the model. The id is known even when it fails.
-  Status Prepare(const InferContext& context, const grpc::ByteBuffer& bytes);
+  Status Prepare(const InferContext& context, const Slice& bytes);
   // Whether its replies wait for those of earlier requests.
   bool is_ordered() const { return !parts_.is_decoupled; }
   // After a successful Prepare. When it fails nothing will be heard of the request.

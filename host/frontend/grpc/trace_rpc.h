@@ -1,4 +1,4 @@
-// The TraceSetting call. [gRPC threads]
+// The TraceSetting call. [loop threads]
 #pragma once
 
 #include "grpc_service.pb.h"

@@ -5,20 +5,18 @@
 #include <optional>
 
 #include "infer_response_encoder.h"
-#include "status_code.h"
 
 namespace nereid {
 namespace {
 
 // Dies when the call is done and the request came back with its final response.
-class UnaryInfer final : public grpc::ServerUnaryReactor, public InferObserver {
+class UnaryInfer final : public CallHandler, public InferObserver {
  public:
-  UnaryInfer(const InferContext& context, grpc::ByteBuffer& response)
-      : context_(context), response_(response) {}
+  UnaryInfer(const InferContext& context, Call& call) : context_(context), call_(call) {}
 
-  // [gRPC thread] Before the reactor is handed to gRPC: no OnCancel or OnDone comes meanwhile.
-  void Start(const grpc::CallbackServerContext& call, const grpc::ByteBuffer& request) {
-    if (const Status status = Submit(call, request); !status.ok()) FinishOnce(status);
+  // [loop thread] No OnCancel or OnDone comes meanwhile.
+  void Start(const Slice& request) {
+    if (const Status status = Submit(request); !status.ok()) FinishOnce(status);
   }
 
   void OnResponse(InferResponse response, bool is_final) noexcept override;
@@ -28,39 +26,36 @@ class UnaryInfer final : public grpc::ServerUnaryReactor, public InferObserver {
   }
 
  private:
-  Status Submit(const grpc::CallbackServerContext& call, const grpc::ByteBuffer& request);
+  Status Submit(const Slice& request);
   // The first outcome is the call's; later ones are dropped.
   void FinishOnce(const Status& status);
-  void FinishOnce(grpc::ByteBuffer response);
+  void FinishOnce(WireMessage response);
   bool ClaimFinish() { return !is_finished_.exchange(true, std::memory_order_acq_rel); }
 
-  // [gRPC thread]
+  // [loop thread]
   void OnCancel() override;
   void OnDone() override {
     NoteTrace(trace_, "GRPC_SEND_END");
     Unref();
   }
-  // Deleting the call is all that OnDone may do, so it needs no thread hop.
-  bool InternalInlineable() override { return true; }
 
   void Unref() {
     if (num_refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
 
   const InferContext& context_;
-  grpc::ByteBuffer& response_;  // gRPC's; dead once the call is finished
+  Call& call_;  // dead once it is finished
   InferParts parts_;
   TracedRequest trace_;  // empty when the request is not traced
   std::atomic<int> num_refs_{
-      1};  // gRPC's own; in flight, one for the response and one for the release
+      1};  // the call's own; in flight, one for the response and one for the release
   std::atomic<bool> is_finished_{false};
-  TRITONSERVER_InferenceRequest* in_flight_ = nullptr;  // set before the reactor is handed over
+  TRITONSERVER_InferenceRequest* in_flight_ = nullptr;  // set before the request is under way
   std::optional<InferRequest>
       request_;  // after its release; kept so that it may still be cancelled
 };
 
-Status UnaryInfer::Submit(const grpc::CallbackServerContext& call,
-                          const grpc::ByteBuffer& request_bytes) {
+Status UnaryInfer::Submit(const Slice& request_bytes) {
   NEREID_RETURN_IF_ERROR(parts_.message.Parse(request_bytes));
   NEREID_RETURN_IF_ERROR(context_.FindModel(parts_));
   if (parts_.is_decoupled) {
@@ -68,11 +63,11 @@ Status UnaryInfer::Submit(const grpc::CallbackServerContext& call,
         "ModelInfer RPC doesn't support models with decoupled transaction policy");
   }
   NEREID_ASSIGN_OR_RETURN(InferRequest request,
-                          context_.MakeRequest(parts_, context_.HeadersToForward(call)));
+                          context_.MakeRequest(parts_, context_.HeadersToForward(call_)));
   NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, context_.allocator(), &parts_.outputs));
   in_flight_ = request.get();
   num_refs_.store(3, std::memory_order_relaxed);
-  trace_ = context_.SampleTrace(call, parts_.message);
+  trace_ = context_.SampleTrace(call_, parts_.message);
   TRITONSERVER_InferenceTrace* const core_trace = MakeCoreTrace(trace_);
   const Status status = context_.server().InferAsync(std::move(request), core_trace);
   if (!status.ok()) {
@@ -85,7 +80,7 @@ Status UnaryInfer::Submit(const grpc::CallbackServerContext& call,
 
 void UnaryInfer::OnResponse(InferResponse response, bool is_final) noexcept {
   if (!response.empty()) {
-    Result<grpc::ByteBuffer> bytes = EncodeUnaryResponse(response, parts_);
+    Result<WireMessage> bytes = EncodeUnaryResponse(response, parts_);
     response = InferResponse();  // before the client hears, so that its memory is free by then
     if (bytes.ok()) {
       FinishOnce(std::move(bytes).value());
@@ -100,14 +95,13 @@ void UnaryInfer::OnResponse(InferResponse response, bool is_final) noexcept {
 }
 
 void UnaryInfer::FinishOnce(const Status& status) {
-  if (ClaimFinish()) Finish(ToGrpc(status));
+  if (ClaimFinish()) call_.Finish(ToCallStatus(status));
 }
 
-void UnaryInfer::FinishOnce(grpc::ByteBuffer response) {
+void UnaryInfer::FinishOnce(WireMessage response) {
   if (!ClaimFinish()) return;
   NoteTrace(trace_, "GRPC_SEND_START");
-  response_.Swap(&response);
-  Finish(grpc::Status::OK);
+  call_.FinishWith(std::move(response));
 }
 
 void UnaryInfer::OnCancel() {
@@ -117,12 +111,9 @@ void UnaryInfer::OnCancel() {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* StartUnaryInfer(const InferContext& context,
-                                          const grpc::CallbackServerContext& call,
-                                          const grpc::ByteBuffer& request,
-                                          grpc::ByteBuffer& response) {
-  auto* infer = new UnaryInfer(context, response);
-  infer->Start(call, request);
+CallHandler* StartUnaryInfer(const InferContext& context, Call& call, const Slice& request) {
+  auto* infer = new UnaryInfer(context, call);
+  infer->Start(request);
   return infer;
 }
 

@@ -1,18 +1,12 @@
 // The ModelInfer call: one request, one response.
 #pragma once
 
-#include <grpcpp/server_context.h>
-#include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/server_callback.h>
-
+#include "call.h"
 #include "infer_context.h"
 
 namespace nereid {
 
-// [gRPC thread] The returned call owns itself.
-grpc::ServerUnaryReactor* StartUnaryInfer(const InferContext& context,
-                                          const grpc::CallbackServerContext& call,
-                                          const grpc::ByteBuffer& request,
-                                          grpc::ByteBuffer& response);
+// [loop thread] The returned handler owns itself; null when the call is finished already.
+CallHandler* StartUnaryInfer(const InferContext& context, Call& call, const Slice& request);
 
 }  // namespace nereid

@@ -60,9 +60,9 @@ EventLoop::~EventLoop() {
   if (wake_fd_ >= 0) close(wake_fd_);
 }
 
-void EventLoop::Start() {
-  thread_ = std::thread([this] {
-    pthread_setname_np(pthread_self(), "http-loop");
+void EventLoop::Start(const char* name) {
+  thread_ = std::thread([this, name] {
+    pthread_setname_np(pthread_self(), name);
     Run();
   });
 }
@@ -83,7 +83,14 @@ void EventLoop::Run() {
 bool EventLoop::DoWork() {
   const uint64_t before = num_events_;
   event_base_loop(base_, EVLOOP_NONBLOCK | EVLOOP_NO_EXIT_ON_EMPTY);
-  return RunPosted() || num_events_ != before;
+  const bool has_run = RunPosted();
+  RunAfterwards();
+  return has_run || num_events_ != before;
+}
+
+void EventLoop::RunAfterwards() {
+  for (size_t i = 0; i < after_posted_.size(); ++i) after_posted_[i]->RunOnLoop();
+  after_posted_.clear();
 }
 
 void EventLoop::Stop() {

@@ -44,8 +44,12 @@ class EventLoop {
   // [any thread] For the rare paths: allocates.
   void PostFunction(std::function<void()> function);
 
-  // [owner thread] Start runs the loop on its own thread; Stop ends and joins it.
-  void Start();
+  // [loop thread] `task` runs when what is posted by now has run: one write for many answers. Not
+  // again before it runs.
+  void RunAfterPosted(LoopTask* task) { after_posted_.push_back(task); }
+
+  // [owner thread] Start runs the loop on its own thread, named so; Stop ends and joins it.
+  void Start(const char* name = "http-loop");
   void Stop();
   // `tick` runs on the loop once a second. Before Start.
   void SetTick(std::function<void()> tick) { tick_ = std::move(tick); }
@@ -69,6 +73,7 @@ class EventLoop {
   void Run();
   bool DoWork();
   bool RunPosted();
+  void RunAfterwards();
   static void OnWake(int fd, short what, void* self);
   static void OnTick(int fd, short what, void* self);
   static void OnRetire(int fd, short what, void* self);
@@ -82,6 +87,7 @@ class EventLoop {
   bool is_stopping_ = false;
   uint64_t num_events_ = 0;
   SpinWait spin_;
+  std::vector<LoopTask*> after_posted_;
   std::vector<std::shared_ptr<void>> retired_;
   std::function<void()> tick_;
   std::thread thread_;

@@ -7,11 +7,11 @@
 namespace nereid {
 namespace {
 
-inference::ModelStreamInferResponse Decode(const grpc::ByteBuffer& bytes) {
-  grpc::Slice slice;
-  EXPECT_TRUE(bytes.DumpToSingleSlice(&slice).ok());
+inference::ModelStreamInferResponse Decode(const WireMessage& bytes) {
+  std::string text;
+  for (const Slice& slice : bytes.slices()) text += slice.bytes;
   inference::ModelStreamInferResponse message;
-  EXPECT_TRUE(message.ParseFromArray(slice.begin(), static_cast<int>(slice.size())));
+  EXPECT_TRUE(message.ParseFromString(text));
   return message;
 }
 

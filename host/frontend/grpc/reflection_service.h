@@ -1,0 +1,13 @@
+// grpc.reflection: what the endpoint serves, as descriptors, for clients that have no .proto files.
+#pragma once
+
+#include "long_calls.h"
+#include "method_table.h"
+
+namespace nereid {
+
+// Adds the calls of versions v1 and v1alpha, whose messages are the same, to `table`. `long_calls`
+// outlives them.
+void AddReflection(LongCalls& long_calls, MethodTable& table);
+
+}  // namespace nereid

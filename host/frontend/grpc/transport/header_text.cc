@@ -1,0 +1,85 @@
+// See header_text.h.
+#include "host/frontend/grpc/transport/header_text.h"
+
+#include <cstdint>
+
+namespace nereid::rpc {
+namespace {
+
+constexpr size_t kMaxTimeoutDigits = 8;
+constexpr size_t kMaxEncodedBytes = 6000;
+constexpr char kHexDigits[] = "0123456789ABCDEF";
+
+std::optional<std::chrono::nanoseconds> UnitOf(char letter) {
+  using namespace std::chrono_literals;
+  switch (letter) {
+    case 'H':
+      return 1h;
+    case 'M':
+      return 1min;
+    case 'S':
+      return 1s;
+    case 'm':
+      return 1ms;
+    case 'u':
+      return 1us;
+    case 'n':
+      return 1ns;
+    default:
+      return std::nullopt;
+  }
+}
+
+// A blank at either end would be taken for the header's own.
+bool IsPlain(char letter, bool is_at_end) {
+  return letter >= (is_at_end ? 0x21 : 0x20) && letter <= 0x7e && letter != '%';
+}
+
+std::string_view Trim(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+}  // namespace
+
+std::optional<std::chrono::nanoseconds> ParseTimeout(std::string_view text) {
+  if (text.size() < 2 || text.size() > kMaxTimeoutDigits + 1) return std::nullopt;
+  const auto unit = UnitOf(text.back());
+  if (!unit) return std::nullopt;
+  text.remove_suffix(1);
+  int64_t count = 0;
+  for (const char digit : text) {
+    if (digit < '0' || digit > '9') return std::nullopt;
+    count = count * 10 + (digit - '0');
+  }
+  // 99,999,999 hours are more nanoseconds than there are.
+  const int64_t max_count = std::chrono::nanoseconds::max() / *unit;
+  return count > max_count ? std::chrono::nanoseconds::max() : *unit * count;
+}
+
+std::string PercentEncode(std::string_view text) {
+  std::string encoded;
+  encoded.reserve(text.size());
+  for (size_t i = 0; i < text.size() && encoded.size() < kMaxEncodedBytes; ++i) {
+    const char letter = text[i];
+    if (IsPlain(letter, i == 0 || i + 1 == text.size())) {
+      encoded.push_back(letter);
+    } else {
+      const auto byte = static_cast<unsigned char>(letter);
+      encoded += {'%', kHexDigits[byte >> 4], kHexDigits[byte & 15]};
+    }
+  }
+  return encoded;
+}
+
+bool ListHas(std::string_view list, std::string_view name) {
+  while (!list.empty()) {
+    const size_t comma = list.find(',');
+    if (Trim(list.substr(0, comma)) == name) return true;
+    list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
+  }
+  return false;
+}
+
+}  // namespace nereid::rpc

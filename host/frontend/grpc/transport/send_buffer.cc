@@ -1,0 +1,106 @@
+// See send_buffer.h.
+#include "host/frontend/grpc/transport/send_buffer.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+
+#include "host/frontend/http/transport/tls_session.h"
+
+namespace nereid::rpc {
+namespace {
+
+constexpr size_t kMaxPieces = 64;             // of one gathered write
+constexpr size_t kMaxKeptBytes = 256 * 1024;  // of memory, when all is sent
+
+// Bytes written, 0 when the socket is full, -1 when it is broken.
+ssize_t SendGathered(int fd, iovec* pieces, size_t count) {
+  msghdr message{};
+  message.msg_iov = pieces;
+  message.msg_iovlen = count;
+  while (true) {
+    const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) return sent;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
+    if (errno != EINTR) return -1;
+  }
+}
+
+}  // namespace
+
+void SendBuffer::Append(std::string_view text) {
+  if (text.empty()) return;
+  text_.append(text);
+  unsent_bytes_ += text.size();
+  if (first_ < segments_.size() && segments_.back().block == nullptr) {
+    segments_.back().size_bytes += text.size();
+  } else {
+    segments_.push_back({text.size(), nullptr, nullptr});
+  }
+}
+
+void SendBuffer::Append(std::string_view block, std::shared_ptr<const void> keep) {
+  if (block.empty()) return;
+  unsent_bytes_ += block.size();
+  segments_.push_back({block.size(), block.data(), std::move(keep)});
+}
+
+size_t SendBuffer::Gather(iovec* pieces, size_t max_pieces) const {
+  size_t count = 0;
+  const char* text = text_.data() + text_begin_;
+  for (size_t i = first_; i < segments_.size() && count < max_pieces; ++i) {
+    const Segment& segment = segments_[i];
+    const char* const bytes = segment.block == nullptr ? text : segment.block;
+    if (segment.block == nullptr) text += segment.size_bytes;
+    pieces[count++] = {const_cast<char*>(bytes), segment.size_bytes};
+  }
+  return count;
+}
+
+void SendBuffer::DropSent(size_t count) {
+  unsent_bytes_ -= count;
+  while (count > 0) {
+    Segment& segment = segments_[first_];
+    const size_t taken = count < segment.size_bytes ? count : segment.size_bytes;
+    if (segment.block == nullptr) {
+      text_begin_ += taken;
+    } else {
+      segment.block += taken;
+    }
+    segment.size_bytes -= taken;
+    count -= taken;
+    if (segment.size_bytes > 0) return;
+    segment.keep.reset();
+    ++first_;
+  }
+}
+
+// What is sent leaves the memory.
+void SendBuffer::Compact() {
+  segments_.erase(segments_.begin(), segments_.begin() + static_cast<ptrdiff_t>(first_));
+  first_ = 0;
+  text_.erase(0, text_begin_);
+  text_begin_ = 0;
+  if (empty() && text_.capacity() > kMaxKeptBytes) text_ = std::string();
+}
+
+SendBuffer::Outcome SendBuffer::Flush(int fd, http::TlsSession* tls) {
+  Outcome outcome = Outcome::kDrained;
+  while (unsent_bytes_ > 0) {
+    iovec pieces[kMaxPieces];
+    const size_t count = Gather(pieces, kMaxPieces);
+    const ssize_t sent =
+        tls == nullptr ? SendGathered(fd, pieces, count) : tls->Send(pieces, count);
+    if (sent < 0) return Outcome::kFailed;
+    if (sent == 0) {
+      outcome = Outcome::kBlocked;
+      break;
+    }
+    DropSent(static_cast<size_t>(sent));
+  }
+  Compact();
+  return outcome;
+}
+
+}  // namespace nereid::rpc
