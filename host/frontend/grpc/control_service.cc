@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "frontend_state.h"
+#include "grpc_service.pb.h"
 #include "json_to_proto.h"
 #include "log_settings_rpc.h"
 #include "model_version.h"
-#include "grpc_service.pb.h"
 #include "stream_infer.h"
 #include "trace_rpc.h"
 #include "unary_infer.h"
@@ -105,7 +105,8 @@ void ControlService::AddDescriptions(MethodTable& table) const {
         return {};
       });
   AddNow<ModelReadyRequest, ModelReadyResponse>(
-      table, "ModelReady", ApiGroup::kHealth, [this](const auto& request, auto& response) -> Status {
+      table, "ModelReady", ApiGroup::kHealth,
+      [this](const auto& request, auto& response) -> Status {
         NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request.version()));
         NEREID_ASSIGN_OR_RETURN(const bool is_ready,
                                 server_.IsModelReady(request.name().c_str(), version));

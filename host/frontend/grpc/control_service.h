@@ -66,8 +66,9 @@ class ControlService {
         call.Finish(ToCallStatus(status));
         return nullptr;
       }
-      return AnswerLater<Response>(
-          call, control_queue_, [work, request](Response& response) { return work(*request, response); });
+      return AnswerLater<Response>(call, control_queue_, [work, request](Response& response) {
+        return work(*request, response);
+      });
     };
     table.Add(PathOf(name), {.unary = answer, .stream = nullptr});
   }

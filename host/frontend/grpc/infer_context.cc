@@ -43,8 +43,7 @@ ForwardedHeaders InferContext::HeadersToForward(const Call& call) const {
   return headers;
 }
 
-TracedRequest InferContext::SampleTrace(const Call& call,
-                                        const InferMessage& message) const {
+TracedRequest InferContext::SampleTrace(const Call& call, const InferMessage& message) const {
   Tracer& tracer = *options_.state->tracer;
   if (!tracer.is_on()) return nullptr;
   const std::string_view* const parent = call.FindMetadata("traceparent");

@@ -32,8 +32,7 @@ class InferContext {
   ForwardedHeaders HeadersToForward(const Call& call) const;
 
   // The trace of a request to the model of the parsed `message`, if it is to have one.
-  TracedRequest SampleTrace(const Call& call,
-                            const InferMessage& message) const;
+  TracedRequest SampleTrace(const Call& call, const InferMessage& message) const;
 
   // Looks up the model of the parsed `parts.message`; NOT_FOUND names it.
   Status FindModel(InferParts& parts) const;

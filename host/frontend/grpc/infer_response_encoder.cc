@@ -205,15 +205,14 @@ WireMessage EncodeSmall(const ModelStreamInferResponse& message) {
 
 }  // namespace
 
-Result<WireMessage> EncodeUnaryResponse(const InferResponse& response,
-                                             const InferParts& parts) {
+Result<WireMessage> EncodeUnaryResponse(const InferResponse& response, const InferParts& parts) {
   Draft draft;
   NEREID_RETURN_IF_ERROR(draft.Fill(response, parts));
   return draft.Encode(/*is_stream=*/false);
 }
 
-Result<WireMessage> EncodeStreamResponse(const InferResponse& response,
-                                              const InferParts& parts, bool is_final) {
+Result<WireMessage> EncodeStreamResponse(const InferResponse& response, const InferParts& parts,
+                                         bool is_final) {
   Draft draft;
   NEREID_RETURN_IF_ERROR(draft.Fill(response, parts));
   (*draft.header().mutable_parameters())[kFinalKey].set_bool_param(is_final);
@@ -230,7 +229,7 @@ WireMessage EncodeEmptyFinal(std::string_view model, std::string_view id) {
 }
 
 WireMessage EncodeStreamError(const Status& error, std::string_view model, std::string_view id,
-                                   bool is_final) {
+                              bool is_final) {
   ModelStreamInferResponse message;
   message.set_error_message(ValidUtf8(error.message()));
   ModelInferResponse& response = *message.mutable_infer_response();

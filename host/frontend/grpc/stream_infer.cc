@@ -255,8 +255,7 @@ void StreamInfer::OnWriteDone() {
 
 void StreamInfer::OnCancel() {
   Lock lock(mutex_);
-  const Requests cancelled =
-      End({GrpcCode::kCancelled, "the client cancelled the call"}, lock);
+  const Requests cancelled = End({GrpcCode::kCancelled, "the client cancelled the call"}, lock);
   Advance(lock);
   Cancel(cancelled);
 }

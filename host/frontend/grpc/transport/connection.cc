@@ -18,8 +18,8 @@ namespace nereid::rpc {
 namespace {
 
 constexpr size_t kReadBytes = 128 << 10;
-constexpr int kMaxReads = 4;                    // at a time, so that other connections have their turn
-constexpr size_t kMaxUnsentBytes = 512 << 10;   // then the session waits for the socket
+constexpr int kMaxReads = 4;  // at a time, so that other connections have their turn
+constexpr size_t kMaxUnsentBytes = 512 << 10;  // then the session waits for the socket
 
 }  // namespace
 
@@ -137,8 +137,8 @@ void Connection::Flush() {
     if (outcome == SendBuffer::Outcome::kBlocked) return WatchWrites(true);
   }
   WatchWrites(false);
-  const bool is_over = nghttp2_session_want_read(session_) == 0 &&
-                       nghttp2_session_want_write(session_) == 0;
+  const bool is_over =
+      nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0;
   if (!is_lingering_ && (is_sent_away_ || is_over)) Linger();
 }
 

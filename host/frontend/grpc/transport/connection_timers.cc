@@ -14,9 +14,9 @@
 namespace nereid::rpc {
 namespace {
 
-constexpr int64_t kHandshakeMs = 20'000;   // until the client's settings
-constexpr int64_t kLingerMs = 2'000;       // for the client to read the last words
-constexpr int64_t kLastGoawayMs = 1'000;   // after the first, where the client answers no ping
+constexpr int64_t kHandshakeMs = 20'000;  // until the client's settings
+constexpr int64_t kLingerMs = 2'000;      // for the client to read the last words
+constexpr int64_t kLastGoawayMs = 1'000;  // after the first, where the client answers no ping
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr uint8_t kDrainPing[8] = {'d', 'r', 'a', 'i', 'n'};
 
@@ -109,10 +109,9 @@ void Connection::CheckKeepalive(int64_t now_ms) {
 void Connection::OnPing() {
   if (strikes_.OnPing(NowMs(), num_streams_ > 0)) return;
   constexpr std::string_view kReason = "too_many_pings";
-  nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE,
-                        nghttp2_session_get_last_proc_stream_id(session_),
-                        NGHTTP2_ENHANCE_YOUR_CALM,
-                        reinterpret_cast<const uint8_t*>(kReason.data()), kReason.size());
+  nghttp2_submit_goaway(
+      session_, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(session_),
+      NGHTTP2_ENHANCE_YOUR_CALM, reinterpret_cast<const uint8_t*>(kReason.data()), kReason.size());
   is_sent_away_ = true;
   FlushSoon();
 }

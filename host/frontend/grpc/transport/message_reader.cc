@@ -47,16 +47,14 @@ CallStatus MessageReader::BeginBody() {
   filled_bytes_ = 0;
   const int flag = static_cast<unsigned char>(prefix_[0]);
   if (flag > 1) {
-    return {GrpcCode::kInternal,
-            StrCat("message: expected compression flag 0 or 1, got ", flag)};
+    return {GrpcCode::kInternal, StrCat("message: expected compression flag 0 or 1, got ", flag)};
   }
   if (flag == 1 && encoding_ == http::Encoding::kIdentity) {
     return {GrpcCode::kInternal, "message: it is compressed, and the call names no grpc-encoding"};
   }
   if (body_bytes_ > max_message_bytes_) {
-    return {GrpcCode::kResourceExhausted,
-            StrCat("Received message larger than max (", body_bytes_, " vs. ", max_message_bytes_,
-                   ")")};
+    return {GrpcCode::kResourceExhausted, StrCat("Received message larger than max (", body_bytes_,
+                                                 " vs. ", max_message_bytes_, ")")};
   }
   const size_t capacity = body_bytes_ + kEndAlignment;
   char* const memory = new (std::nothrow) char[capacity];

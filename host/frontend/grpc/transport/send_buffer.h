@@ -43,8 +43,8 @@ class SendBuffer {
 
   std::string text_;  // of all segments without a block, one after the other
   std::vector<Segment> segments_;
-  size_t first_ = 0;        // segments before it are sent
-  size_t text_begin_ = 0;   // in text_, of what is not sent
+  size_t first_ = 0;       // segments before it are sent
+  size_t text_begin_ = 0;  // in text_, of what is not sent
   size_t unsent_bytes_ = 0;
 };
 

@@ -11,9 +11,9 @@
 namespace nereid::rpc {
 namespace {
 
-constexpr uint32_t kStreamWindowBytes = 1 << 20;       // unread bytes of one call
-constexpr int32_t kConnectionWindowBytes = 16 << 20;   // under way from one client
-constexpr uint32_t kMaxFrameBytes = 256 << 10;         // of data
+constexpr uint32_t kStreamWindowBytes = 1 << 20;      // unread bytes of one call
+constexpr int32_t kConnectionWindowBytes = 16 << 20;  // under way from one client
+constexpr uint32_t kMaxFrameBytes = 256 << 10;        // of data
 constexpr uint32_t kMaxHeaderListBytes = 16 << 10;
 // Cancelled calls of one client: so many at once, so many a second.
 constexpr uint64_t kResetBurst = 10'000;
@@ -158,12 +158,11 @@ nghttp2_session* NewSession(Connection& connection, const GrpcOptions& options) 
       nghttp2_session_server_new2(&session, Callbacks(), &connection, Options()) != 0) {
     return nullptr;
   }
-  nghttp2_settings_entry settings[] = {
-      {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kStreamWindowBytes},
-      {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, kMaxFrameBytes},
-      {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, kMaxHeaderListBytes},
-      {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS,
-       static_cast<uint32_t>(options.max_streams_per_connection)}};
+  nghttp2_settings_entry settings[] = {{NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kStreamWindowBytes},
+                                       {NGHTTP2_SETTINGS_MAX_FRAME_SIZE, kMaxFrameBytes},
+                                       {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, kMaxHeaderListBytes},
+                                       {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS,
+                                        static_cast<uint32_t>(options.max_streams_per_connection)}};
   const size_t num_settings = options.max_streams_per_connection > 0 ? 4 : 3;
   nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings, num_settings);
   nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0, kConnectionWindowBytes);

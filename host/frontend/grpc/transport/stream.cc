@@ -23,7 +23,10 @@ timeval ToTimeval(std::chrono::nanoseconds duration) {
 }  // namespace
 
 Stream::Stream(Connection& connection, int32_t id)
-    : loop_(connection.loop()), num_calls_(connection.num_calls()), connection_(&connection), id_(id) {
+    : loop_(connection.loop()),
+      num_calls_(connection.num_calls()),
+      connection_(&connection),
+      id_(id) {
   num_calls_.fetch_add(1, std::memory_order_relaxed);
   connection.Link(this);
 }
@@ -88,9 +91,9 @@ void Stream::OnDeadline(int, short, void* self) {
 void Stream::OnHeadersEnd() {
   if (is_started_ || is_rejected_ || reader_) return;  // a client's trailers
   if (header_bytes_ > kMaxHeaderBytes) {
-    return Reject({GrpcCode::kResourceExhausted,
-                   StrCat("the call's headers: expected at most ", kMaxHeaderBytes, " bytes, got ",
-                          header_bytes_)});
+    return Reject(
+        {GrpcCode::kResourceExhausted, StrCat("the call's headers: expected at most ",
+                                              kMaxHeaderBytes, " bytes, got ", header_bytes_)});
   }
   if (!is_grpc_) return RejectHttp("415");
   if (!is_post_) return RejectHttp("405");
@@ -143,8 +146,8 @@ void Stream::OnRemoteEnd() {
 
 void Stream::StartUnary() {
   if (received_.size() != 1) {
-    return Reject({GrpcCode::kInternal,
-                   StrCat("the request: expected one message, got ", received_.size())});
+    return Reject(
+        {GrpcCode::kInternal, StrCat("the request: expected one message, got ", received_.size())});
   }
   const Slice message = std::move(received_.front());
   received_.clear();

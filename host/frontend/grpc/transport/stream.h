@@ -140,9 +140,9 @@ class Stream final : public Call, private http::LoopTask {
 
   // The response.
   std::deque<OutMessage> out_;
-  size_t out_piece_ = 0;    // of out_.front(): 0 is the prefix
-  size_t out_offset_ = 0;   // in that piece
-  size_t out_bytes_ = 0;    // that wait
+  size_t out_piece_ = 0;   // of out_.front(): 0 is the prefix
+  size_t out_offset_ = 0;  // in that piece
+  size_t out_bytes_ = 0;   // that wait
   bool is_write_waiting_ = false;
   bool has_headers_ = false;
   bool is_aborted_ = false;

@@ -32,8 +32,7 @@ nghttp2_nv ConstantField(std::string_view name, std::string_view value) {
 
 const nghttp2_nv kStatus = ConstantField(":status", "200");
 const nghttp2_nv kContentType = ConstantField("content-type", "application/grpc");
-const nghttp2_nv kAcceptEncoding =
-    ConstantField("grpc-accept-encoding", "identity, deflate, gzip");
+const nghttp2_nv kAcceptEncoding = ConstantField("grpc-accept-encoding", "identity, deflate, gzip");
 const nghttp2_nv kGrpcOk = ConstantField("grpc-status", "0");
 
 ssize_t OnDataWanted(nghttp2_session*, int32_t, uint8_t*, size_t length, uint32_t* data_flags,

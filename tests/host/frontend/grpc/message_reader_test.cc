@@ -21,7 +21,8 @@ TEST(MessageReaderTest, ReadsMessagesCutAtAnyByte) {
     MessageReader reader(kMaxBytes, http::Encoding::kIdentity);
     std::deque<Slice> messages;
     for (size_t at = 0; at < bytes.size(); at += step) {
-      ASSERT_EQ(reader.Feed(std::string_view(bytes).substr(at, step), messages).code, GrpcCode::kOk);
+      ASSERT_EQ(reader.Feed(std::string_view(bytes).substr(at, step), messages).code,
+                GrpcCode::kOk);
     }
     ASSERT_EQ(messages.size(), 3u) << step;
     EXPECT_EQ(messages[0].bytes, "first");
