@@ -2,8 +2,8 @@
 // the device: decode rates at fixed batches, time to the first token, prefill, many requests at
 // once.
 //
-//   gpu_engine_bench [--shape 8b|1b|tiny] [--weights bf16|int4|fp8] [--batches 1,8,32] [--ttft
-//   512,2048] [--prefill 16x2048]
+//   gpu_engine_bench [--shape 8b|1b|tiny] [--weights bf16|int4|fp8|fp8-weights] [--batches 1,8,32]
+//   [--ttft 512,2048] [--prefill 16x2048]
 //   [--burst 512]
 //                    [--max-sequences 256] [--max-tokens-a-step 8192] [--graphs 1] [--overlap 1]
 //                    [--top-p 0]
@@ -226,13 +226,17 @@ std::vector<int32_t> Numbers(const std::string& text) {
 }
 
 int Main(int argc, char** argv) {
-  std::map<std::string, std::string> given = {
-      {"--shape", "8b"},          {"--weights", "bf16"},
-      {"--batches", ""},          {"--ttft", ""},
-      {"--prefill", ""},          {"--burst", ""},
-      {"--max-sequences", "256"}, {"--max-tokens-a-step", "8192"},
-      {"--graphs", "1"},          {"--overlap", "1"},
-      {"--top-p", "0"}};
+  std::map<std::string, std::string> given = {{"--shape", "8b"},
+                                              {"--weights", "bf16"},
+                                              {"--batches", ""},
+                                              {"--ttft", ""},
+                                              {"--prefill", ""},
+                                              {"--burst", ""},
+                                              {"--max-sequences", "256"},
+                                              {"--max-tokens-a-step", "8192"},
+                                              {"--graphs", "1"},
+                                              {"--overlap", "1"},
+                                              {"--top-p", "0"}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!given.contains(argv[i])) {
       std::printf("unknown option %s\n", argv[i]);
@@ -242,9 +246,11 @@ int Main(int argc, char** argv) {
   }
   setvbuf(stdout, nullptr, _IOLBF, 0);
   gpu::GpuExecutorOptions options;
-  options.dummy = gpu::DummyWeights{1, given["--weights"] == "int4"  ? gpu::WeightFormat::kInt4
-                                       : given["--weights"] == "fp8" ? gpu::WeightFormat::kFp8
-                                                                     : gpu::WeightFormat::kBf16};
+  const std::string weights = given["--weights"];
+  options.dummy = gpu::DummyWeights{1, weights == "int4"            ? gpu::WeightFormat::kInt4
+                                       : weights.starts_with("fp8") ? gpu::WeightFormat::kFp8
+                                                                    : gpu::WeightFormat::kBf16};
+  options.dummy->quantizes_input = weights != "fp8-weights";
   options.max_num_sequences = std::atoi(given["--max-sequences"].c_str());
   options.max_num_tokens = std::atoi(given["--max-tokens-a-step"].c_str());
   options.uses_graphs = given["--graphs"] == "1";

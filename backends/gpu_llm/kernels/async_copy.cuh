@@ -38,13 +38,17 @@ __device__ __forceinline__ void BarrierWait(uint64_t* barrier, uint32_t parity) 
 }
 
 // `bytes`: a multiple of 16, as are the addresses.
-__device__ __forceinline__ void BulkCopy(void* to, const void* from, uint32_t bytes,
+__device__ __forceinline__ void BulkCopy(uint32_t to, const void* from, uint32_t bytes,
                                          uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(SharedAddress(to)),
+          "r"(to),
       "l"(from), "r"(bytes), "r"(SharedAddress(barrier))
       : "memory");
+}
+__device__ __forceinline__ void BulkCopy(void* to, const void* from, uint32_t bytes,
+                                         uint64_t* barrier) {
+  BulkCopy(SharedAddress(to), from, bytes, barrier);
 }
 // 16 bytes a thread, past L1; a barrier gets one of the arrivals that it waits for from each thread
 // that asks so, once the copies that this thread has begun are there.

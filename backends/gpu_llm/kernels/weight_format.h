@@ -50,6 +50,8 @@ struct WeightMatrix {
   const void* data = nullptr;         // null: there is no such matrix
   const float* row_scales = nullptr;  // fp8: [num_outputs]
   int num_outputs = 0, depth = 0;
+  // fp8: products of many rows may round their input to fp8 too.
+  bool quantizes_input = false;
 };
 
 }  // namespace nereid::gpu

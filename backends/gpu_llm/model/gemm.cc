@@ -24,18 +24,23 @@ class Gemm::Layouts {
  public:
   explicit Layouts(const GemmCall& call) {
     const cudaDataType out_type = call.out_is_float ? CUDA_R_32F : CUDA_R_16BF;
+    const cudaDataType in_type = call.is_fp8() ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
     is_ok_ = cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
                  CUBLAS_STATUS_SUCCESS &&
-             cublasLtMatrixLayoutCreate(&weights, CUDA_R_16BF, call.depth, call.num_outputs,
+             cublasLtMatrixLayoutCreate(&weights, in_type, call.depth, call.num_outputs,
                                         call.depth) == CUBLAS_STATUS_SUCCESS &&
-             cublasLtMatrixLayoutCreate(&in, CUDA_R_16BF, call.depth, call.num_rows, call.depth) ==
+             cublasLtMatrixLayoutCreate(&in, in_type, call.depth, call.num_rows, call.depth) ==
                  CUBLAS_STATUS_SUCCESS &&
              cublasLtMatrixLayoutCreate(&out, out_type, call.num_outputs, call.num_rows,
                                         call.num_outputs) == CUBLAS_STATUS_SUCCESS;
-    const cublasOperation_t transposed = CUBLAS_OP_T;
-    is_ok_ = is_ok_ &&
-             cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
-                                            sizeof(transposed)) == CUBLAS_STATUS_SUCCESS;
+    Set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+    if (call.is_fp8()) {  // sums have 14 bits or so in the tensor cores
+      Set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
+      Set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
+      Set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F);
+      Set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, call.weight_factors);
+      Set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, call.in_factors);
+    }
   }
   ~Layouts() {
     if (operation != nullptr) (void)cublasLtMatmulDescDestroy(operation);
@@ -51,6 +56,11 @@ class Gemm::Layouts {
   cublasLtMatrixLayout_t weights = nullptr, in = nullptr, out = nullptr;
 
  private:
+  template <typename T>
+  void Set(cublasLtMatmulDescAttributes_t attribute, T value) {
+    is_ok_ = is_ok_ && cublasLtMatmulDescSetAttribute(operation, attribute, &value,
+                                                      sizeof(value)) == CUBLAS_STATUS_SUCCESS;
+  }
   bool is_ok_ = false;
 };
 
@@ -115,8 +125,8 @@ Status Gemm::Run(const GemmCall& call, bool may_time, cudaStream_t stream) {
   if (call.num_rows == 0) return {};
   const Layouts layouts(call);
   if (!layouts.is_ok()) return InternalError("cuBLASLt: descriptors of a product can not be made");
-  const Key key = {call.num_outputs, call.depth, Bucket(call.num_rows), call.out_is_float,
-                   call.accumulates};
+  const Key key = {call.num_outputs, call.depth,        Bucket(call.num_rows),
+                   call.is_fp8(),    call.out_is_float, call.accumulates};
   if (const auto known = algorithms_.find(key); known != algorithms_.end()) {
     // An algorithm of the same bucket may not fit this very size.
     if (Multiply(call, layouts, known->second, call.out, stream) == CUBLAS_STATUS_SUCCESS)

@@ -19,15 +19,20 @@ namespace nereid::gpu {
 
 // out [num_rows, num_outputs] (+)= in [num_rows, depth] x weights [num_outputs, depth]^T, all
 // row-major.
+// Both operands are bf16, or both fp8 (e4m3) with a factor a row each.
 struct GemmCall {
-  const __nv_bfloat16* weights = nullptr;
-  const __nv_bfloat16* in = nullptr;
+  const void* weights = nullptr;
+  const void* in = nullptr;
+  const float* weight_factors = nullptr;  // [num_outputs]; null: bf16
+  const float* in_factors = nullptr;      // [num_rows]
   void* out = nullptr;
   void* scratch =
       nullptr;  // with `accumulates`: as large as out, overwritten when algorithms are timed
   int num_rows = 0, num_outputs = 0, depth = 0;
   bool out_is_float = false;  // else bf16
   bool accumulates = false;
+
+  bool is_fp8() const { return weight_factors != nullptr; }
 };
 
 class Gemm {
@@ -43,8 +48,8 @@ class Gemm {
   struct LtDeleter {
     void operator()(cublasLtContext* handle) const { (void)cublasLtDestroy(handle); }
   };
-  // num_outputs, depth, bucket of num_rows, out_is_float, accumulates
-  using Key = std::tuple<int, int, int, bool, bool>;
+  // num_outputs, depth, bucket of num_rows, is_fp8, out_is_float, accumulates
+  using Key = std::tuple<int, int, int, bool, bool, bool>;
   class Layouts;
 
   Gemm() = default;

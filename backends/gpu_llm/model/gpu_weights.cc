@@ -87,6 +87,7 @@ class WeightPlan {
     GpuMatrix matrix;
     matrix.format = layout->format;
     matrix.scales_per_block = layout->scales_per_block;
+    matrix.quantizes_input = layout->quantizes_input;
     const int64_t num_outputs = source->num_rows() + num_padding;
     matrix.num_outputs = static_cast<int>(num_outputs);
     matrix.depth = static_cast<int>(columns);
@@ -162,6 +163,7 @@ class WeightPlan {
     MatrixLayout layout;
     if (dummy_) {
       if (layer != kNoLayer) layout.format = dummy_->format;
+      layout.quantizes_input = dummy_->quantizes_input;
       return layout;
     }
     Result<MatrixLayout> found = LayoutOf(source);

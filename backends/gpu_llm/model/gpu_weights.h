@@ -77,6 +77,7 @@ constexpr int32_t PaddedVocabulary(int32_t vocab_size) {
 struct DummyWeights {
   uint64_t seed = 1;
   WeightFormat format = WeightFormat::kBf16;
+  bool quantizes_input = true;  // of fp8
 };
 
 // UNSUPPORTED names what of the decoder this backend does not run.

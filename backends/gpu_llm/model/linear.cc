@@ -5,26 +5,37 @@
 
 #include "gpu_llm/kernels/dequantize.h"
 #include "gpu_llm/kernels/gather_columns.h"
+#include "gpu_llm/kernels/int4_gemm.h"
+#include "gpu_llm/kernels/quantize_rows.h"
 #include "gpu_llm/kernels/rms_norm.h"
 #include "gpu_llm/kernels/silu_gate.h"
 
 namespace nereid::gpu {
 namespace {
 
+// cuBLASLt wants whole pieces of 16 bytes.
+bool RoundsInput(const GpuMatrix& weights) {
+  return weights.format == WeightFormat::kFp8 && weights.quantizes_input && !weights.gathers() &&
+         weights.depth % 16 == 0 && weights.num_outputs % 16 == 0;
+}
+
 // Rows up to which streaming is faster than cuBLASLt, for which quantised weights have to be
 // unpacked first; more than the kernel takes at a time go in turns, of which each reads the
 // weights.
-int MaxStreamRows(WeightFormat format) {
-  switch (format) {
+int MaxStreamRows(const GpuMatrix& weights) {
+  switch (weights.format) {
     case WeightFormat::kBf16:
       return 8;
     case WeightFormat::kFp8:
-      return 2 * kStreamMaxRows;
+      return RoundsInput(weights) ? 8 : 2 * kStreamMaxRows;
     case WeightFormat::kInt4:
-      return 3 * kStreamMaxRows;
+      return kStreamMaxRows;
   }
   return 0;
 }
+
+// Beyond, unpacking to memory costs less than what cuBLASLt is faster.
+constexpr int kInt4GemmRows = 128;
 
 int64_t OutputRowBytes(StreamOutput output, int64_t num_outputs) {
   if (output == StreamOutput::kFloat) return num_outputs * 4;
@@ -37,16 +48,34 @@ Result<LinearRunner> LinearRunner::Create(const GpuWeights& weights, int max_num
                                           int num_processors) {
   NEREID_ASSIGN_OR_RETURN(Gemm gemm, Gemm::Create());
   LinearRunner runner(std::move(gemm), num_processors);
-  int64_t depth = 0, elements = 0;
+  int64_t depth = 0, elements = 0, fp8_depth = 0, ticket_bytes = 0;
   for (const GpuMatrix* matrix : weights.matrices()) {
     if (matrix->gathers()) depth = std::max<int64_t>(depth, matrix->depth);
-    if (matrix->format != WeightFormat::kBf16)
+    if (matrix->format == WeightFormat::kInt4)
+      ticket_bytes = std::max(ticket_bytes, Int4GemmTicketBytes(*matrix));
+    if (RoundsInput(*matrix)) {
+      fp8_depth = std::max<int64_t>(fp8_depth, matrix->depth);
+    } else if (matrix->format != WeightFormat::kBf16) {
       elements = std::max(elements, int64_t{matrix->num_outputs} * matrix->depth);
+    }
   }
   NEREID_ASSIGN_OR_RETURN(runner.gathered_, DeviceMemory::Allocate(max_num_rows * depth * 2,
                                                                    "rows in a matrix's order"));
   NEREID_ASSIGN_OR_RETURN(runner.dequantized_,
                           DeviceMemory::Allocate(elements * 2, "unpacked weights"));
+  NEREID_ASSIGN_OR_RETURN(runner.fp8_rows_,
+                          DeviceMemory::Allocate(max_num_rows * fp8_depth, "rows in fp8"));
+  NEREID_ASSIGN_OR_RETURN(
+      runner.fp8_factors_,
+      DeviceMemory::Allocate(fp8_depth > 0 ? max_num_rows * 4 : 0, "factors of rows in fp8"));
+  if (ticket_bytes > 0) {
+    NEREID_ASSIGN_OR_RETURN(
+        runner.int4_partials_,
+        DeviceMemory::Allocate(Int4GemmPartialBytes(num_processors), "parts of int4 products"));
+    NEREID_ASSIGN_OR_RETURN(runner.int4_tickets_,
+                            DeviceMemory::Allocate(ticket_bytes, "tickets of int4 products"));
+    NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(runner.int4_tickets_.data(), 0, ticket_bytes));
+  }
   return runner;
 }
 
@@ -88,33 +117,78 @@ Status LinearRunner::Run(const LinearCall& given, int num_rows, bool may_time,
   if (num_rows == 0) return {};
   LinearCall call = given;
   const GpuMatrix& weights = *call.weights;
-  const bool is_small = num_rows <= MaxStreamRows(weights.format);
+  const bool is_small = num_rows <= MaxStreamRows(weights);
   const int at_once = std::min(num_rows, kStreamMaxRows);
   if (is_small && !weights.gathers() && CanStream(weights, at_once, call.norm_weight != nullptr))
     return Stream(call, num_rows, stream);
+  if (RoundsInput(weights)) return MultiplyFp8(call, num_rows, may_time, stream);
   PrepareInput(call, num_rows, stream);
   if (is_small && CanStream(weights, at_once, false)) return Stream(call, num_rows, stream);
+  if (num_rows <= kInt4GemmRows && CanMultiplyInt4(weights, num_rows))
+    return MultiplyInt4(call, num_rows, stream);
+  return MultiplyBf16(call, num_rows, may_time, stream);
+}
 
-  const bool gates = call.output == StreamOutput::kSiluGate;
+Status LinearRunner::MultiplyInt4(const LinearCall& call, int num_rows, cudaStream_t stream) {
+  // Rows that are picked come from kernels that write them in order: PrepareInput.
+  if (call.rows != nullptr) return InternalError("rows of a product with int4 weights are picked");
+  Int4Gemm({*call.weights, call.in, call.out, num_rows, call.output, int4_partials_.as<float>(),
+            int4_tickets_.as<int32_t>()},
+           num_processors_, stream);
+  return CudaStatus(cudaGetLastError(), "a product with int4 weights");
+}
+
+namespace {
+
+GemmCall CallOf(const LinearCall& call, int num_rows) {
   GemmCall gemm;
-  gemm.weights = static_cast<const __nv_bfloat16*>(weights.data);
-  if (weights.format != WeightFormat::kBf16) {
-    Dequantize(weights, dequantized_.as<__nv_bfloat16>(), stream);
-    gemm.weights = dequantized_.as<__nv_bfloat16>();
-  }
-  gemm.in = call.in;
-  gemm.out = gates ? call.scratch : call.out;
+  gemm.out = call.output == StreamOutput::kSiluGate ? call.scratch : call.out;
   gemm.scratch = call.scratch;
   gemm.num_rows = num_rows;
-  gemm.num_outputs = weights.num_outputs;
-  gemm.depth = weights.depth;
+  gemm.num_outputs = call.weights->num_outputs;
+  gemm.depth = call.weights->depth;
   gemm.out_is_float = call.output == StreamOutput::kFloat;
   gemm.accumulates = call.output == StreamOutput::kAdd;
+  return gemm;
+}
+
+// What the product left in the scratch, gated.
+void Gate(const LinearCall& call, int num_rows, cudaStream_t stream) {
+  if (call.output != StreamOutput::kSiluGate) return;
+  SiluGate(static_cast<const __nv_bfloat16*>(call.scratch), static_cast<__nv_bfloat16*>(call.out),
+           num_rows, call.weights->num_outputs / 2, stream);
+}
+
+}  // namespace
+
+Status LinearRunner::MultiplyFp8(const LinearCall& call, int num_rows, bool may_time,
+                                 cudaStream_t stream) {
+  const GpuMatrix& weights = *call.weights;
+  QuantizeRows({call.in, call.rows, call.norm_weight, fp8_rows_.as<uint8_t>(),
+                fp8_factors_.as<float>(), num_rows, weights.depth, call.epsilon},
+               stream);
+  GemmCall gemm = CallOf(call, num_rows);
+  gemm.weights = weights.data;
+  gemm.in = fp8_rows_.data();
+  gemm.weight_factors = weights.row_scales;
+  gemm.in_factors = fp8_factors_.as<float>();
   NEREID_RETURN_IF_ERROR(gemm_.Run(gemm, may_time, stream));
-  if (gates) {
-    SiluGate(static_cast<const __nv_bfloat16*>(call.scratch), static_cast<__nv_bfloat16*>(call.out),
-             num_rows, weights.num_outputs / 2, stream);
+  Gate(call, num_rows, stream);
+  return {};
+}
+
+Status LinearRunner::MultiplyBf16(const LinearCall& call, int num_rows, bool may_time,
+                                  cudaStream_t stream) {
+  const GpuMatrix& weights = *call.weights;
+  GemmCall gemm = CallOf(call, num_rows);
+  gemm.weights = weights.data;
+  gemm.in = call.in;
+  if (weights.format != WeightFormat::kBf16) {
+    Dequantize(weights, dequantized_.as<__nv_bfloat16>(), stream);
+    gemm.weights = dequantized_.data();
   }
+  NEREID_RETURN_IF_ERROR(gemm_.Run(gemm, may_time, stream));
+  Gate(call, num_rows, stream);
   return {};
 }
 

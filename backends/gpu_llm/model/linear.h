@@ -1,5 +1,6 @@
-// A product of a step with a weight matrix: by the streaming kernel for a few rows, by cuBLASLt for
-// more, which sees quantised weights as bf16. [engine thread]
+// A product of a step with a weight matrix: by the streaming kernel for a few rows, by int4_gemm
+// for some hundreds with int4 weights, else by cuBLASLt, which sees quantised weights as bf16, or
+// fp8 ones as they are where the input may be rounded to fp8 too. [engine thread]
 #pragma once
 
 #include <cuda_bf16.h>
@@ -41,11 +42,18 @@ class LinearRunner {
   // Norm and gathered columns by kernels of their own: then `call` has neither.
   void PrepareInput(LinearCall& call, int num_rows, cudaStream_t stream);
   Status Stream(const LinearCall& call, int num_rows, cudaStream_t stream);
+  // Of fp8 weights, with the input rounded to fp8, and of int4 weights.
+  Status MultiplyInt4(const LinearCall& call, int num_rows, cudaStream_t stream);
+  Status MultiplyFp8(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
+  Status MultiplyBf16(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
 
   Gemm gemm_;
   int num_processors_;
   DeviceMemory gathered_;     // [max_num_rows, the largest depth of a matrix that gathers]
-  DeviceMemory dequantized_;  // the largest matrix that is quantised
+  DeviceMemory dequantized_;  // the largest matrix that is unpacked
+  DeviceMemory fp8_rows_;     // [max_num_rows, the largest depth of a matrix with fp8 input]
+  DeviceMemory fp8_factors_;  // [max_num_rows]
+  DeviceMemory int4_partials_, int4_tickets_;
 };
 
 }  // namespace nereid::gpu

@@ -128,9 +128,11 @@ int64_t MatrixLayout::SizeBytes(int64_t num_rows, int64_t columns) const {
 Result<MatrixLayout> LayoutOf(const MatrixSource& source) {
   MatrixLayout layout;
   bool all_fp8 = true, all_int4 = true;
+  layout.quantizes_input = true;
   for (const MatrixPart& part : source.parts) {
     if (part.weight == nullptr) return InternalError("a weight of the decoder is not mapped");
     all_fp8 = all_fp8 && IsFp8(*part.weight) && !part.weight->source.transposed;
+    layout.quantizes_input = layout.quantizes_input && part.weight->quant.quantizes_input;
     all_int4 = all_int4 && part.weight->quant.num_bits == 4;
   }
   if (all_fp8 && source.columns % 16 == 0) layout.format = WeightFormat::kFp8;

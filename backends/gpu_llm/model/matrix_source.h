@@ -35,6 +35,7 @@ struct MatrixSource {
 struct MatrixLayout {
   WeightFormat format = WeightFormat::kBf16;
   int scales_per_block = 1;
+  bool quantizes_input = false;       // fp8: as the checkpoint says of all parts
   std::vector<int32_t> column_order;  // int4: the input column of each column; empty: its own
   std::vector<float> input_scale;     // int4: by input column; empty: none
 

@@ -78,8 +78,9 @@ QuantSpec ReadGptq(ConfigReader& config) {
 
 constexpr int32_t kFp8Block = 128;
 
-QuantSpec Fp8Of(bool by_block) {
+QuantSpec Fp8Of(bool by_block, bool quantizes_input) {
   QuantSpec spec;
+  spec.quantizes_input = quantizes_input;
   spec.method = by_block ? QuantMethod::kFp8Blocks : QuantMethod::kFp8;
   return spec;
 }
@@ -90,19 +91,21 @@ void CheckFp8Block(ConfigReader& config, const char* key) {
   Checker(config).Refuse(key, config.json()[key].dump(), "expected [128, 128]");
 }
 
-QuantSpec ReadFp8(ConfigReader& config) {
+// `fp8` names how inputs are scaled where they are to be rounded (static or dynamic); fbgemm always
+// rounds them.
+QuantSpec ReadFp8(ConfigReader& config, bool is_fbgemm) {
   const bool by_block = config.Has("weight_block_size");
   if (by_block) CheckFp8Block(config, "weight_block_size");
-  return Fp8Of(by_block);
+  return Fp8Of(by_block, is_fbgemm || config.Has("activation_scheme"));
 }
 
-QuantSpec ReadCompressedFp8(ConfigReader& weights) {
+QuantSpec ReadCompressedFp8(ConfigReader& weights, bool quantizes_input) {
   Checker check(weights);
   check.Bits("num_bits", {8});
   check.Text("type", {"float"});
   const bool by_block = check.Text("strategy", {"tensor", "channel", "block"}) == "block";
   if (by_block) CheckFp8Block(weights, "block_structure");
-  return Fp8Of(by_block);
+  return Fp8Of(by_block, quantizes_input);
 }
 
 QuantSpec ReadCompressedIntegers(ConfigReader& weights, bool is_packed) {
@@ -119,7 +122,7 @@ QuantSpec ReadCompressedIntegers(ConfigReader& weights, bool is_packed) {
 }
 
 // compressed-tensors: one group of config for all layers that it does not ignore. Activations keep
-// their precision, whatever `input_activations` says of kernels that need less.
+// their precision beside integers, whatever `input_activations` says of kernels that need less.
 QuantSpec ReadCompressed(ConfigReader& config) {
   Checker check(config);
   const std::string format = check.Text(
@@ -129,11 +132,12 @@ QuantSpec ReadCompressed(ConfigReader& config) {
     check.Refuse("config_groups", StrCat("of ", groups.json().size(), " groups"), "expected one");
     return {};
   }
-  ConfigReader weights = groups.Object(groups.json().begin().key()).Object("weights");
+  const ConfigReader group = groups.Object(groups.json().begin().key());
+  ConfigReader weights = group.Object("weights");
   const bool is_integer = format.ends_with("pack-quantized") || format == "int-quantized" ||
                           weights.TextOr("type", "float") == "int";
   const QuantSpec spec = is_integer ? ReadCompressedIntegers(weights, format == "pack-quantized")
-                                    : ReadCompressedFp8(weights);
+                                    : ReadCompressedFp8(weights, group.Has("input_activations"));
   config.Fail(weights.status());
   return spec;
 }
@@ -141,7 +145,7 @@ QuantSpec ReadCompressed(ConfigReader& config) {
 // NVIDIA ModelOpt, in Hugging Face directories.
 QuantSpec ReadModelOpt(ConfigReader& config) {
   Checker(config).Text("quant_algo", {"FP8"});
-  return Fp8Of(false);
+  return Fp8Of(false, true);
 }
 
 QuantSpec ReadTrtAwq(ConfigReader& config) {
@@ -158,7 +162,7 @@ Result<QuantSpec> ReadQuantization(const ConfigReader& config) {
     std::optional<QuantSpec> spec;
     if (method == "awq") spec = ReadAwq(section);
     if (method == "gptq") spec = ReadGptq(section);
-    if (method == "fp8" || method == "fbgemm_fp8") spec = ReadFp8(section);
+    if (method == "fp8" || method == "fbgemm_fp8") spec = ReadFp8(section, method != "fp8");
     if (method == "compressed-tensors") spec = ReadCompressed(section);
     if (method == "modelopt") spec = ReadModelOpt(section);
     if (method == "trtllm_awq") spec = ReadTrtAwq(section);

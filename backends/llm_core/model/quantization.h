@@ -28,6 +28,8 @@ struct QuantSpec {
   int32_t group_size = 0;   // of integers: columns that share a scale, 0: a whole row
   bool has_zeros = false;   // of integers: else the zero is the middle, 8 or 128
   int32_t zero_offset = 0;  // added to a stored zero
+  // Of fp8: inputs of products are meant to be rounded to fp8 too. An executor may, where it pays.
+  bool quantizes_input = false;
 };
 
 // Of `quantization_config` (or an older key's) and TensorRT-LLM's `quantization`. What we do not

@@ -262,6 +262,7 @@ Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& c
       weight = {match.Find(name, source.tensor_shape, kFloats), source, {}};
     } else if (quant.num_bits == 0) {
       weight = ResolveFp8(match, base, source, quant.method);
+      weight.quant.quantizes_input = quant.quantizes_input;
     } else {
       weight = ResolveIntegers(match, base, source, quant);
     }

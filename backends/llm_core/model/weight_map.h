@@ -100,6 +100,7 @@ struct QuantParts {
   int32_t num_bits = 0;    // of integers, 4 or 8; 0: no integers
   int64_t group_size = 0;  // columns that share a scale, at least 1; 0: no groups
   int32_t zero_offset = 0;
+  bool quantizes_input = false;  // as QuantSpec's
   TensorView scales, zeros, group_index, input_scale;
 };
 

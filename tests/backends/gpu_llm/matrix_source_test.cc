@@ -127,6 +127,9 @@ TEST(MatrixSourceTest, Fp8RowsKeepTheirBytesAndFactors) {
   source.parts = {{&weight, 2}};
   source.columns = 16;
   ASSERT_EQ(LayoutOf(source)->format, WeightFormat::kFp8);
+  EXPECT_FALSE(LayoutOf(source)->quantizes_input);
+  weight.quant.quantizes_input = true;
+  EXPECT_TRUE(LayoutOf(source)->quantizes_input);
   std::vector<uint8_t> rows(2 * 16);
   FillFp8Rows(source, 0, 2, rows.data());
   EXPECT_TRUE(std::equal(rows.begin(), rows.end(), stored.begin() + 32));

@@ -6,6 +6,7 @@
 
 #include "gpu_llm/kernels/dequantize.h"
 #include "gpu_llm/kernels/gather_columns.h"
+#include "gpu_llm/kernels/int4_gemm.h"
 #include "gpu_test.h"
 #include "nereid/status.h"
 
@@ -211,6 +212,61 @@ TEST_P(StreamGemmTest, UnpackedWeightsAreTheSameNumbers) {
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   const std::vector<uint16_t> got = ToHost<uint16_t>(out, weights_.size());
   for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], Bf16Bits(weights_[i])) << i;
+}
+
+// Rows beyond a tile's, and sizes that end within a unit of the work or leave warps without a tile.
+TEST_P(StreamGemmTest, ManyRowsOfInt4EqualAPlainLoop) {
+  if (matrix_.format != WeightFormat::kInt4) GTEST_SKIP() << "of int4 alone";
+  const int outputs = matrix_.num_outputs, depth = matrix_.depth;
+  for (const int rows : {1, 17, 33, 64, 65, 128, 200, 257}) {
+    ASSERT_TRUE(CanMultiplyInt4(matrix_, rows));
+    std::vector<uint16_t> in;
+    const DeviceMemory device_in = Normal(in, static_cast<size_t>(rows) * depth);
+    std::vector<float> x, product(static_cast<size_t>(rows) * outputs);
+    for (const uint16_t bits : in) x.push_back(FromBf16(bits));
+    for (int output = 0; output < outputs; ++output) {
+      std::vector<float> weights(depth);  // rounded, as the kernel has them
+      for (int k = 0; k < depth; ++k)
+        weights[k] = FromBf16(Bf16Bits(weights_[static_cast<size_t>(output) * depth + k]));
+      for (int row = 0; row < rows; ++row) {
+        double sum = 0.0;
+        const float* from = &x[static_cast<size_t>(row) * depth];
+        for (int k = 0; k < depth; ++k) sum += double{from[k]} * weights[k];
+        product[static_cast<size_t>(row) * outputs + output] = static_cast<float>(sum);
+      }
+    }
+    const DeviceMemory partials =
+        ToDevice(std::vector<float>(static_cast<size_t>(Int4GemmPartialBytes(132)) / 4, NAN));
+    const size_t num_tickets = static_cast<size_t>(Int4GemmTicketBytes(matrix_)) / 4;
+    const DeviceMemory tickets = ToDevice(std::vector<int32_t>(num_tickets, 0));
+    const auto run = [&](StreamOutput output, const DeviceMemory& out) {
+      Int4Gemm({matrix_, device_in.as<__nv_bfloat16>(), out.data(), rows, output,
+                partials.as<float>(), tickets.as<int32_t>()},
+               132, nullptr);
+      ASSERT_EQ(cudaGetLastError(), cudaSuccess);
+      ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    };
+    const DeviceMemory out = ToDevice(std::vector<float>(product.size(), NAN));
+    run(StreamOutput::kFloat, out);
+    const std::vector<float> first = ToHost<float>(out, product.size());
+    EXPECT_LT(RelativeError(first, product), 1e-5) << rows;
+    run(StreamOutput::kFloat, out);
+    EXPECT_EQ(first, ToHost<float>(out, product.size())) << "not the same twice";
+    run(StreamOutput::kBf16, out);
+    EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, product.size())), product), 4e-3) << rows;
+    std::vector<float> sums = product, gated(product.size() / 2);
+    for (float& sum : sums) sum += 3.0f;
+    const DeviceMemory added = ToDevice(std::vector<uint16_t>(product.size(), Bf16Bits(3.0f)));
+    run(StreamOutput::kAdd, added);
+    EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(added, sums.size())), sums), 4e-3) << rows;
+    for (size_t i = 0; i < gated.size(); ++i) {
+      const float* pair = &product[i / 8 * 16 + i % 8];
+      gated[i] = pair[0] / (1.0f + std::exp(-pair[0])) * pair[8];
+    }
+    run(StreamOutput::kSiluGate, out);
+    EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, gated.size())), gated), 4e-3) << rows;
+    EXPECT_EQ(ToHost<int32_t>(tickets, num_tickets), std::vector<int32_t>(num_tickets, 0));
+  }
 }
 
 constexpr auto kBf16 = WeightFormat::kBf16;
