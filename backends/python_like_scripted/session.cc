@@ -196,7 +196,8 @@ Status Session::Finish(const std::vector<uint64_t>& keys, const std::string& ans
       if (reader.status().ok()) open_.Reschedule(key);
       continue;
     }
-    const PackedResponse response = ReadResponse(reader, worker_->from_worker());
+    const PackedResponse response =
+        ReadResponse(reader, worker_->from_worker(), &worker_->to_worker());
     NEREID_RETURN_IF_ERROR(reader.status());
     open_.Respond(key, &response, /*is_final=*/true);
     response.Release();

@@ -61,7 +61,7 @@ Status SetParameter(const PackedParameter& parameter, Response& response) {
 
 void PackedResponse::Release() const {
   for (const PackedTensor& output : outputs) {
-    if (output.block.has_value()) output.block->Release();
+    if (output.block.has_value() && !output.is_handed_back) output.block->Release();
   }
 }
 
@@ -90,7 +90,7 @@ void WriteTensor(const char* name, TRITONSERVER_DataType datatype, std::span<con
   }
 }
 
-PackedTensor ReadTensor(MarshalReader& reader, SharedRegion& region) {
+PackedTensor ReadTensor(MarshalReader& reader, SharedRegion& region, SharedRegion* to_worker) {
   PackedTensor tensor;
   reader.TupleOf(4);
   tensor.name = reader.Text();
@@ -105,11 +105,13 @@ PackedTensor ReadTensor(MarshalReader& reader, SharedRegion& region) {
     tensor.shape.push_back(reader.Int());
   }
   if (reader.Next() == '(') {
-    reader.TupleOf(2);
+    tensor.is_handed_back = to_worker != nullptr && reader.Tuple() == 3;
+    if (to_worker == nullptr) reader.TupleOf(2);
     const auto offset = static_cast<uint64_t>(reader.Int());
     const auto size_bytes = static_cast<uint64_t>(reader.Int());
+    if (tensor.is_handed_back) (void)reader.Bool();
     if (!reader.status().ok()) return tensor;
-    Result<Block> block = region.Find(offset, size_bytes);
+    Result<Block> block = (tensor.is_handed_back ? *to_worker : region).Find(offset, size_bytes);
     if (block.ok()) {
       tensor.block = std::move(*block);
     } else {
@@ -153,12 +155,12 @@ std::vector<PackedParameter> ReadParameters(MarshalReader& reader) {
   return parameters;
 }
 
-PackedResponse ReadResponse(MarshalReader& reader, SharedRegion& region) {
+PackedResponse ReadResponse(MarshalReader& reader, SharedRegion& region, SharedRegion* to_worker) {
   PackedResponse response;
   reader.TupleOf(3);
   const uint32_t count = reader.Tuple();
   for (uint32_t i = 0; i < count && reader.status().ok(); ++i) {
-    response.outputs.push_back(ReadTensor(reader, region));
+    response.outputs.push_back(ReadTensor(reader, region, to_worker));
   }
   if (!reader.TakeNone()) {
     reader.TupleOf(2);

@@ -25,6 +25,7 @@ struct PackedTensor {
   std::vector<int64_t> shape;
   std::string_view inline_bytes;
   std::optional<Block> block;
+  bool is_handed_back = false;  // the block is one of the host's, which the worker will give back
 
   std::string_view bytes() const {
     if (!block.has_value()) return inline_bytes;
@@ -57,10 +58,13 @@ Status WriteTensor(const TensorView& tensor, SharedRegion& region, std::vector<B
 void WriteTensor(const char* name, TRITONSERVER_DataType datatype, std::span<const int64_t> shape,
                  std::string_view bytes, const Block* block, MarshalWriter& writer);
 
-// Checks that type, shape and size agree; faults go to the reader.
-PackedTensor ReadTensor(MarshalReader& reader, SharedRegion& region);
+// Checks that type, shape and size agree; faults go to the reader. What the worker got from the
+// host and hands back uncopied lies in `to_worker`; it may not, where that is null.
+PackedTensor ReadTensor(MarshalReader& reader, SharedRegion& region,
+                        SharedRegion* to_worker = nullptr);
 std::vector<PackedParameter> ReadParameters(MarshalReader& reader);
-PackedResponse ReadResponse(MarshalReader& reader, SharedRegion& region);
+PackedResponse ReadResponse(MarshalReader& reader, SharedRegion& region,
+                            SharedRegion* to_worker = nullptr);
 
 // Copies outputs and parameters to what the client gets; the blocks are given back by the caller.
 Status FillResponse(const PackedResponse& packed, Response& response);

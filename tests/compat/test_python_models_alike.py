@@ -59,6 +59,7 @@ ROWS = {
     "echo, sequence of a text": ("echo", tensors(IN=floats(1)), {"sequence_id": "abc", "sequence_end": True}),
     "gatherer": ("gatherer", tensors(IN=floats(3)), {}),
     "gatherer, fails": ("gatherer", tensors(IN=floats(0)), {}),
+    "mirror": ("mirror", tensors(IN=floats(30_000)), {}),
     "steps": ("steps", tensors(IN=np.array([[5]], np.int32)), {}),
     **{f"fail {mode}": ("fail", tensors(INPUT0=np.array([mode], np.int32)), {}) for mode in range(5)},
     **{f"seq {step}": ("seq", tensors(INPUT=np.array([[step]], np.int32)),

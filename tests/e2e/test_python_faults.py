@@ -20,6 +20,7 @@ from python_support import MODELS, PATIENCE_S, ask_caller, children, hurt, is_ru
     ("close_all", "the Python worker"),
     ("garbage_answer", "it sent garbage: "),
     ("garbage_place", "it sent garbage: a message names 16384 bytes at 1099511627776"),
+    ("garbage_handed_back", "it sent garbage: a message names 16384 bytes at 1099511627776"),
     ("garbage_posted", "it sent garbage: "),
 ])
 def test_a_worker_that_ends_answers_with_how(python_server, case, text):

@@ -191,6 +191,29 @@ def test_the_model_says_whether_it_is_ready(python_server):
         wait_for(lambda: is_ready(python_server, "moody") == mood, f"readiness {mood}")
 
 
+def test_views_of_an_input_are_answers(python_server):
+    """Long and short ones, of several clients at once: what goes back uncopied is read before the next request takes its place."""
+    wrong = []
+
+    def ask(number):
+        with grpcclient.InferenceServerClient(f"127.0.0.1:{python_server.grpc}") as client:
+            for size in (30_000, 10, 50_000, 3_000):
+                values = np.arange(size, dtype=np.float32) + number * 1000
+                tensor = grpcclient.InferInput("IN", [size], "FP32")
+                tensor.set_data_from_numpy(values)
+                answer = client.infer("mirror", [tensor], client_timeout=PATIENCE_S)
+                expected = {"WHOLE": values, "AGAIN": values, "FIRST": values[:size // 2], "LAST": values[size // 2:], "EVEN": values[::2],
+                            "BITS": values.view(np.uint32)}
+                wrong.extend((number, size, name) for name, view in expected.items() if not np.array_equal(answer.as_numpy(name), view))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not wrong
+
+
 def test_concurrent_requests_get_their_own_answers(python_server):
     wrong = []
 

@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   {
     MarshalReader reader(bytes);
-    const PackedResponse response = ReadResponse(reader, **region);
+    const PackedResponse response = ReadResponse(reader, **region, region->get());
     size_t sum = 0;
     if (reader.Finish().ok()) {
       for (const PackedTensor& output : response.outputs) {

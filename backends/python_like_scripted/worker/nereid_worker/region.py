@@ -17,7 +17,8 @@ class IncomingRegion:
     def __init__(self, fd):
         self._fd = fd
         self._map = mmap.mmap(fd, os.fstat(fd).st_size)
-        self._living = {}  # (weak reference to a block's array, offset) by the reference's id: arrays have no hash
+        self._living = {}  # (weak reference to a block's array, offset, that array's id) by the reference's id: arrays have no hash
+        self._offsets = {}  # of living blocks, by the id of their array
 
     def array(self, offset, size):
         """The bytes of a block as an array that owns it."""
@@ -25,8 +26,19 @@ class IncomingRegion:
             self._map = mmap.mmap(self._fd, os.fstat(self._fd).st_size)
         block = numpy.ndarray((size,), _UINT8, self._map, offset)
         reference = weakref.ref(block, self._give_back)
-        self._living[id(reference)] = (reference, offset)
+        self._living[id(reference)] = (reference, offset, id(block))
+        self._offsets[id(block)] = offset
         return block
+
+    def place_of(self, array):
+        """(offset, size) of an array whose bytes are the first of a block, else None."""
+        block = array if array.base is None or type(array.base) is not numpy.ndarray else array.base
+        offset = self._offsets.get(id(block))
+        if offset is None or not array.flags.c_contiguous:
+            return None
+        if array.__array_interface__["data"][0] != block.__array_interface__["data"][0]:
+            return None
+        return offset, array.nbytes
 
     def copy(self, offset, size):
         """The bytes of a block, which is given back at once."""
@@ -37,7 +49,9 @@ class IncomingRegion:
         return data
 
     def _give_back(self, reference):
-        self._map[self._living.pop(id(reference))[1] - HEADER] = 0
+        _, offset, block = self._living.pop(id(reference))
+        del self._offsets[block]
+        self._map[offset - HEADER] = 0
 
 
 class OutgoingRegion:

@@ -68,12 +68,12 @@ class InferenceResponse:
     def parameters(self):
         return self._parameters
 
-    def packed(self):
-        """As it travels: (outputs, error, parameters)."""
+    def packed(self, kept=None):
+        """As it travels: (outputs, error, parameters); `kept` as Tensor.packed says."""
         error = self._error
         if error is not None:
             return ((), (error.code(), error.message()), parameters_tuple(self._parameters))
-        return (tuple([each.packed() for each in self._outputs]), None, parameters_tuple(self._parameters))
+        return (tuple([each.packed(kept) for each in self._outputs]), None, parameters_tuple(self._parameters))
 
 
 class InferenceResponseSender:

@@ -19,6 +19,7 @@ _class = _model = None
 _instance_name = ""
 _is_decoupled = False
 _loop = None
+_kept = []  # what answers name in the host's memory, until the next question: then the host has read it
 
 
 def model_dir():
@@ -37,6 +38,7 @@ def serve():
         question = channel.next_question()
         if question is None:
             return
+        _kept.clear()
         try:
             answer = (0, handlers[question[0]](*question[1:]))
         except Exception as error:  # noqa: BLE001 whatever a model raises is its answer
@@ -150,7 +152,7 @@ def _packed_one(request, response):
                                        f"found type '{type(response).__name__}'.")
         if request._sender is not None and request._sender.is_closed():
             raise TritonModelException("A response was returned for a request whose response sender has been closed.")
-        return response.packed()
+        return response.packed(_kept)
     if request._release_flags == RELEASE_RESCHEDULE:
         return _RESCHEDULED
     if request._sender is None:

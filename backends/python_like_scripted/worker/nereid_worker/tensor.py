@@ -69,12 +69,13 @@ class Tensor:
         self._data = None
         return array
 
-    def packed(self):
-        """As it travels: (name, type, shape, data)."""
+    def packed(self, kept=None):
+        """As it travels: (name, type, shape, data). With a list `kept`, what came from the host goes back as its place there, and joins the
+        list, which holds it until the host has read it."""
         if self._array is None:
             data = self._data
             if type(data) is not bytes:
-                data = channel.outgoing.place(data)
+                data = self._placed(data, kept)
         elif self._type == BYTES:
             data = serialize(self._array)
             if len(data) > INLINE_BYTES:
@@ -82,8 +83,16 @@ class Tensor:
         elif self._array.nbytes <= INLINE_BYTES:
             data = self._array.tobytes()
         else:
-            data = channel.outgoing.place(self._array)
+            data = self._placed(self._array, kept)
         return (self._name, self._type, self._shape, data)
+
+    @staticmethod
+    def _placed(array, kept):
+        place = None if kept is None else channel.incoming.place_of(array)
+        if place is None:
+            return channel.outgoing.place(array)
+        kept.append(array)
+        return (*place, True)
 
     # ---- DLPack
 

@@ -71,6 +71,11 @@ class TritonPythonModel:
         os.write(self.descriptors()[0], marshal.dumps((0, (0, None, (((("OUT", 11, (4096,), (1 << 40, 16384)),), None, ()),))), 2))
         return self.answer("not reached")
 
+    def case_garbage_handed_back(self):
+        import marshal
+        os.write(self.descriptors()[0], marshal.dumps((0, (0, None, (((("OUT", 11, (4096,), (1 << 40, 16384, True)),), None, ()),))), 2))
+        return self.answer("not reached")
+
     def case_garbage_posted(self):
         os.write(self.descriptors()[1], b"garbage")
         time.sleep(600)
