@@ -35,7 +35,6 @@ void WarnOfStub(const ModelContext& context) {
                     "EXECUTION_ENV_PATH names another interpreter."));
 }
 
-// Tensors of requests lie in host memory, whatever the model would also take.
 Status CheckForceCpuOnly(const std::string& value) {
   if (value == "yes" || value == "no") return {};
   return InvalidArgError("FORCE_CPU_ONLY_INPUT_TENSORS: expected yes or no, got '", value, "'");
@@ -67,6 +66,7 @@ Status PythonModel::Prepare() {
     if (Status status = CheckForceCpuOnly(*value); !status.ok()) {
       return std::move(status).WithContext(StrCat("model '", name(), "'"));
     }
+    leaves_gpu_inputs_ = *value == "no";
   }
   WarnOfStub(context());
   is_prepared_ = true;
@@ -131,6 +131,7 @@ Result<std::unique_ptr<Worker>> PythonModel::StartWorker() const {
   options.region_bytes = settings_.region_bytes;
   options.region_growth_bytes = settings_.region_growth_bytes;
   options.region_prefix = settings_.region_prefix;
+  options.leaves_gpu_inputs = leaves_gpu_inputs_;
   options.start_timeout = settings_.start_timeout;
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Worker::Start(options));
 

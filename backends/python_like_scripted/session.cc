@@ -167,7 +167,8 @@ Status Session::WriteRequest(Request& request, uint64_t key, std::vector<Block>&
   NEREID_ASSIGN_OR_RETURN(const std::vector<TensorView> inputs, request.Inputs());
   writer.Tuple(static_cast<uint32_t>(inputs.size()));
   for (const TensorView& input : inputs) {
-    NEREID_RETURN_IF_ERROR(WriteTensor(input, worker_->to_worker(), blocks, writer));
+    NEREID_RETURN_IF_ERROR(
+        WriteTensor(input, worker_->to_worker(), worker_->input_gpu(), blocks, writer));
   }
   return {};
 }
@@ -196,9 +197,9 @@ Status Session::Finish(const std::vector<uint64_t>& keys, const std::string& ans
       if (reader.status().ok()) open_.Reschedule(key);
       continue;
     }
-    const PackedResponse response =
-        ReadResponse(reader, worker_->from_worker(), &worker_->to_worker());
+    PackedResponse response = ReadResponse(reader, worker_->from_worker(), &worker_->to_worker());
     NEREID_RETURN_IF_ERROR(reader.status());
+    response.gpu = &worker_->gpu();
     open_.Respond(key, &response, /*is_final=*/true);
     response.Release();
   }

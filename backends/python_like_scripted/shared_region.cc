@@ -41,6 +41,10 @@ void Block::Release() const {
   if (mapping != nullptr) InUse(data() - kBlockHeaderBytes).store(0, std::memory_order_release);
 }
 
+bool Block::is_in_use() const {
+  return InUse(data() - kBlockHeaderBytes).load(std::memory_order_acquire) != 0;
+}
+
 Result<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::string& name,
                                                            uint64_t initial_bytes,
                                                            uint64_t growth_bytes) {

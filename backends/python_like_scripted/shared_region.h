@@ -46,6 +46,7 @@ struct Block {
   std::byte* data() const { return mapping->base() + offset; }
   // Gives the memory back to whoever handed it out.
   void Release() const;
+  bool is_in_use() const;
 };
 
 class SharedRegion {

@@ -1,5 +1,6 @@
 #include "backends/python_like_scripted/tensor_codec.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -29,7 +30,9 @@ void WritePlace(const Block& block, MarshalWriter& writer) {
 // The element count and the bytes agree, whatever the model did.
 Status CheckSize(const PackedTensor& tensor) {
   const std::string_view bytes = tensor.bytes();
+  const uint64_t size_bytes = tensor.gpu.has_value() ? tensor.gpu->size_bytes : bytes.size();
   if (tensor.datatype == DataType::kBytes) {
+    if (tensor.gpu.has_value()) return InvalidArgError("texts in memory of a GPU");
     NEREID_ASSIGN_OR_RETURN(const size_t count, ElementCount(tensor.shape));
     const std::span data(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
     return DecodeBytes(data, count).status();
@@ -37,9 +40,133 @@ Status CheckSize(const PackedTensor& tensor) {
   const size_t element_bytes = ByteSize(tensor.datatype);
   if (element_bytes == 0) return InvalidArgError("type ", static_cast<uint32_t>(tensor.datatype));
   NEREID_ASSIGN_OR_RETURN(const size_t count, ElementCount(tensor.shape, element_bytes));
-  if (count * element_bytes == bytes.size()) return {};
+  if (count * element_bytes == size_bytes) return {};
   return InvalidArgError("expected ", count * element_bytes, " bytes for ", Name(tensor.datatype),
-                         " ", ToString(tensor.shape), ", got ", bytes.size());
+                         " ", ToString(tensor.shape), ", got ", size_bytes);
+}
+
+Status NoDriver(const char* name) {
+  return UnsupportedError("tensor '", name, "' lies in memory of a GPU: no CUDA driver was found");
+}
+
+// All bytes to one place in memory of the host, wherever they lie.
+Status CopyPieces(const TensorView& tensor, std::byte* target) {
+  for (const InputPiece& piece : tensor.pieces()) {
+    if (piece.bytes.empty()) continue;
+    if (piece.memory_type == TRITONSERVER_MEMORY_GPU) {
+      const CudaDriver* const driver = CudaDriver::Get();
+      if (driver == nullptr) return NoDriver(tensor.name());
+      NEREID_RETURN_IF_ERROR(
+          driver->Copy(piece.memory_type_id, target, piece.bytes.data(), piece.bytes.size()));
+    } else {
+      std::memcpy(target, piece.bytes.data(), piece.bytes.size());
+    }
+    target += piece.bytes.size();
+  }
+  return {};
+}
+
+bool IsOnOneGpu(const TensorView& tensor) {
+  const auto pieces = tensor.pieces();
+  return tensor.size_bytes() != 0 && tensor.datatype() != DataType::kBytes &&
+         std::all_of(pieces.begin(), pieces.end(), [&](const InputPiece& piece) {
+           return piece.memory_type == TRITONSERVER_MEMORY_GPU &&
+                  piece.memory_type_id == pieces.front().memory_type_id;
+         });
+}
+
+// (device, handle, offset, size, token). Its memory may be another process's, which cannot be
+// shared on: it is copied to the region's own.
+Status WriteOnGpu(const TensorView& tensor, GpuRegion& region, std::vector<Block>& blocks,
+                  MarshalWriter& writer) {
+  const CudaDriver* const driver = CudaDriver::Get();
+  if (driver == nullptr) return NoDriver(tensor.name());
+  const int64_t device = tensor.pieces().front().memory_type_id;
+  NEREID_ASSIGN_OR_RETURN(const GpuBlock block, region.Allocate(device, tensor.size_bytes()));
+  blocks.push_back(block.token);
+  std::byte* target = block.data;
+  for (const InputPiece& piece : tensor.pieces()) {
+    NEREID_RETURN_IF_ERROR(driver->Copy(device, target, piece.bytes.data(), piece.bytes.size()));
+    target += piece.bytes.size();
+  }
+  writer.Tuple(5);
+  writer.Int(device);
+  writer.Bytes({block.place.handle.data(), block.place.handle.size()});
+  writer.Uint(block.place.offset);
+  writer.Uint(block.place.size_bytes);
+  writer.Uint(block.token.offset);
+  return {};
+}
+
+// (offset, size); with a third element of the memory that the host writes; or (device, handle,
+// offset, size).
+void ReadPlace(MarshalReader& reader, SharedRegion& region, SharedRegion* to_worker,
+               PackedTensor& tensor) {
+  const uint32_t count = reader.Tuple();
+  if (count != 2 && (to_worker == nullptr || count < 3 || count > 4)) {
+    return reader.Fail(StrCat("a place has ", count, " elements"));
+  }
+  if (count == 4) {
+    GpuPlace& place = tensor.gpu.emplace();
+    place.device = reader.Int();
+    const std::string_view handle = reader.Bytes();
+    place.offset = static_cast<uint64_t>(reader.Int());
+    place.size_bytes = static_cast<uint64_t>(reader.Int());
+    if (handle.size() != place.handle.size()) {
+      return reader.Fail(StrCat("a handle of a GPU's memory has ", handle.size(), " bytes"));
+    }
+    std::copy(handle.begin(), handle.end(), place.handle.begin());
+    return;
+  }
+  tensor.is_handed_back = count == 3;
+  const auto offset = static_cast<uint64_t>(reader.Int());
+  const auto size_bytes = static_cast<uint64_t>(reader.Int());
+  if (tensor.is_handed_back) (void)reader.Bool();
+  if (!reader.status().ok()) return;
+  Result<Block> block = (tensor.is_handed_back ? *to_worker : region).Find(offset, size_bytes);
+  if (!block.ok()) return reader.Fail(block.status().message());
+  tensor.block = std::move(*block);
+}
+
+struct OutputMemory {
+  void* base = nullptr;
+  TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
+  int64_t type_id = 0;
+};
+
+// Where the client wants an output; what lies on a GPU is best left there.
+Result<OutputMemory> MemoryOf(const PackedTensor& output, size_t size_bytes, Response& response) {
+  OutputMemory memory;
+  if (output.gpu.has_value()) {
+    memory.type = TRITONSERVER_MEMORY_GPU;
+    memory.type_id = output.gpu->device;
+  }
+  TRITONBACKEND_Output* handle = nullptr;
+  const std::string name(output.name);
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ResponseOutput(
+      response.handle(), &handle, name.c_str(), ToC(output.datatype), output.shape.data(),
+      static_cast<uint32_t>(output.shape.size()))));
+  NEREID_RETURN_IF_ERROR(ToStatus(
+      TRITONBACKEND_OutputBuffer(handle, &memory.base, size_bytes, &memory.type, &memory.type_id)));
+  return memory;
+}
+
+Status FillOutput(const PackedTensor& output, GpuRegion* gpu, Response& response) {
+  const std::string_view bytes = output.bytes();
+  const uint64_t size_bytes = output.gpu.has_value() ? output.gpu->size_bytes : bytes.size();
+  NEREID_ASSIGN_OR_RETURN(const OutputMemory memory, MemoryOf(output, size_bytes, response));
+  if (size_bytes == 0) return {};
+  if (output.gpu.has_value()) {
+    if (gpu == nullptr) return InternalError("output '", output.name, "' has no GPU's memory");
+    return gpu->CopyFrom(*output.gpu, memory.base);
+  }
+  if (memory.type == TRITONSERVER_MEMORY_GPU) {
+    const CudaDriver* const driver = CudaDriver::Get();
+    if (driver == nullptr) return NoDriver(std::string(output.name).c_str());
+    return driver->Copy(memory.type_id, memory.base, bytes.data(), bytes.size());
+  }
+  std::memcpy(memory.base, bytes.data(), bytes.size());
+  return {};
 }
 
 Status SetParameter(const PackedParameter& parameter, Response& response) {
@@ -65,17 +192,18 @@ void PackedResponse::Release() const {
   }
 }
 
-Status WriteTensor(const TensorView& tensor, SharedRegion& region, std::vector<Block>& blocks,
-                   MarshalWriter& writer) {
+Status WriteTensor(const TensorView& tensor, SharedRegion& region, GpuRegion* gpu,
+                   std::vector<Block>& blocks, MarshalWriter& writer) {
   WriteHead(tensor.name(), static_cast<uint32_t>(tensor.datatype()), tensor.shape(), writer);
   const size_t size_bytes = tensor.size_bytes();
+  if (gpu != nullptr && IsOnOneGpu(tensor)) return WriteOnGpu(tensor, *gpu, blocks, writer);
   if (size_bytes <= kInlineBytes) {
     char* place = writer.BytesPlace(static_cast<uint32_t>(size_bytes));
-    return tensor.CopyTo({reinterpret_cast<std::byte*>(place), size_bytes});
+    return CopyPieces(tensor, reinterpret_cast<std::byte*>(place));
   }
   NEREID_ASSIGN_OR_RETURN(const Block block, region.Allocate(size_bytes));
   blocks.push_back(block);
-  NEREID_RETURN_IF_ERROR(tensor.CopyTo({block.data(), size_bytes}));
+  NEREID_RETURN_IF_ERROR(CopyPieces(tensor, block.data()));
   WritePlace(block, writer);
   return {};
 }
@@ -105,18 +233,7 @@ PackedTensor ReadTensor(MarshalReader& reader, SharedRegion& region, SharedRegio
     tensor.shape.push_back(reader.Int());
   }
   if (reader.Next() == '(') {
-    tensor.is_handed_back = to_worker != nullptr && reader.Tuple() == 3;
-    if (to_worker == nullptr) reader.TupleOf(2);
-    const auto offset = static_cast<uint64_t>(reader.Int());
-    const auto size_bytes = static_cast<uint64_t>(reader.Int());
-    if (tensor.is_handed_back) (void)reader.Bool();
-    if (!reader.status().ok()) return tensor;
-    Result<Block> block = (tensor.is_handed_back ? *to_worker : region).Find(offset, size_bytes);
-    if (block.ok()) {
-      tensor.block = std::move(*block);
-    } else {
-      reader.Fail(block.status().message());
-    }
+    ReadPlace(reader, region, to_worker, tensor);
   } else {
     tensor.inline_bytes = reader.Bytes();
   }
@@ -177,13 +294,8 @@ PackedResponse ReadResponse(MarshalReader& reader, SharedRegion& region, SharedR
 
 Status FillResponse(const PackedResponse& packed, Response& response) {
   for (const PackedTensor& output : packed.outputs) {
-    const std::string name(output.name);
-    if (!response.Wants(name)) continue;
-    const std::string_view bytes = output.bytes();
-    NEREID_ASSIGN_OR_RETURN(
-        const std::span<std::byte> target,
-        response.OutputBytes(name.c_str(), output.datatype, output.shape, bytes.size()));
-    if (!bytes.empty()) std::memcpy(target.data(), bytes.data(), bytes.size());
+    if (!response.Wants(output.name)) continue;
+    NEREID_RETURN_IF_ERROR(FillOutput(output, packed.gpu, response));
   }
   for (const PackedParameter& parameter : packed.parameters) {
     NEREID_RETURN_IF_ERROR(SetParameter(parameter, response));

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/python_like_scripted/gpu_region.h"
 #include "backends/python_like_scripted/marshal.h"
 #include "backends/python_like_scripted/shared_region.h"
 #include "nereid/request.h"
@@ -18,7 +19,7 @@ namespace nereid::scripted {
 // Shorter tensors travel inside their message.
 inline constexpr size_t kInlineBytes = 8192;
 
-// A tensor in a message: its bytes in the message, or in a block.
+// A tensor in a message: its bytes in the message, in a block, or in memory of a GPU.
 struct PackedTensor {
   std::string_view name;
   DataType datatype = DataType::kInvalid;
@@ -27,6 +28,9 @@ struct PackedTensor {
   std::optional<Block> block;
   bool is_handed_back = false;  // the block is one of the host's, which the worker will give back
 
+  std::optional<GpuPlace> gpu;
+
+  // Of memory of the host.
   std::string_view bytes() const {
     if (!block.has_value()) return inline_bytes;
     return {reinterpret_cast<const char*>(block->data()), block->size_bytes};
@@ -45,28 +49,32 @@ struct PackedResponse {
   std::vector<PackedTensor> outputs;
   std::optional<Status> error;
   std::vector<PackedParameter> parameters;
+  GpuRegion* gpu = nullptr;  // of outputs that lie on a GPU
 
   // Gives the blocks back to the worker.
   void Release() const;
 };
 
 // (name, type, shape, data). The block that it takes, if any, joins `blocks`; an error leaves a
-// part of the tensor in the message.
-Status WriteTensor(const TensorView& tensor, SharedRegion& region, std::vector<Block>& blocks,
-                   MarshalWriter& writer);
+// part of the tensor in the message. What lies in memory of a GPU stays there with `gpu`, else it
+// is copied to the host's.
+Status WriteTensor(const TensorView& tensor, SharedRegion& region, GpuRegion* gpu,
+                   std::vector<Block>& blocks, MarshalWriter& writer);
 // The same of bytes that lie in a block of `region`, or short ones anywhere.
 void WriteTensor(const char* name, TRITONSERVER_DataType datatype, std::span<const int64_t> shape,
                  std::string_view bytes, const Block* block, MarshalWriter& writer);
 
 // Checks that type, shape and size agree; faults go to the reader. What the worker got from the
-// host and hands back uncopied lies in `to_worker`; it may not, where that is null.
+// host and hands back uncopied lies in `to_worker`; neither that nor memory of a GPU is taken where
+// it is null: both stay as they are only until the worker's next question.
 PackedTensor ReadTensor(MarshalReader& reader, SharedRegion& region,
                         SharedRegion* to_worker = nullptr);
 std::vector<PackedParameter> ReadParameters(MarshalReader& reader);
 PackedResponse ReadResponse(MarshalReader& reader, SharedRegion& region,
                             SharedRegion* to_worker = nullptr);
 
-// Copies outputs and parameters to what the client gets; the blocks are given back by the caller.
+// Copies outputs and parameters to what the client gets, in the memory where it wants them; the
+// blocks are given back by the caller.
 Status FillResponse(const PackedResponse& packed, Response& response);
 
 }  // namespace nereid::scripted

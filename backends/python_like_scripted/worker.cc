@@ -41,6 +41,7 @@ Status Worker::Open() {
   NEREID_ASSIGN_OR_RETURN(from_worker_,
                           SharedRegion::Create(prefix + "_from_worker", options_.region_bytes,
                                                options_.region_growth_bytes));
+  gpu_ = std::make_unique<GpuRegion>(*to_worker_);
   UniqueFd asked_end, posted_end;
   NEREID_ASSIGN_OR_RETURN(asked_,
                           Channel::Create(&asked_end, to_worker_.get(), from_worker_.get()));

@@ -15,6 +15,7 @@
 
 #include "backends/python_like_scripted/channel.h"
 #include "backends/python_like_scripted/child_process.h"
+#include "backends/python_like_scripted/gpu_region.h"
 #include "backends/python_like_scripted/marshal.h"
 #include "backends/python_like_scripted/protocol.h"
 #include "backends/python_like_scripted/shared_region.h"
@@ -29,6 +30,7 @@ struct WorkerOptions {
   uint64_t region_bytes = 1 << 20;
   uint64_t region_growth_bytes = 1 << 20;
   std::string region_prefix = "nereid";
+  bool leaves_gpu_inputs = false;  // FORCE_CPU_ONLY_INPUT_TENSORS=no
   std::chrono::milliseconds start_timeout{30000};
 };
 
@@ -63,6 +65,9 @@ class Worker {
   // Until `count` posted messages were handled, or the worker is dead. [not the worker's thread]
   void WaitForPosted(uint64_t count);
 
+  GpuRegion& gpu() { return *gpu_; }
+  // Where inputs that lie on a GPU stay on one; null when the model takes them in host memory.
+  GpuRegion* input_gpu() { return options_.leaves_gpu_inputs ? gpu_.get() : nullptr; }
   SharedRegion& to_worker() { return *to_worker_; }
   SharedRegion& from_worker() { return *from_worker_; }
   pid_t pid() const { return process_->pid(); }
@@ -99,6 +104,7 @@ class Worker {
 
   const WorkerOptions options_;
   std::unique_ptr<SharedRegion> to_worker_, from_worker_;
+  std::unique_ptr<GpuRegion> gpu_;
   std::unique_ptr<Channel> asked_, posted_;
   UniqueFd output_;  // what it prints
   UniqueFd wake_;    // an eventfd: something waits to be sent

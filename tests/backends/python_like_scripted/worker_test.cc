@@ -168,7 +168,7 @@ class WorkerTest : public testing::Test {
     question.Tuple(0);
     question.Tuple(1);
     EXPECT_TRUE(WriteTensor(TensorView::Of("IN", DataType::kFp32, shape, bytes),
-                            worker_->to_worker(), blocks, question)
+                            worker_->to_worker(), nullptr, blocks, question)
                     .ok());
     return worker_->Ask(question.Take(), timeout);
   }

@@ -8,19 +8,45 @@ from .data_types import BF16, BYTES
 from .errors import TritonModelException
 from .tensor import Tensor
 
-_UINT, _BFLOAT, _BOOL = 1, 4, 6
-_CPU = 1
+_INT, _UINT, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
+_CPU, _CUDA = 1, 2
+# (code, bits) of Triton's types
+_KINDS = {1: (_BOOL, 8), 2: (_UINT, 8), 3: (_UINT, 16), 4: (_UINT, 32), 5: (_UINT, 64), 6: (_INT, 8), 7: (_INT, 16), 8: (_INT, 32),
+          9: (_INT, 64), 10: (_FLOAT, 16), 11: (_FLOAT, 32), 12: (_FLOAT, 64), BF16: (_BFLOAT, 16)}
+_TYPES = {kind: number for number, kind in _KINDS.items()}
 
 
 class _DLTensor(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
-                ("type_code", ctypes.c_uint8), ("type_bits", ctypes.c_uint8), ("type_lanes", ctypes.c_uint16)]
+                ("type_code", ctypes.c_uint8), ("type_bits", ctypes.c_uint8), ("type_lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = [("tensor", _DLTensor), ("context", ctypes.c_void_p), ("deleter", _DELETER)]
+
+
+_DESTRUCTOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def _function(name, result, *arguments):
+    """Of Python's own interface. Each has its types to itself: other libraries set those of ctypes.pythonapi too."""
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+_pointer_in = _function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+_pointer_in_dying = _function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+_is_unused_dying = _function("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_rename = _function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_new_capsule = _function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_UNUSED, _USED = b"dltensor", b"used_dltensor"  # a capsule does not copy its name
 
 
 def _tensor_in(capsule):
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return _DLTensor.from_address(pointer(capsule, b"dltensor"))
+    return _DLTensor.from_address(_pointer_in(capsule, _UNUSED))
 
 
 class _Holder:
@@ -39,6 +65,8 @@ class _Holder:
 def capsule_of(tensor):
     if tensor._type == BYTES:
         raise TritonModelException("DLPack does not have support for string tensors.")
+    if tensor._gpu is not None:
+        return _gpu_capsule_of(tensor)
     bits = tensor.bits()
     if not bits.flags.writeable:
         bits = bits.copy()
@@ -53,12 +81,14 @@ def capsule_of(tensor):
 
 def tensor_of(name, source):
     """From an object with __dlpack__, or a capsule."""
-    if hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] != _CPU:
+    if hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] not in (_CPU, _CUDA):
         if not hasattr(source, "cpu"):
             raise TritonModelException(f"Tensor '{name}': expected memory of the CPU, got DLPack device {source.__dlpack_device__()}")
         source = source.cpu()
     capsule = source.__dlpack__() if hasattr(source, "__dlpack__") else source
     described = _tensor_in(capsule)
+    if described.device_type == _CUDA:
+        return _gpu_tensor_of(name, capsule)
     if described.device_type != _CPU:
         raise TritonModelException(f"Tensor '{name}': expected memory of the CPU, got DLPack device type {described.device_type}")
     code = described.type_code
@@ -70,3 +100,69 @@ def tensor_of(name, source):
             raise TritonModelException(f"Tensor '{name}': expected floats of 16 bits, got {array.dtype.itemsize * 8}")
         return Tensor.of_bits(name, BF16, array)
     return Tensor(name, array.view(np.bool_) if code == _BOOL else array)
+
+
+# ---- memory of GPUs
+
+_living = {}  # what a capsule of ours refers to, by the address of its tensor
+
+
+@_DELETER
+def _delete(address):
+    _living.pop(address, None)
+
+
+@_DESTRUCTOR
+def _destroy(capsule):
+    """Of a capsule that nobody took the tensor out of."""
+    if _is_unused_dying(capsule, _UNUSED):
+        _living.pop(_pointer_in_dying(capsule, _UNUSED), None)
+
+
+def _gpu_capsule_of(tensor):
+    memory, shape = tensor._gpu, tensor._shape
+    code, bits = _KINDS[tensor._type]
+    dims = (ctypes.c_int64 * len(shape))(*shape)
+    managed = _Managed(_DLTensor(memory.pointer, _CUDA, memory.device, len(shape), code, bits, 1,
+                                 ctypes.cast(dims, ctypes.POINTER(ctypes.c_int64)), None, 0), None, _delete)
+    address = ctypes.addressof(managed)
+    _living[address] = (managed, dims, memory)
+    return _new_capsule(address, _UNUSED, ctypes.cast(_destroy, ctypes.c_void_p))
+
+
+class _Taken:
+    """The tensor of a capsule, until it is given back."""
+
+    def __init__(self, managed):
+        self._managed = managed
+
+    def __del__(self):
+        if self._managed.deleter:
+            self._managed.deleter(ctypes.addressof(self._managed))
+
+
+def _is_compact(shape, strides):
+    expected = 1
+    for i in reversed(range(len(shape))):
+        if shape[i] != 1 and strides[i] != expected:
+            return False
+        expected *= shape[i]
+    return True
+
+
+def _gpu_tensor_of(name, capsule):
+    from .gpu import GpuMemory
+    managed = _Managed.from_address(_pointer_in(capsule, _UNUSED))
+    described = managed.tensor
+    shape = tuple(described.shape[:described.ndim])
+    number = _TYPES.get((described.type_code, described.type_bits)) if described.type_lanes == 1 else None
+    if number is None:
+        raise TritonModelException(f"Tensor '{name}': no type for DLPack's code {described.type_code} of {described.type_bits} bits")
+    size = described.type_bits // 8
+    for dim in shape:
+        size *= dim
+    if size and described.strides and not _is_compact(shape, described.strides[:described.ndim]):
+        raise TritonModelException("DLPack tensor is not contiguous. Only contiguous DLPack tensors that are stored in C-Order are supported.")
+    _rename(capsule, _USED)
+    pointer = (described.data or 0) + described.byte_offset
+    return Tensor.on_gpu(name, number, shape, GpuMemory(described.device_id, pointer, size, _Taken(managed)))

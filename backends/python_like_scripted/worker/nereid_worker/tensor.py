@@ -11,7 +11,7 @@ INLINE_BYTES = 8192
 
 
 class Tensor:
-    __slots__ = ("_name", "_type", "_shape", "_array", "_data")
+    __slots__ = ("_name", "_type", "_shape", "_array", "_data", "_gpu")
 
     def __init__(self, name, numpy_array):
         if type(name) is not str:
@@ -27,17 +27,34 @@ class Tensor:
         self._type = number
         self._shape = numpy_array.shape
         self._array = numpy_array
-        self._data = None
+        self._data = self._gpu = None
 
     @classmethod
     def received(cls, name, number, shape, data):
-        """`data`: bytes, or (offset, size) in shared memory."""
+        """`data`: bytes, or (offset, size) in shared memory, or (device, handle, offset, size, token), whose token is in shared memory."""
         self = cls.__new__(cls)
         self._name = name
         self._type = number
         self._shape = shape
-        self._array = None
-        self._data = channel.incoming.array(*data) if type(data) is tuple else data
+        self._array = self._gpu = None
+        if type(data) is not tuple:
+            self._data = data
+        elif len(data) == 2:
+            self._data = channel.incoming.array(*data)
+        else:
+            from .gpu import GpuMemory
+            self._data = None
+            self._gpu = GpuMemory.received(*data[:4], channel.incoming.array(data[4], 1))
+        return self
+
+    @classmethod
+    def on_gpu(cls, name, number, shape, memory):
+        self = cls.__new__(cls)
+        self._name = name
+        self._type = number
+        self._shape = shape
+        self._array = self._data = None
+        self._gpu = memory
         return self
 
     def name(self):
@@ -50,7 +67,7 @@ class Tensor:
         return list(self._shape)
 
     def is_cpu(self):
-        return True
+        return self._gpu is None
 
     def as_numpy(self):
         if self._array is None or self._type == BF16:
@@ -59,6 +76,8 @@ class Tensor:
 
     def _decoded(self):
         data = self._data
+        if self._gpu is not None:
+            raise TritonModelException("Tensor is stored in GPU and cannot be converted to NumPy.")
         if self._type == BYTES:
             elements = deserialize(memoryview(data))
             array = object_array(elements, self._shape)
@@ -72,7 +91,9 @@ class Tensor:
     def packed(self, kept=None):
         """As it travels: (name, type, shape, data). With a list `kept`, what came from the host goes back as its place there, and joins the
         list, which holds it until the host has read it."""
-        if self._array is None:
+        if self._gpu is not None:
+            data = self._placed_on_gpu(kept)
+        elif self._array is None:
             data = self._data
             if type(data) is not bytes:
                 data = self._placed(data, kept)
@@ -85,6 +106,14 @@ class Tensor:
         else:
             data = self._placed(self._array, kept)
         return (self._name, self._type, self._shape, data)
+
+    def _placed_on_gpu(self, kept):
+        place = None if kept is None else self._gpu.place()
+        if place is not None:
+            kept.append(self._gpu)
+            return place
+        data = bytes(self._gpu.copied())
+        return data if len(data) <= INLINE_BYTES else channel.outgoing.place_bytes(data)
 
     @staticmethod
     def _placed(array, kept):
@@ -104,7 +133,7 @@ class Tensor:
         return self.to_dlpack()
 
     def __dlpack_device__(self):
-        return (1, 0)
+        return (1, 0) if self._gpu is None else (2, self._gpu.device)
 
     @staticmethod
     def from_dlpack(name, tensor):

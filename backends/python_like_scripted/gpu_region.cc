@@ -1,0 +1,115 @@
+#include "backends/python_like_scripted/gpu_region.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace nereid::scripted {
+namespace {
+
+constexpr uint64_t kAlignment = 256;
+constexpr uint64_t kChunkBytes = 16 << 20;
+// Opening an allocation takes far longer than a short copy; a model answers from few of them.
+constexpr size_t kMaxOpened = 16;
+
+Status NoDriver() {
+  return UnsupportedError("memory of a GPU: no CUDA driver was found");
+}
+
+}  // namespace
+
+GpuRegion::~GpuRegion() {
+  const CudaDriver* const driver = CudaDriver::Get();
+  for (const Chunk& chunk : chunks_) driver->Free(chunk.device, chunk.base);
+  for (const Chunk& chunk : opened_) driver->Close(chunk.device, chunk.base);
+}
+
+bool GpuRegion::FindRoom(Chunk& chunk, uint64_t needed_bytes, uint64_t* begin) {
+  *begin = 0;
+  for (auto it = chunk.used.begin(); it != chunk.used.end();) {
+    const auto& [end, token] = it->second;
+    if (!token.is_in_use()) {
+      it = chunk.used.erase(it);
+      continue;
+    }
+    if (it->first - *begin >= needed_bytes) return true;
+    *begin = end;
+    ++it;
+  }
+  return chunk.size_bytes - *begin >= needed_bytes;
+}
+
+Result<GpuRegion::Chunk*> GpuRegion::ChunkWithRoom(int64_t device, uint64_t needed_bytes,
+                                                   uint64_t* begin) {
+  for (Chunk& chunk : chunks_) {
+    if (chunk.device == device && FindRoom(chunk, needed_bytes, begin)) return &chunk;
+  }
+  const CudaDriver* const driver = CudaDriver::Get();
+  if (driver == nullptr) return NoDriver();
+  Chunk chunk;
+  chunk.device = device;
+  chunk.size_bytes = std::max(needed_bytes, kChunkBytes);
+  NEREID_ASSIGN_OR_RETURN(chunk.base, driver->Allocate(device, chunk.size_bytes));
+  Result<GpuHandle> handle = driver->Export(device, chunk.base);
+  if (!handle.ok()) {
+    driver->Free(device, chunk.base);
+    return handle.status();
+  }
+  chunk.handle = *handle;
+  *begin = 0;
+  return &chunks_.emplace_back(std::move(chunk));
+}
+
+Result<GpuBlock> GpuRegion::Allocate(int64_t device, uint64_t size_bytes) {
+  if (size_bytes > uint64_t{1} << 46) {
+    return UnavailableError("GPU ", device, ": ", size_bytes, " bytes are too many");
+  }
+  const uint64_t needed_bytes = (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  std::lock_guard lock(mutex_);
+  GpuBlock block;
+  uint64_t begin = 0;
+  NEREID_ASSIGN_OR_RETURN(Chunk* const chunk, ChunkWithRoom(device, needed_bytes, &begin));
+  NEREID_ASSIGN_OR_RETURN(block.token, tokens_.Allocate(1));
+  chunk->used.emplace(begin, std::pair(begin + needed_bytes, block.token));
+  block.place = {device, chunk->handle, begin, size_bytes};
+  block.data = chunk->base + begin;
+  return block;
+}
+
+Result<const GpuRegion::Chunk*> GpuRegion::Find(const GpuPlace& place) {
+  const auto is_it = [&](const Chunk& chunk) {
+    return chunk.device == place.device && chunk.handle == place.handle;
+  };
+  const auto own = std::find_if(chunks_.begin(), chunks_.end(), is_it);
+  if (own != chunks_.end()) return &*own;
+  const auto known = std::find_if(opened_.begin(), opened_.end(), is_it);
+  if (known != opened_.end()) {
+    opened_.splice(opened_.begin(), opened_, known);
+    return &opened_.front();
+  }
+  const CudaDriver* const driver = CudaDriver::Get();
+  if (driver == nullptr) return NoDriver();
+  Chunk chunk;
+  chunk.device = place.device;
+  chunk.handle = place.handle;
+  NEREID_ASSIGN_OR_RETURN(chunk.base, driver->Open(place.device, place.handle, &chunk.size_bytes));
+  opened_.push_front(std::move(chunk));
+  if (opened_.size() > kMaxOpened) {
+    driver->Close(opened_.back().device, opened_.back().base);
+    opened_.pop_back();
+  }
+  return &opened_.front();
+}
+
+Status GpuRegion::CopyFrom(const GpuPlace& place, void* target) {
+  if (place.size_bytes == 0) return {};
+  std::lock_guard lock(mutex_);
+  NEREID_ASSIGN_OR_RETURN(const Chunk* const chunk, Find(place));
+  if (place.offset > chunk->size_bytes || place.size_bytes > chunk->size_bytes - place.offset) {
+    return InvalidArgError("a message names ", place.size_bytes, " bytes at ", place.offset,
+                           " of memory of GPU ", place.device, ", which has ", chunk->size_bytes);
+  }
+  return CudaDriver::Get()->Copy(place.device, target, chunk->base + place.offset,
+                                 place.size_bytes);
+}
+
+}  // namespace nereid::scripted

@@ -1,0 +1,97 @@
+"""Tensors of Python models in memory of a GPU, from the client to the model and back: over a driver that has no GPU and keeps what the real
+one forbids. Only the driver's copies reach its memory, so that every byte that arrives went its way."""
+import base64
+import ctypes
+import os
+import pathlib
+
+import numpy as np
+import pytest
+import tritonclient.http as httpclient
+from python_support import PATIENCE_S, python_flags
+
+MODELS = pathlib.Path(__file__).parent / "python_gpu_models"
+REGION_BYTES = 1 << 20
+
+
+class Client:
+    """Device memory of this process, registered with the server as region "r": inputs at its begin, outputs behind."""
+
+    def __init__(self, driver, url):
+        self.driver, self.http = driver, httpclient.InferenceServerClient(url, network_timeout=PATIENCE_S)
+        self.base, handle = ctypes.c_uint64(), (ctypes.c_char * 64)()
+        assert driver.cuMemAlloc_v2(ctypes.byref(self.base), ctypes.c_size_t(REGION_BYTES)) == 0
+        assert driver.cuIpcGetMemHandle(handle, self.base) == 0
+        self.http.register_cuda_shared_memory("r", base64.b64encode(handle.raw), 0, REGION_BYTES)
+
+    def close(self):
+        self.http.unregister_cuda_shared_memory("r")
+        self.http.close()
+        self.driver.cuMemFree_v2(self.base)
+
+    def ask(self, model, values, outputs):
+        """`outputs`: where each one goes, by name: a byte of the region, or None for the answer's body."""
+        assert self.driver.cuMemcpy(self.base, ctypes.c_uint64(values.ctypes.data), ctypes.c_size_t(values.nbytes)) == 0
+        tensor = httpclient.InferInput("IN", list(values.shape), "FP32")
+        tensor.set_shared_memory("r", values.nbytes)
+        wanted = []
+        for name, (offset, size) in outputs.items():
+            wanted.append(httpclient.InferRequestedOutput(name))
+            if offset is not None:
+                wanted[-1].set_shared_memory("r", size, offset=offset)
+        answer = self.http.infer(model, [tensor], outputs=wanted)
+        return {name: answer.as_numpy(name) if offset is None else self.read(offset, size) for name, (offset, size) in outputs.items()}
+
+    def read(self, offset, size):
+        values = np.empty(size // 4, np.float32)
+        assert self.driver.cuMemcpy(ctypes.c_uint64(values.ctypes.data), ctypes.c_uint64(self.base.value + offset), ctypes.c_size_t(size)) == 0
+        return values
+
+
+@pytest.fixture(scope="module")
+def client(start_server, tmp_path_factory):
+    library = pathlib.Path(os.environ.get("NEREID_TEST_BACKENDS", "")) / "python_like_scripted/libcuda.so.1"
+    if not library.exists():
+        pytest.skip("NEREID_TEST_BACKENDS names no folder with the driver of this test")
+    memory = tmp_path_factory.mktemp("device")
+    os.environ["NEREID_FAKE_CUDA"] = str(memory)
+    try:
+        driver = ctypes.CDLL(str(library))
+        assert driver.cuInit(0) == 0
+        environment = {"LD_LIBRARY_PATH": f"{library.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")}
+        server = start_server(MODELS, python_flags(), environment=environment)
+        client = Client(driver, f"127.0.0.1:{server.http}")
+        yield client
+        client.close()
+        assert server.stop() == 0
+    finally:
+        del os.environ["NEREID_FAKE_CUDA"]
+
+
+@pytest.mark.parametrize("size", [10, 30_000])
+def test_tensors_stay_on_the_gpu_where_the_model_takes_them(client, size):
+    half = size // 2
+    for start in (0, 1000):  # the second one finds memory that the first has given back
+        values = np.arange(start, start + size, dtype=np.float32)
+        answer = client.ask("device", values, {"IS_CPU": (None, 1), "SAME": (200_000, 4 * size), "LAST": (400_000, 4 * (size - half)),
+                                               "OWN": (600_000, 4 * size), "TEXT": (None, 0)})
+        assert not answer["IS_CPU"][0]
+        assert answer["TEXT"][0] == b"Tensor is stored in GPU and cannot be converted to NumPy."
+        assert np.array_equal(answer["SAME"], values)
+        assert np.array_equal(answer["LAST"], values[half:])
+        assert np.array_equal(answer["OWN"], 2 * values)
+
+
+@pytest.mark.parametrize("size", [10, 30_000])
+def test_outputs_on_the_gpu_reach_a_client_that_has_none(client, size):
+    values = np.arange(size, dtype=np.float32)
+    answer = client.ask("device", values, {"SAME": (None, 0), "OWN": (None, 0)})
+    assert np.array_equal(answer["SAME"], values)
+    assert np.array_equal(answer["OWN"], 2 * values)
+
+
+@pytest.mark.parametrize("size", [10, 30_000])
+def test_a_model_that_takes_host_memory_gets_it(client, size):
+    values = np.arange(size, dtype=np.float32)
+    assert np.array_equal(client.ask("plain", values, {"OUT": (200_000, 4 * size)})["OUT"], 3 * values)
+    assert np.array_equal(client.ask("plain", values, {"OUT": (None, 0)})["OUT"], 3 * values)
