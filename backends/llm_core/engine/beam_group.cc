@@ -45,6 +45,11 @@ int64_t BeamGroup::Apply(Sequence& beam, std::vector<SampledToken> candidates,
   return 0;
 }
 
+void BeamGroup::ListAll(std::vector<const Sequence*>& sequences) const {
+  sequences.insert(sequences.end(), beams_.begin(), beams_.end());
+  sequences.insert(sequences.end(), resting_.begin(), resting_.end());
+}
+
 // The first continuation of a beam is the beam itself; the others fork from it while it is as it
 // was. Beams that nothing follows give their blocks back before anybody needs new ones.
 void BeamGroup::Move(std::span<const BeamContinuation> next, Scheduler& scheduler) {

@@ -22,6 +22,8 @@ class BeamGroup {
   // the number of tokens by which the search grew.
   int64_t Apply(Sequence& beam, std::vector<SampledToken> candidates, Scheduler& scheduler);
   bool is_over() const { return is_over_; }
+  // Appends its sequences.
+  void ListAll(std::vector<const Sequence*>& sequences) const;
 
  private:
   explicit BeamGroup(const GenerationRequest& request) : search_(request.beams, request.stop) {}

@@ -142,7 +142,7 @@ void BlockLedger::ReleasePassed(Sequence& sequence) {
   SetPromise(sequence, Outstanding(sequence, covered, NumHeld(sequence)));
 }
 
-void BlockLedger::NoteBlock(Sequence& sequence) {
+void BlockLedger::NotePrefix(Sequence& sequence) {
   const int32_t block = sequence.chain.num_blocks;
   const int32_t num_known = std::min(sequence.num_cached, sequence.num_known());
   if ((block + 1) * block_size_ > num_known || !sequence.keeps_prefix) return;

@@ -66,12 +66,20 @@ class BlockLedger {
   // Takes back what the window has passed. Requires a window.
   void ReleasePassed(Sequence& sequence);
 
-  // Full blocks that became so in this step are entered in the prefix cache: first all of them are
-  // noted, so that memory is asked for ahead.
   bool keeps_prefixes() const { return blocks_.keeps_prefixes(); }
-  void NotePrefix(Sequence& sequence) {
-    if ((sequence.chain.num_blocks + 1) * block_size_ <= sequence.num_cached) NoteBlock(sequence);
+  // Whether it has a full block that the prefix cache does not know yet.
+  bool has_new_prefix(const Sequence& sequence) const {
+    return keeps_prefixes() && (sequence.chain.num_blocks + 1) * block_size_ <= sequence.num_cached;
   }
+  // What NotePrefix will read of it.
+  void PrefetchNewPrefix(const Sequence& sequence) const {
+    const auto block = static_cast<size_t>(sequence.chain.num_blocks);
+    __builtin_prefetch(sequence.block_table.data() + block);
+    __builtin_prefetch(sequence.token_ids.data() + block * block_size_);
+  }
+  // Full blocks are entered in the prefix cache: first all of them are noted, so that memory is
+  // asked for ahead.
+  void NotePrefix(Sequence& sequence);
   void KeepNotedPrefixes();
 
   // Copies that the next step has to make; it is under way from here on.
@@ -89,7 +97,6 @@ class BlockLedger {
   Status CheckInvariants(std::span<const Sequence* const> sequences) const;
 
  private:
-  void NoteBlock(Sequence& sequence);
   bool is_promised_all(const Sequence& sequence) const {
     return options_.promises_all || sequence.is_one_of_several();
   }

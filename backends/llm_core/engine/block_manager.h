@@ -51,6 +51,7 @@ class BlockManager {
   // `block`, which the caller refers to, now holds the `block_size` tokens that follow `chain`.
   // `hash`: what PreparePrefix said of the same arguments, best a few calls ahead.
   uint64_t PreparePrefix(const int32_t* token_ids, int32_t block, const PrefixChain& chain) const {
+    __builtin_prefetch(&states_[block], 1);
     return prefixes_->Prepare(token_ids, block, chain);
   }
   void KeepPrefix(const int32_t* token_ids, int32_t block, uint64_t hash, PrefixChain& chain) {

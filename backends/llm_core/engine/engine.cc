@@ -156,8 +156,13 @@ Status Engine::Collect() {
   const auto previous = std::exchange(collected_, std::chrono::steady_clock::now());
   step_seconds_ +=
       std::chrono::duration<double>(collected_ - std::max(previous, flight.began)).count();
-  bool any_finished = false, any_retired = false;
+  std::vector<const Sequence*> finished;
+  bool any_retired = false;
   for (size_t i = 0; i < flight.sequences.size(); ++i) {
+    if (i + 2 * Sequence::kAhead < flight.sequences.size()) {
+      flight.sequences[i + 2 * Sequence::kAhead]->Prefetch();
+      flight.sequences[i + Sequence::kAhead]->PrefetchTokens();
+    }
     Sequence& sequence = *flight.sequences[i];
     if (sequence.finish != FinishReason::kNone) {  // ended while the step ran
       any_retired = true;
@@ -171,16 +176,13 @@ Status Engine::Collect() {
     if (sequence.beams != nullptr) {
       BeamGroup& beams = *sequence.beams;
       num_output_tokens_ += beams.Apply(sequence, std::move(result.candidates[i]), scheduler_);
-      any_finished |= beams.is_over();
+      if (beams.is_over()) beams.ListAll(finished);
       continue;
     }
     ApplyToken(sequence, result.tokens[i]);
-    any_finished |= sequence.finish != FinishReason::kNone;
+    if (sequence.finish != FinishReason::kNone) finished.push_back(&sequence);
   }
-  if (any_finished) {
-    const auto is_finished = [](const Sequence& s) { return s.finish != FinishReason::kNone; };
-    flights_.Retire(scheduler_.Remove(is_finished));
-  }
+  if (!finished.empty()) flights_.Retire(scheduler_.Remove(finished));
   if (any_retired) flights_.Sweep();
   return Status::Ok();
 }

@@ -9,19 +9,11 @@
 namespace nereid::llm {
 namespace {
 
-// Thousands of sequences do not stay in the nearest cache from one step to the next: each loop over
-// them asks ahead for what it will touch.
-constexpr size_t kSequencesAhead = 6;
+constexpr size_t kSequencesAhead = Sequence::kAhead;
 
-void PrefetchSequence(const Sequence& sequence) {
-  const auto* lines = reinterpret_cast<const char*>(&sequence);
-  __builtin_prefetch(lines, 1);
-  __builtin_prefetch(lines + 64, 1);
-}
-
-// Its newest token, once the sequence itself has arrived.
-void PrefetchTokens(const Sequence& sequence) {
-  __builtin_prefetch(sequence.token_ids.data() + sequence.token_ids.size(), 1);
+void PrefetchEntry(const BatchSequence* entry) {
+  __builtin_prefetch(entry, 1);
+  __builtin_prefetch(reinterpret_cast<const char*>(entry) + 64, 1);
 }
 
 }  // namespace
@@ -103,8 +95,9 @@ void Scheduler::ScheduleRunning(Batch& batch) {
   prefilling_.clear();
   for (size_t i = 0; i < running_.size();) {
     if (i + 2 * kSequencesAhead < running_.size()) {
-      PrefetchSequence(*running_[i + 2 * kSequencesAhead]);
-      PrefetchTokens(*running_[i + kSequencesAhead]);
+      running_[i + 2 * kSequencesAhead]->Prefetch();
+      running_[i + kSequencesAhead]->PrefetchTokens();
+      PrefetchEntry(batch.sequences.data() + batch.sequences.size() + kSequencesAhead);
     }
     Sequence& sequence = *running_[i];
     const int32_t left = sequence.num_tokens() - sequence.num_cached;
@@ -195,7 +188,7 @@ bool Scheduler::EnsureBlocks(Sequence& sequence, int32_t num_tokens) {
     // The last by rank that is not yet part of this step gives way; the caller's sequence at worst.
     size_t last = running_.size() - 1;
     while (running_[last].get() != &sequence &&
-           (running_[last]->num_scheduled > 0 || running_[last]->is_one_of_several())) {
+           (running_[last]->scheduled_at == step_ || running_[last]->is_one_of_several())) {
       --last;
     }
     const bool is_self = running_[last].get() == &sequence;
@@ -217,7 +210,7 @@ void Scheduler::Preempt(size_t running_index) {
 }
 
 void Scheduler::AppendToBatch(Sequence& sequence, int32_t num_tokens, Batch& batch) {
-  sequence.num_scheduled = num_tokens;
+  sequence.scheduled_at = step_;
   const bool is_last_chunk = sequence.num_cached + num_tokens == sequence.num_tokens();
   BatchSequence& entry = batch.sequences.emplace_back();
   entry.slot = sequence.slot;
@@ -244,6 +237,11 @@ void Scheduler::AppendToBatch(Sequence& sequence, int32_t num_tokens, Batch& bat
   }
   if (sequence.is_special) AskForMore(sequence, entry);
   scheduled_.push_back(&sequence);
+  sequence.num_cached += num_tokens;
+  if (ledger_.has_new_prefix(sequence)) {
+    filled_.push_back(&sequence);
+    ledger_.PrefetchNewPrefix(sequence);
+  }
   if (num_tokens == 1 && sequence.num_output() > 0) {
     ++counts_.num_decode_sequences;
   } else {
@@ -272,12 +270,11 @@ void Scheduler::AskForMore(const Sequence& sequence, BatchSequence& entry) const
 
 void Scheduler::MarkComputed() {
   ledger_.FinishSubmittedCopies();
-  for (size_t i = 0; i < scheduled_.size(); ++i) {
-    if (i + kSequencesAhead < scheduled_.size()) PrefetchSequence(*scheduled_[i + kSequencesAhead]);
-    Sequence& sequence = *scheduled_[i];
-    sequence.num_cached += std::exchange(sequence.num_scheduled, 0);
-    if (ledger_.keeps_prefixes()) ledger_.NotePrefix(sequence);
+  for (size_t i = 0; i < filled_.size(); ++i) {
+    if (i + kSequencesAhead < filled_.size()) filled_[i + kSequencesAhead]->Prefetch();
+    ledger_.NotePrefix(*filled_[i]);
   }
+  filled_.clear();
   ledger_.KeepNotedPrefixes();
   if (num_dormant_ == 0 && limits_.attention_window == 0) return;
   for (Sequence* sequence : scheduled_) {
@@ -317,7 +314,7 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
   std::vector<std::unique_ptr<Sequence>> removed;
   size_t kept = 0;
   for (size_t i = 0; i < running_.size(); ++i) {
-    if (i + kSequencesAhead < running_.size()) PrefetchSequence(*running_[i + kSequencesAhead]);
+    if (i + kSequencesAhead < running_.size()) running_[i + kSequencesAhead]->Prefetch();
     if (finished(*running_[i])) {
       ReleaseSlot(*running_[i]);
       removed.push_back(std::move(running_[i]));
@@ -335,6 +332,36 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
     removed.push_back(std::move(it->second));
     it = waiting_.erase(it);
   }
+  refused_ = nullptr;
+  if (running_.empty()) ledger_.FinishCopies();  // there is no next step to make them
+  return removed;
+}
+
+std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
+    std::span<const Sequence* const> finished) {
+  std::vector<std::unique_ptr<Sequence>> removed;
+  size_t num_running = 0;
+  for (const Sequence* sequence : finished) {
+    if (sequence->slot >= 0) {
+      ++num_running;
+      continue;
+    }
+    auto node = waiting_.extract(sequence->rank);  // gave way while its last token was drawn
+    --counts_.num_paused;
+    removed.push_back(std::move(node.mapped()));
+  }
+  // They are few, and most often in the order in which they run: one walk finds them.
+  auto from = running_.begin();
+  for (const Sequence* sequence : finished) {
+    if (sequence->slot < 0) continue;
+    const auto is_it = [&](const auto& other) { return other.get() == sequence; };
+    auto place = std::find_if(from, running_.end(), is_it);
+    if (place == running_.end()) place = std::find_if(running_.begin(), from, is_it);
+    ReleaseSlot(**place);
+    removed.push_back(std::move(*place));
+    from = place;
+  }
+  if (num_running > 0) std::erase(running_, nullptr);
   refused_ = nullptr;
   if (running_.empty()) ledger_.FinishCopies();  // there is no next step to make them
   return removed;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "llm_core/engine/batch.h"
@@ -61,8 +62,8 @@ class Scheduler {
   // batch.sequences.
   void Schedule(Batch& batch);
   const std::vector<Sequence*>& scheduled() const { return scheduled_; }
-  // The step is done, or will be before the next one begins: its tokens are in the cache.
-  // Companions whose prompt is there wake up.
+  // The step is done, or will be before the next one begins: full blocks enter the prefix cache,
+  // companions whose prompt is there wake up.
   void MarkComputed();
   // Of a beam search: gives the blocks of a beam back; it keeps its slot and may be woken by Fork.
   void Rest(Sequence& sequence);
@@ -73,6 +74,8 @@ class Scheduler {
   // within them); blocks are freed.
   std::vector<std::unique_ptr<Sequence>> Remove(
       const std::function<bool(const Sequence&)>& finished);
+  // The same for sequences that are known; the others are not looked at.
+  std::vector<std::unique_ptr<Sequence>> Remove(std::span<const Sequence* const> finished);
 
   bool is_empty() const { return waiting_.empty() && running_.empty(); }
   SchedulerCounts counts() const;
@@ -106,12 +109,13 @@ class Scheduler {
   ExecutorLimits limits_;
   BlockLedger ledger_;
   int32_t num_dormant_ = 0;
-  int64_t step_ = 0;
+  int32_t step_ = 0;
   uint64_t next_number_ = 0;
   std::map<SequenceRank, std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // by rank
   std::vector<Sequence*> scheduled_;
   std::vector<Sequence*> prefilling_;  // scratch of ScheduleRunning
+  std::vector<Sequence*> filled_;      // of the step: those with a block that became full
   BlockLedger::Grant grant_;           // scratch of AdmitWaiting
   std::vector<int32_t> free_slots_;
   // The first in the queue, when it did not fit: looked at again once the number of free blocks has
