@@ -11,9 +11,13 @@ namespace {
 Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
                                             const llm_adapter::LlmParameters& parameters) {
   gpu::GpuExecutorOptions options;
-  if (parameters.kv_cache_dtype != "auto") {
+  if (parameters.kv_cache_dtype == "fp8") {
+    options.cache_format = gpu::CacheFormat::kFp8;
+  } else if (parameters.kv_cache_dtype == "int8") {
+    options.cache_format = gpu::CacheFormat::kInt8;
+  } else if (parameters.kv_cache_dtype != "auto") {
     return UnsupportedError("parameter 'kv_cache_dtype' is '", parameters.kv_cache_dtype,
-                            "', expected auto: this backend has no other");
+                            "', expected auto (bf16), fp8 or int8");
   }
   if (given.Find("max_num_sequences") != nullptr)
     options.max_num_sequences = parameters.max_num_sequences;
@@ -40,6 +44,7 @@ Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
   }
   if (parameters.makes_up_weights) options.dummy = gpu::DummyWeights{};
   NEREID_ASSIGN_OR_RETURN(options.uses_graphs, given.Bool("cuda_graph_mode", true));
+  NEREID_ASSIGN_OR_RETURN(options.is_invariant, given.Bool("batch_invariant", false));
   return options;
 }
 

@@ -45,9 +45,10 @@ Result<int32_t> OpenDevice(int32_t device) {
   return processors;
 }
 
-StepPlannerOptions PlannerOptions(const llm::DecoderSpec& spec, int32_t num_processors) {
+StepPlannerOptions PlannerOptions(const llm::DecoderSpec& spec, int32_t num_processors,
+                                  bool is_invariant) {
   return {spec.num_heads, spec.num_kv_heads, num_processors,
-          Decoder::ShortPositionsOffset(spec, spec.max_positions)};
+          Decoder::ShortPositionsOffset(spec, spec.max_positions), is_invariant};
 }
 
 // Of the decoder itself, and of sequences that are at most so long.
@@ -81,7 +82,7 @@ GpuExecutor::GpuExecutor(llm::DecoderModel model, const GpuExecutorOptions& opti
                          int32_t num_processors)
     : model_(Limited(std::move(model), options.max_positions)),
       options_(options),
-      planner_(PlannerOptions(model_.spec, num_processors)),
+      planner_(PlannerOptions(model_.spec, num_processors, options.is_invariant)),
       draws_(model_.spec.vocab_size, kMaxEdits),
       num_processors_(num_processors) {}
 
@@ -112,6 +113,8 @@ Status GpuExecutor::Initialize() {
   limits.max_decode_items = planner_.MaxDecodeItems(padded);
   limits.max_num_sequences = padded;
   limits.num_processors = num_processors_;
+  limits.cache_format = options_.cache_format;
+  limits.is_invariant = options_.is_invariant;
   NEREID_ASSIGN_OR_RETURN(Decoder decoder, Decoder::Create(spec, weights_, limits));
   decoder_.emplace(std::move(decoder));
   const int64_t table_words =
@@ -145,7 +148,7 @@ Status GpuExecutor::Initialize() {
 Status GpuExecutor::SizeCache() {
   size_t free_bytes = 0, total_bytes = 0;
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes));
-  const int64_t block_bytes = Decoder::CacheBlockBytes(model_.spec);
+  const int64_t block_bytes = Decoder::CacheBlockBytes(model_.spec, options_.cache_format);
   const double fraction = options_.cache_memory_fraction;
   const auto budget = static_cast<int64_t>(static_cast<double>(free_bytes) * fraction);
   int64_t blocks = budget / block_bytes;

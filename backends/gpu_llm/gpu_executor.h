@@ -32,8 +32,11 @@ struct GpuExecutorOptions {
   int32_t max_positions = 0;           // 0: the model's own limit
   int64_t max_cache_tokens = 0;        // 0: as the fraction says
   double cache_memory_fraction = 0.9;  // of what is free once the weights are there
-  bool uses_graphs = true;             // for decode steps
-  std::optional<DummyWeights> dummy;   // weights are made up
+  CacheFormat cache_format = CacheFormat::kBf16;
+  bool uses_graphs = true;  // for decode steps
+  // A sequence gets the same numbers alone and beside others, at the price of slower products.
+  bool is_invariant = false;
+  std::optional<DummyWeights> dummy;  // weights are made up
 };
 
 class GpuExecutor : public llm::Executor {

@@ -9,7 +9,9 @@
 namespace nereid::gpu {
 namespace {
 
-constexpr int32_t kAlignWords = 4;  // arrays start at multiples of 16 bytes
+constexpr int32_t kInvariantItems = 32;  // a sequence, at most
+constexpr int32_t kInvariantTiles = 8;   // of an item, at least
+constexpr int32_t kAlignWords = 4;       // arrays start at multiples of 16 bytes
 
 int32_t Blocks(int32_t tokens) {
   return (tokens + kBlockTokens - 1) / kBlockTokens;
@@ -46,8 +48,16 @@ int32_t StepPlanner::PaddedBatch(int32_t n) {
 }
 
 int32_t StepPlanner::MaxDecodeItems(int32_t num_sequences) const {
+  if (options_.is_invariant) return num_sequences * kInvariantItems;
   // Each sequence has one; the splits share out two blocks of threads a processor.
   return num_sequences + 2 * options_.num_processors / options_.num_kv_heads + 1;
+}
+
+bool StepPlanner::IsDecoding(const llm::BatchSequence& sequence) const {
+  if (sequence.num_tokens != 1) return false;
+  if (!options_.is_invariant) return true;
+  const auto num_tokens = static_cast<int32_t>(sequence.sampling.token_ids.size());
+  return sequence.samples && num_tokens > sequence.sampling.num_prompt;
 }
 
 void StepPlanner::Plan(const llm::Batch& batch, int32_t half) {
@@ -55,10 +65,10 @@ void StepPlanner::Plan(const llm::Batch& batch, int32_t half) {
   int32_t num_logits = 0, num_sampled = 0, num_single = 0, num_tiles = 0;
   const int32_t group = options_.num_heads / options_.num_kv_heads;
   for (const llm::BatchSequence& sequence : batch.sequences) {
-    is_decode_ &= sequence.num_tokens == 1 && sequence.num_logits == 1 && sequence.samples;
+    is_decode_ &= IsDecoding(sequence) && sequence.num_logits == 1 && sequence.samples;
     num_logits += sequence.num_logits;
     num_sampled += sequence.samples ? 1 : 0;
-    if (sequence.num_tokens == 1) {
+    if (IsDecoding(sequence)) {
       ++num_single;
     } else {
       num_tiles += (sequence.num_tokens * group + kQueryRows - 1) / kQueryRows;
@@ -115,7 +125,7 @@ void StepPlanner::AddDecodeItems(const llm::Batch& batch, const StepLayout& layo
   if (shape_.num_decode == 0) return;
   int64_t total_tiles = 0;
   for (const llm::BatchSequence& sequence : batch.sequences) {
-    if (sequence.num_tokens == 1) total_tiles += Blocks(sequence.num_cached + 1);
+    if (IsDecoding(sequence)) total_tiles += Blocks(sequence.num_cached + 1);
   }
   const int64_t room = 2 * options_.num_processors / options_.num_kv_heads + 1;
   const auto tiles_per_item =
@@ -123,7 +133,7 @@ void StepPlanner::AddDecodeItems(const llm::Batch& batch, const StepLayout& layo
   int32_t next = 0, decoding = 0;
   for (size_t i = 0; i < batch.sequences.size(); ++i) {
     const llm::BatchSequence& sequence = batch.sequences[i];
-    if (sequence.num_tokens != 1) continue;
+    if (!IsDecoding(sequence)) continue;
     DecodeItem item = {};
     item.row = sequence.first_token;
     item.length = sequence.num_cached + 1;
@@ -131,7 +141,11 @@ void StepPlanner::AddDecodeItems(const llm::Batch& batch, const StepLayout& layo
     item.first_item = next;
     item.sequence = decoding++;
     const int32_t tiles = Blocks(item.length);
-    item.num_items = (tiles + tiles_per_item - 1) / tiles_per_item;
+    const int32_t at_once =
+        options_.is_invariant
+            ? std::max(kInvariantTiles, (tiles + kInvariantItems - 1) / kInvariantItems)
+            : tiles_per_item;
+    item.num_items = (tiles + at_once - 1) / at_once;
     for (int32_t part = 0; part < item.num_items; ++part, ++next) {
       item.first_tile = static_cast<int32_t>(int64_t{tiles} * part / item.num_items);
       item.last_tile = static_cast<int32_t>(int64_t{tiles} * (part + 1) / item.num_items);
@@ -148,7 +162,7 @@ void StepPlanner::AddPrefillTiles(const llm::Batch& batch, const StepLayout& lay
   std::vector<std::pair<int32_t, PrefillTile>> tiles;
   for (size_t i = 0; i < batch.sequences.size(); ++i) {
     const llm::BatchSequence& sequence = batch.sequences[i];
-    if (sequence.num_tokens == 1) continue;
+    if (IsDecoding(sequence)) continue;
     const int32_t rows = sequence.num_tokens * group;
     for (int32_t tile = 0; tile * kQueryRows < rows; ++tile) {
       const int32_t last_token = (std::min(rows, (tile + 1) * kQueryRows) - 1) / group;

@@ -60,6 +60,9 @@ struct StepPlannerOptions {
   // Added to the positions of sequences that are not long (BatchSequence::is_long): where rope's
   // tables have those of short ones.
   int32_t short_positions_offset = 0;
+  // What is planned for a sequence depends on it alone, not on those beside it: its context is cut
+  // by its own length, and tokens of prompts are never taken for decoding ones.
+  bool is_invariant = false;
 };
 
 class StepPlanner {
@@ -89,6 +92,8 @@ class StepPlanner {
  private:
   void AddDecodeItems(const llm::Batch& batch, const StepLayout& layout);
   void AddPrefillTiles(const llm::Batch& batch, const StepLayout& layout);
+
+  bool IsDecoding(const llm::BatchSequence& sequence) const;
 
   StepPlannerOptions options_;
   StepShape shape_;

@@ -2,9 +2,9 @@
 // the device: decode rates at fixed batches, time to the first token, prefill, many requests at
 // once.
 //
-//   gpu_engine_bench [--shape 8b|1b|tiny] [--weights bf16|int4|fp8|fp8-weights] [--batches 1,8,32]
-//   [--ttft 512,2048] [--prefill 16x2048]
-//   [--burst 512]
+//   gpu_engine_bench [--shape 8b|1b|tiny] [--weights bf16|int4|fp8|fp8-weights]
+//                    [--kv bf16|fp8|int8] [--batches 1,8,32] [--ttft 512,2048]
+//                    [--prefill 16x2048] [--burst 512]
 //                    [--max-sequences 256] [--max-tokens-a-step 8192] [--graphs 1] [--overlap 1]
 //                    [--top-p 0]
 #include <algorithm>
@@ -226,17 +226,13 @@ std::vector<int32_t> Numbers(const std::string& text) {
 }
 
 int Main(int argc, char** argv) {
-  std::map<std::string, std::string> given = {{"--shape", "8b"},
-                                              {"--weights", "bf16"},
-                                              {"--batches", ""},
-                                              {"--ttft", ""},
-                                              {"--prefill", ""},
-                                              {"--burst", ""},
-                                              {"--max-sequences", "256"},
-                                              {"--max-tokens-a-step", "8192"},
-                                              {"--graphs", "1"},
-                                              {"--overlap", "1"},
-                                              {"--top-p", "0"}};
+  std::map<std::string, std::string> given = {
+      {"--shape", "8b"},          {"--weights", "bf16"},
+      {"--batches", ""},          {"--ttft", ""},
+      {"--prefill", ""},          {"--burst", ""},
+      {"--max-sequences", "256"}, {"--max-tokens-a-step", "8192"},
+      {"--graphs", "1"},          {"--overlap", "1"},
+      {"--top-p", "0"},           {"--kv", "bf16"}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!given.contains(argv[i])) {
       std::printf("unknown option %s\n", argv[i]);
@@ -254,6 +250,9 @@ int Main(int argc, char** argv) {
   options.max_num_sequences = std::atoi(given["--max-sequences"].c_str());
   options.max_num_tokens = std::atoi(given["--max-tokens-a-step"].c_str());
   options.uses_graphs = given["--graphs"] == "1";
+  options.cache_format = given["--kv"] == "fp8"    ? gpu::CacheFormat::kFp8
+                         : given["--kv"] == "int8" ? gpu::CacheFormat::kInt8
+                                                   : gpu::CacheFormat::kBf16;
   llm::SamplingParams sampling;
   sampling.top_p = std::strtof(given["--top-p"].c_str(), nullptr);
   Bench bench(Shape(given["--shape"]), options, given["--overlap"] == "1", sampling);

@@ -8,17 +8,14 @@
 // product), which are the ones it reads of each value column.
 #include "gpu_llm/kernels/async_copy.cuh"
 #include "gpu_llm/kernels/cache_layout.h"
-#include "gpu_llm/kernels/decode_attention.h"
+#include "gpu_llm/kernels/decode_attention.cuh"
 #include "gpu_llm/kernels/device.cuh"
 #include "gpu_llm/kernels/launch.h"
 
 namespace nereid::gpu {
 namespace {
 
-constexpr int kWarps = 4;
-constexpr int kThreads = 32 * (kWarps + 1);
-constexpr int kWarpTokens = kBlockTokens / kWarps;
-constexpr int kRows = 16;  // query heads at a time
+using namespace decode_attention;
 
 template <int kHeadDim>
 struct DecodeShape {
@@ -28,7 +25,6 @@ struct DecodeShape {
   static constexpr int kStageBytes = static_cast<int>(HeadBytes(kHeadDim));
   static constexpr int kFit = 100 * 1024 / kStageBytes;
   static constexpr int kStages = kFit < 2 ? 2 : kFit > 8 ? 8 : kFit;
-  static constexpr int kStride = kHeadDim + 4;  // floats of a row in shared memory
 };
 
 // 2 x kSteps registers: step s takes [2 s] and [2 s + 1].
@@ -48,52 +44,6 @@ __device__ __forceinline__ void LoadRow(uint32_t (&to)[2 * DecodeShape<kHeadDim>
   }
 }
 
-template <int kHeadDim>
-__device__ void Combine(const DecodeAttentionParams& p, const DecodeItem& item, int first_head,
-                        int num_rows) {
-  for (int i = threadIdx.x; i < num_rows * kHeadDim; i += kThreads) {
-    const int head = first_head + i / kHeadDim, column = i % kHeadDim;
-    float max = kNegativeInfinity, sum = 0.0f, value = 0.0f;
-    for (int part = 0; part < item.num_items; ++part) {
-      const float* from =
-          p.partials + (int64_t{item.first_item + part} * p.num_heads + head) * (kHeadDim + 2);
-      const float part_max = __ldcg(from + kHeadDim);
-      if (part_max == kNegativeInfinity) continue;  // all of it lies before the window
-      const float new_max = fmaxf(max, part_max);
-      const float keep = __expf(max - new_max), scale = __expf(part_max - new_max);
-      value = value * keep + __ldcg(from + column) * scale;
-      sum = sum * keep + __ldcg(from + kHeadDim + 1) * scale;
-      max = new_max;
-    }
-    p.out[(int64_t{item.row} * p.num_heads + head) * kHeadDim + column] =
-        __float2bfloat16(value / sum);
-  }
-}
-
-// KV blocks [first, first + count) of the item, in order.
-template <int kHeadDim>
-__device__ void Produce(const DecodeAttentionParams& p, const DecodeItem& item, int first,
-                        int count, char* stages, uint64_t* full, uint64_t* empty) {
-  using Shape = DecodeShape<kHeadDim>;
-  const char* cache = static_cast<const char*>(p.cache) + blockIdx.y * HeadBytes(kHeadDim);
-  const int64_t block_bytes = p.num_kv_heads * HeadBytes(kHeadDim);
-  const auto copy = [&](int i) {
-    const int stage = i % Shape::kStages;
-    BarrierExpect(full + stage, Shape::kStageBytes);
-    BulkCopy(stages + stage * Shape::kStageBytes,
-             cache + p.words[item.table_offset + first + i] * block_bytes, Shape::kStageBytes,
-             full + stage);
-  };
-  const int newest = (item.length - 1) / kBlockTokens;  // what this step writes lies in it
-  const int early = max(0, min(min(count, Shape::kStages), newest - first));
-  for (int i = 0; i < early; ++i) copy(i);
-  WaitForPrevious();
-  for (int i = early; i < count; ++i) {
-    if (i >= Shape::kStages) BarrierWait(empty + i % Shape::kStages, (i / Shape::kStages - 1) & 1);
-    copy(i);
-  }
-}
-
 template <int kHeadDim, bool kBothHalves>  // more than 8 rows of queries
 __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentionParams p) {
   using Shape = DecodeShape<kHeadDim>;
@@ -101,8 +51,8 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
   __shared__ uint64_t full[Shape::kStages], empty[Shape::kStages];
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   LaunchNext();
-  // The plan was there before the first kernel of the step. Blocks without work need not wait: there
-  // is always one that has some.
+  // The plan was there before the first kernel of the step. Blocks without work need not wait:
+  // there is always one that has some.
   const DecodeItem item = p.items[blockIdx.x];
   if (item.first_tile == item.last_tile) return;
   if (threadIdx.x == 0) {
@@ -120,7 +70,8 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
   const int first_tile = max(item.first_tile, first_visible / kBlockTokens);
   const int num_tiles = item.last_tile - first_tile;
   if (threadIdx.x == 32 * kWarps) {
-    Produce<kHeadDim>(p, item, first_tile, num_tiles, stages, full, empty);
+    Produce<Shape::kStages, Shape::kStageBytes>(p, item, first_tile, num_tiles, stages, full,
+                                                empty);
   }
   if (warp == kWarps) __syncwarp();
   WaitForPrevious();
@@ -207,62 +158,7 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
     if (threadIdx.x % 32 == 0) BarrierArrive(empty + i % Shape::kStages);
   }
 
-  // The four warps' parts side by side, where the ring was, then added up.
-  __syncthreads();
-  float* shared =
-      reinterpret_cast<float*>(stages);  // [kWarps][num_rows][kStride]: values, max, sum
-#pragma unroll
-  for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
-    row_sum[half] += __shfl_xor_sync(0xffffffffu, row_sum[half], 1);
-    row_sum[half] += __shfl_xor_sync(0xffffffffu, row_sum[half], 2);
-    const int row = g + 8 * half;
-    if (row >= num_rows || warp == kWarps) continue;
-    float* to = shared + (warp * num_rows + row) * Shape::kStride;
-#pragma unroll
-    for (int n = 0; n < kHeadDim / 8; ++n) {
-      to[8 * n + 2 * t] = out[n][2 * half], to[8 * n + 2 * t + 1] = out[n][2 * half + 1];
-    }
-    if (t == 0) to[kHeadDim] = row_max[half], to[kHeadDim + 1] = row_sum[half];
-  }
-  __syncthreads();
-  for (int i = threadIdx.x; i < num_rows * kHeadDim; i += kThreads) {
-    const int row = i / kHeadDim, column = i % kHeadDim;
-    float all_max = kNegativeInfinity, all_sum = 0.0f, value = 0.0f;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w)
-      all_max = fmaxf(all_max, shared[(w * num_rows + row) * Shape::kStride + kHeadDim]);
-    if (all_max != kNegativeInfinity) {
-#pragma unroll
-      for (int w = 0; w < kWarps; ++w) {
-        const float* from = shared + (w * num_rows + row) * Shape::kStride;
-        const float scale = __expf(from[kHeadDim] - all_max);
-        value += from[column] * scale;
-        all_sum += from[kHeadDim + 1] * scale;
-      }
-    }
-    if (item.num_items == 1) {
-      p.out[(int64_t{item.row} * p.num_heads + first_head + row) * kHeadDim + column] =
-          __float2bfloat16(value / all_sum);
-    } else {
-      float* to =
-          p.partials + (int64_t{blockIdx.x} * p.num_heads + first_head + row) * (kHeadDim + 2);
-      to[column] = value;
-      if (column == 0) to[kHeadDim] = all_max, to[kHeadDim + 1] = all_sum;
-    }
-  }
-  if (item.num_items == 1) return;
-  __shared__ bool is_last;
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    int32_t* ticket = p.tickets + item.sequence * p.num_heads + first_head;
-    is_last = atomicAdd(ticket, 1) == item.num_items - 1;
-    if (is_last) *ticket = 0;
-  }
-  __syncthreads();
-  if (!is_last) return;
-  __threadfence();
-  Combine<kHeadDim>(p, item, first_head, num_rows);
+  FinishItem<kHeadDim, kBothHalves>(p, item, stages, out, row_max, row_sum, first_head, num_rows);
 }
 
 template <int kHeadDim>
@@ -270,7 +166,7 @@ void LaunchFor(const DecodeAttentionParams& p, cudaStream_t stream) {
   const int group = p.num_heads / p.num_kv_heads;
   const dim3 grid(p.num_items, p.num_kv_heads, (group + kRows - 1) / kRows);
   constexpr int kRing = DecodeShape<kHeadDim>::kStages * DecodeShape<kHeadDim>::kStageBytes;
-  static_assert(kRing >= 4 * kWarps * kRows * DecodeShape<kHeadDim>::kStride);
+  static_assert(kRing >= PartsBytes(kHeadDim));
   const auto launch = [&](auto kernel) {
     (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRing);
     Launch(kernel, grid, kThreads, kRing, stream, p);
@@ -282,6 +178,7 @@ void LaunchFor(const DecodeAttentionParams& p, cudaStream_t stream) {
 }  // namespace
 
 void DecodeAttention(const DecodeAttentionParams& params, cudaStream_t stream) {
+  if (params.format != CacheFormat::kBf16) return DecodeAttentionBytes(params, stream);
   switch (params.head_dim) {
     case 16:
       return LaunchFor<16>(params, stream);

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/step_plan.h"
 
 namespace nereid::gpu {
@@ -23,8 +24,11 @@ struct DecodeAttentionParams {
   int num_items, num_heads, num_kv_heads, head_dim, qkv_stride;
   int window;             // 0: all of the context
   float scale, soft_cap;  // soft_cap 0: none
+  CacheFormat format;
 };
 
 void DecodeAttention(const DecodeAttentionParams& params, cudaStream_t stream);
+// Of a cache in one byte an element.
+void DecodeAttentionBytes(const DecodeAttentionParams& params, cudaStream_t stream);
 
 }  // namespace nereid::gpu

@@ -46,7 +46,10 @@ __global__ void __launch_bounds__(kThreads) GroupedGemmKernel(GroupedGemmParams 
   __shared__ int32_t rows[kTileRows];
   LaunchNext();
   WaitForPrevious();
-  const ExpertTile tile = p.tiles[blockIdx.y];
+  const int first_row = static_cast<int>(blockIdx.y) * kTileRows;
+  const ExpertTile tile = p.tiles != nullptr
+                              ? p.tiles[blockIdx.y]
+                              : ExpertTile{0, first_row, min(kTileRows, p.num_rows - first_row)};
   if (tile.expert < 0) return;
   const int first_output = blockIdx.x * kTileOutputs;
   if (threadIdx.x < kTileRows) {
@@ -114,13 +117,20 @@ __global__ void __launch_bounds__(kThreads) GroupedGemmKernel(GroupedGemmParams 
     for (int half = 0; half < 2; ++half) {
       const int row = warp_row + 16 * i + 8 * half + lane / 4;
       if (row >= tile.count) continue;
-      bf16* to = p.out + int64_t{tile.first + row} * p.num_outputs;
+      const int64_t first = int64_t{tile.first + row} * p.num_outputs;
 #pragma unroll
       for (int j = 0; j < 2 * kColumnBlocks; ++j) {
         const int output = first_output + warp_column + 8 * j + lane % 4 * 2;
         if (output >= p.num_outputs) continue;
-        *reinterpret_cast<uint32_t*>(to + output) =
-            PackBf16(sums[i][j][2 * half], sums[i][j][2 * half + 1]);
+        float low = sums[i][j][2 * half], high = sums[i][j][2 * half + 1];
+        if (p.out_is_float) {
+          float* to = static_cast<float*>(p.out) + first + output;
+          to[0] = low, to[1] = high;
+          continue;
+        }
+        auto* to = reinterpret_cast<uint32_t*>(static_cast<bf16*>(p.out) + first + output);
+        if (p.accumulates) low += LowBf16(*to), high += HighBf16(*to);
+        *to = PackBf16(low, high);
       }
     }
   }

@@ -1,5 +1,6 @@
 // Products of rows with the matrix of the expert that each goes to, all experts in one launch:
-// out[place] = in[row of place] x weights[expert]^T.
+// out[place] = in[row of place] x weights[expert]^T. A row's result depends on nothing but the row:
+// its additions have one order, whatever stands beside it and whatever the tiles.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,10 +21,13 @@ struct GroupedGemmParams {
   int pairs_per_row;             // with `pairs`
   const __nv_bfloat16* weights;  // [num_experts] matrices [num_outputs, depth]
   int64_t expert_stride;         // elements from one to the next
-  const ExpertTile* tiles;       // [num_tiles]
-  __nv_bfloat16* out;            // [places, num_outputs]
-  int num_tiles, num_outputs, depth;  // multiples of 8
+  const ExpertTile* tiles;       // [num_tiles]; null: all of one matrix
+  int num_rows;                  // without tiles
+  void* out;                     // [places, num_outputs] bf16
+  int num_tiles, num_outputs, depth;  // the latter two multiples of 8
   int tile_rows;                      // one of the two above
+  bool out_is_float;
+  bool accumulates;  // out += product
 };
 
 void GroupedGemm(const GroupedGemmParams& params, cudaStream_t stream);

@@ -1,8 +1,10 @@
 // One block of threads a tile of kQueryRows queries of one key/value head: row r is query head r %
 // group of token r / group. A producer brings KV blocks in by bulk copies, ahead of two consumer
 // groups of four warps with 64 rows each. The next block's scores are computed while the softmax of
-// this one runs.
+// this one runs. Of a cache in one byte an element the producers, a group of four warps as well,
+// bring blocks in as they are and unpack them to what the consumers take.
 #include "gpu_llm/kernels/async_copy.cuh"
+#include "gpu_llm/kernels/byte_format.cuh"
 #include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/kernels/device.cuh"
 #include "gpu_llm/kernels/launch.h"
@@ -15,14 +17,21 @@ namespace {
 constexpr int kConsumers = 2;  // groups of 128 threads
 constexpr int kThreads = 128 * (kConsumers + 1);
 
-template <int kHeadDim>
+template <int kHeadDim, CacheFormat kFormat>
 struct PrefillShape {
   static constexpr bool kQueriesInShared = kHeadDim > 128;           // else in registers
   static constexpr int kPanelBytes = KeyPanelColumns(kHeadDim) * 2;  // of a row
   static constexpr int kStages = kHeadDim > 128 ? 2 : 4;
   static constexpr int kQueryBytes = kQueriesInShared ? kQueryRows * kHeadDim * 2 : 0;
-  static constexpr int kSharedBytes =
-      1024 + kQueryBytes + kStages * static_cast<int>(HeadBytes(kHeadDim)) + 256;
+  static constexpr bool kUnpacks = kFormat != CacheFormat::kBf16;
+  static constexpr int kPackedStages = !kUnpacks ? 0 : kHeadDim > 128 ? 1 : 2;
+  static constexpr int kPackedBytes = kUnpacks ? static_cast<int>(HeadBytes(kHeadDim, kFormat)) : 0;
+  static constexpr int kSharedBytes = 1024 + kQueryBytes +
+                                      kStages * static_cast<int>(HeadBytes(kHeadDim)) +
+                                      kPackedStages * kPackedBytes + 256;
+  // Registers of a thread that produces, and of one that consumes.
+  static constexpr int kProducerRegisters = kUnpacks ? 80 : 24;
+  static constexpr int kConsumerRegisters = kUnpacks ? 208 : 240;
 };
 
 struct Softmax {
@@ -33,7 +42,7 @@ struct Softmax {
 // as K-major panels.
 template <int kHeadDim>
 struct Queries {
-  using Shape = PrefillShape<kHeadDim>;
+  using Shape = PrefillShape<kHeadDim, CacheFormat::kBf16>;
   uint32_t registers[Shape::kQueriesInShared ? 1 : kHeadDim / 16][4];
   uint32_t shared = 0;  // address of this group's rows
 
@@ -160,17 +169,107 @@ __device__ __forceinline__ void AddValues(float (&out)[kHeadDim / 2], const uint
   WgmmaCommit();
 }
 
-template <int kHeadDim>
+// Two halves, times factors, as bf16.
+__device__ __forceinline__ uint32_t ScaleHalves(uint32_t halves, float low, float high) {
+  const float2 values = __half22float2(*reinterpret_cast<const __half2*>(&halves));
+  return PackBf16(values.x * low, values.y * high);
+}
+
+// A block of one head as it lies in a cache of one byte an element, to the tiles that the consumers
+// take; by the 128 threads of the producer's group.
+template <int kHeadDim, CacheFormat kFormat>
+__device__ void Unpack(const char* packed, char* to) {
+  const auto* factors = reinterpret_cast<const float*>(packed + ByteScalesOffset(kHeadDim));
+  constexpr int kPieces = kHeadDim / 16;
+  for (int i = threadIdx.x; i < kBlockTokens * kPieces; i += 128) {
+    const int token = i / kPieces, column = i % kPieces * 16;
+    const uint4 codes =
+        *reinterpret_cast<const uint4*>(packed + ByteKeyOffset<kHeadDim>(token, column));
+    const float factor = factors[token];
+    const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
+    uint32_t pairs[8];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      pairs[2 * w] = ScaleHalves(Decode2<kFormat>(words[w] & 0xffffu), factor, factor);
+      pairs[2 * w + 1] = ScaleHalves(Decode2<kFormat>(words[w] >> 16), factor, factor);
+    }
+    *reinterpret_cast<uint4*>(to + KeyOffset<kHeadDim>(token, column)) = {pairs[0], pairs[1],
+                                                                          pairs[2], pairs[3]};
+    *reinterpret_cast<uint4*>(to + KeyOffset<kHeadDim>(token, column + 8)) = {pairs[4], pairs[5],
+                                                                              pairs[6], pairs[7]};
+  }
+  const char* values = packed + ByteTileBytes(kHeadDim);
+  char* value_tile = to + TileBytes(kHeadDim);
+  constexpr int kQuads = kHeadDim / 4;
+  for (int i = threadIdx.x; i < kBlockTokens / 8 * kQuads; i += 128) {
+    const int token = i / kQuads * 8, column = i % kQuads * 4;  // eight tokens of four columns
+    uint32_t pairs[4][4];                                       // [column][tokens 2 k, 2 k + 1]
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const uint32_t low = *reinterpret_cast<const uint32_t*>(
+          values + ByteValueOffset<kHeadDim>(token + 2 * k, column));
+      const uint32_t high = *reinterpret_cast<const uint32_t*>(
+          values + ByteValueOffset<kHeadDim>(token + 2 * k + 1, column));
+      const float2 both = *reinterpret_cast<const float2*>(factors + kBlockTokens + token + 2 * k);
+      const uint32_t first = __byte_perm(low, high, 0x5140);   // columns 0, 1 of both tokens
+      const uint32_t second = __byte_perm(low, high, 0x7362);  // columns 2, 3
+      pairs[0][k] = ScaleHalves(Decode2<kFormat>(first & 0xffffu), both.x, both.y);
+      pairs[1][k] = ScaleHalves(Decode2<kFormat>(first >> 16), both.x, both.y);
+      pairs[2][k] = ScaleHalves(Decode2<kFormat>(second & 0xffffu), both.x, both.y);
+      pairs[3][k] = ScaleHalves(Decode2<kFormat>(second >> 16), both.x, both.y);
+    }
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      *reinterpret_cast<uint4*>(value_tile + ValueOffset<kHeadDim>(token, column + c)) = {
+          pairs[c][0], pairs[c][1], pairs[c][2], pairs[c][3]};
+    }
+  }
+}
+
+// KV blocks of a tile of queries, in order, into the ring.
+template <int kHeadDim, CacheFormat kFormat>
+__device__ void ProduceUnpacked(const PrefillAttentionParams& p, const PrefillTile& tile,
+                                int kv_head, int first_block, int num_blocks, char* stages,
+                                uint64_t* full, uint64_t* empty, uint64_t* arrived, char* packed) {
+  using Shape = PrefillShape<kHeadDim, kFormat>;
+  const char* cache = static_cast<const char*>(p.cache) + int64_t{kv_head} * Shape::kPackedBytes;
+  const auto copy = [&](int i) {
+    if (i >= num_blocks || threadIdx.x != 0) return;
+    uint64_t* barrier = arrived + i % Shape::kPackedStages;
+    const int block = p.words[tile.table_offset + first_block + i];
+    BarrierExpect(barrier, Shape::kPackedBytes);
+    BulkCopy(packed + i % Shape::kPackedStages * Shape::kPackedBytes,
+             cache + int64_t{block} * p.num_kv_heads * Shape::kPackedBytes, Shape::kPackedBytes,
+             barrier);
+  };
+  for (int i = 0; i < Shape::kPackedStages; ++i) copy(i);
+  for (int i = 0; i < num_blocks; ++i) {
+    const int stage = i % Shape::kStages;
+    if (i >= Shape::kStages) BarrierWait(empty + stage, (i / Shape::kStages - 1) & 1);
+    BarrierWait(arrived + i % Shape::kPackedStages, i / Shape::kPackedStages & 1);
+    Unpack<kHeadDim, kFormat>(packed + i % Shape::kPackedStages * Shape::kPackedBytes,
+                              stages + stage * HeadBytes(kHeadDim));
+    ProxyFence();
+    BarrierArrive(full + stage);
+    asm volatile("bar.sync 3, 128;" ::: "memory");  // all have read what the next copy overwrites
+    copy(i + Shape::kPackedStages);
+  }
+}
+
+template <int kHeadDim, CacheFormat kFormat>
 __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAttentionParams p) {
-  using Shape = PrefillShape<kHeadDim>;
+  using Shape = PrefillShape<kHeadDim, kFormat>;
   extern __shared__ char unaligned[];
   char* shared = unaligned + (1024 - SharedAddress(unaligned) % 1024) % 1024;
   char* stages = shared + Shape::kQueryBytes;
-  auto* full = reinterpret_cast<uint64_t*>(stages + Shape::kStages * HeadBytes(kHeadDim));
+  char* packed = stages + Shape::kStages * HeadBytes(kHeadDim);
+  auto* full = reinterpret_cast<uint64_t*>(packed + Shape::kPackedStages * Shape::kPackedBytes);
   uint64_t* empty = full + Shape::kStages;
+  uint64_t* arrived = empty + Shape::kStages;
   if (threadIdx.x == 0) {
+    for (int stage = 0; stage < Shape::kPackedStages; ++stage) BarrierInit(arrived + stage, 1);
     for (int stage = 0; stage < Shape::kStages; ++stage) {
-      BarrierInit(full + stage, 1);
+      BarrierInit(full + stage, Shape::kUnpacks ? 128 : 1);
       BarrierInit(empty + stage, kConsumers);
     }
     BarrierInitFence();
@@ -188,8 +287,11 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
   const int num_blocks = last_position / kBlockTokens + 1 - first_block;
 
   if (threadIdx.x < 128) {
-    GiveRegisters<24>();
-    if (threadIdx.x == 0) {
+    GiveRegisters<Shape::kProducerRegisters>();
+    if constexpr (Shape::kUnpacks) {
+      ProduceUnpacked<kHeadDim, kFormat>(p, tile, kv_head, first_block, num_blocks, stages, full,
+                                         empty, arrived, packed);
+    } else if (threadIdx.x == 0) {
       const char* cache = static_cast<const char*>(p.cache) + kv_head * HeadBytes(kHeadDim);
       for (int i = 0; i < num_blocks; ++i) {
         const int stage = i % Shape::kStages;
@@ -203,7 +305,7 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
     }
     return;
   }
-  TakeRegisters<240>();
+  TakeRegisters<Shape::kConsumerRegisters>();
   const int consumer = threadIdx.x / 128 - 1, warp = threadIdx.x % 128 / 32,
             g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   Queries<kHeadDim> queries;
@@ -267,13 +369,26 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
   }
 }
 
+template <int kHeadDim, CacheFormat kFormat>
+void LaunchAs(const PrefillAttentionParams& p, cudaStream_t stream) {
+  constexpr int kShared = PrefillShape<kHeadDim, kFormat>::kSharedBytes;
+  static_assert(kShared <= 227 * 1024);
+  (void)cudaFuncSetAttribute(PrefillAttentionKernel<kHeadDim, kFormat>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
+  Launch(PrefillAttentionKernel<kHeadDim, kFormat>, p.num_tiles * p.num_kv_heads, kThreads, kShared,
+         stream, p);
+}
+
 template <int kHeadDim>
 void LaunchFor(const PrefillAttentionParams& p, cudaStream_t stream) {
-  constexpr int kShared = PrefillShape<kHeadDim>::kSharedBytes;
-  (void)cudaFuncSetAttribute(PrefillAttentionKernel<kHeadDim>,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
-  Launch(PrefillAttentionKernel<kHeadDim>, p.num_tiles * p.num_kv_heads, kThreads, kShared, stream,
-         p);
+  switch (p.format) {
+    case CacheFormat::kBf16:
+      return LaunchAs<kHeadDim, CacheFormat::kBf16>(p, stream);
+    case CacheFormat::kFp8:
+      return LaunchAs<kHeadDim, CacheFormat::kFp8>(p, stream);
+    case CacheFormat::kInt8:
+      return LaunchAs<kHeadDim, CacheFormat::kInt8>(p, stream);
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/step_plan.h"
 
 namespace nereid::gpu {
@@ -19,6 +20,7 @@ struct PrefillAttentionParams {
   int num_tiles, num_heads, num_kv_heads, head_dim, qkv_stride;
   int window;             // 0: all of the context
   float scale, soft_cap;  // soft_cap 0: none
+  CacheFormat format;
 };
 
 void PrefillAttention(const PrefillAttentionParams& params, cudaStream_t stream);

@@ -3,6 +3,7 @@
 // are 16 bytes that lie together.
 #include <algorithm>
 
+#include "gpu_llm/kernels/byte_format.cuh"
 #include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/kernels/device.cuh"
 #include "gpu_llm/kernels/launch.h"
@@ -29,7 +30,40 @@ __device__ __forceinline__ uint2 Pack4(const float* values) {
 template <int kHeadDim>
 __device__ __forceinline__ char* HeadOf(const RopeWriteParams& p, int slot, int kv_head) {
   return static_cast<char*>(p.cache) +
-         (int64_t{slot / kBlockTokens} * p.num_kv_heads + kv_head) * HeadBytes(kHeadDim);
+         (int64_t{slot / kBlockTokens} * p.num_kv_heads + kv_head) * HeadBytes(kHeadDim, p.format);
+}
+
+// A warp's key or value, of which this lane has quads lane, lane + 32, ..., in one byte an element.
+template <int kHeadDim, bool kIsKey, int kPerLane>
+__device__ __forceinline__ void WriteBytes(const RopeWriteParams& p, int slot, int kv_head,
+                                           const float (&quads)[kPerLane][4]) {
+  const int lane = threadIdx.x % 32, token = slot % kBlockTokens;
+  float greatest = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    if (i * 32 + lane >= kHeadDim / 4) break;
+#pragma unroll
+    for (const float value : quads[i]) greatest = fmaxf(greatest, fabsf(value));
+  }
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2)
+    greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, distance));
+  const float factor = greatest / GreatestCode(p.format);
+  const float inverse = factor > 0.0f ? 1.0f / factor : 0.0f;
+  char* head = HeadOf<kHeadDim>(p, slot, kv_head);
+  char* tile = kIsKey ? head : head + ByteTileBytes(kHeadDim);
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const int quad = i * 32 + lane;
+    if (quad >= kHeadDim / 4) break;
+    const int at = kIsKey ? ByteKeyOffset<kHeadDim>(token, 4 * quad)
+                          : ByteValueOffset<kHeadDim>(token, 4 * quad);
+    *reinterpret_cast<uint32_t*>(tile + at) = Encode4(quads[i], inverse, p.format);
+  }
+  if (lane == 0) {
+    reinterpret_cast<float*>(
+        head + ByteScalesOffset(kHeadDim))[token + (kIsKey ? 0 : kBlockTokens)] = factor;
+  }
 }
 
 // Four columns of a head as it lies in qkv, bias included, to the warp's `values`; the sum of their
@@ -50,7 +84,7 @@ __device__ __forceinline__ float Stage(const RopeWriteParams& p, uint2 packed, i
 
 // Queries and keys of a row: heads first_head, first_head + kWarps, ..., up to kHeadsAWarp of them,
 // all on their way before the first is used. `values` is the warp's.
-template <int kHeadDim>
+template <int kHeadDim, bool kIsInBytes>
 __device__ void RotateHeads(const RopeWriteParams& p, int64_t row, int first_head, int count,
                             float* values) {
   constexpr int kQuads = kHeadDim / 4;
@@ -88,11 +122,12 @@ __device__ void RotateHeads(const RopeWriteParams& p, int64_t row, int first_hea
     const bf16* norm = is_query ? p.q_norm : p.k_norm;
     if (norm != nullptr) scale = rsqrtf(WarpSum(sum) / kHeadDim + p.epsilon);
     __syncwarp();
+    float rotated[kPerLane][4];
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
       const int quad = i * 32 + lane;
       if (quad >= kQuads) break;
-      float four[4];
+      float(&four)[4] = rotated[i];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int column = 4 * quad + j;
@@ -106,11 +141,13 @@ __device__ void RotateHeads(const RopeWriteParams& p, int64_t row, int first_hea
         const float other = is_first ? -at(column + half) : at(column - half);
         four[j] = four[j] * rotation.x + other * rotation.y;
       }
+      if (kIsInBytes && !is_query) continue;
       char* to = is_query ? reinterpret_cast<char*>(heads + head * kHeadDim + 4 * quad)
                           : HeadOf<kHeadDim>(p, slot, head - p.num_heads) +
                                 KeyOffset<kHeadDim>(slot % kBlockTokens, 4 * quad);
       *reinterpret_cast<uint2*>(to) = Pack4(four);
     }
+    if (kIsInBytes && !is_query) WriteBytes<kHeadDim, true>(p, slot, head - p.num_heads, rotated);
     __syncwarp();
   }
 }
@@ -160,6 +197,28 @@ __device__ void WriteValues(const RopeWriteParams& p, int64_t row, int count, in
   }
 }
 
+// The value of one row and head, in one byte an element.
+template <int kHeadDim>
+__device__ void WriteValueBytes(const RopeWriteParams& p, int64_t row, int slot, int kv_head) {
+  constexpr int kQuads = kHeadDim / 4;
+  constexpr int kPerLane = (kQuads + 31) / 32;
+  const int head = p.num_heads + p.num_kv_heads + kv_head;
+  const bf16* from = p.qkv + (row * (p.num_heads + 2 * p.num_kv_heads) + head) * kHeadDim;
+  float values[kPerLane][4] = {};
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const int quad = i * 32 + static_cast<int>(threadIdx.x) % 32;
+    if (quad >= kQuads) break;
+    Unpack4(reinterpret_cast<const uint2*>(from)[quad], values[i]);
+    if (p.bias == nullptr) continue;
+    float bias[4];
+    Unpack4(reinterpret_cast<const uint2*>(p.bias + head * kHeadDim)[quad], bias);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) values[i][j] += bias[j];
+  }
+  WriteBytes<kHeadDim, false>(p, slot, kv_head, values);
+}
+
 // The runs of neighbouring slots that begin in the warp's window, none over a multiple of eight.
 template <int kHeadDim>
 __device__ void WriteWindow(const RopeWriteParams& p, int64_t first, int kv_head) {
@@ -183,7 +242,7 @@ __device__ void WriteWindow(const RopeWriteParams& p, int64_t first, int kv_head
 }
 
 // Blocks along y: of queries and keys, then of values.
-template <int kHeadDim>
+template <int kHeadDim, bool kIsInBytes>
 __global__ void __launch_bounds__(32 * kWarps)
     RopeWriteKernel(RopeWriteParams p, int heads_a_warp) {
   __shared__ float4 heads[kWarps][kHeadDim / 4];
@@ -194,20 +253,25 @@ __global__ void __launch_bounds__(32 * kWarps)
   const int rotated_blocks = (num_rotated + heads_a_block - 1) / heads_a_block;
   if (static_cast<int>(blockIdx.y) < rotated_blocks) {
     const int first_head = static_cast<int>(blockIdx.y) * heads_a_block + warp;
-    RotateHeads<kHeadDim>(p, blockIdx.x, first_head, heads_a_warp,
-                          reinterpret_cast<float*>(heads[warp]));
+    RotateHeads<kHeadDim, kIsInBytes>(p, blockIdx.x, first_head, heads_a_warp,
+                                      reinterpret_cast<float*>(heads[warp]));
     return;
   }
   const int kv_head = (static_cast<int>(blockIdx.y) - rotated_blocks) * kWarps + warp;
   if (kv_head >= p.num_kv_heads) return;
-  if (p.num_rows >= kLongStep) {
+  if (!kIsInBytes && p.num_rows >= kLongStep) {
     const int64_t first = int64_t{blockIdx.x} * kWindow;
     if (first < p.num_rows) WriteWindow<kHeadDim>(p, first, kv_head);
     return;
   }
   const int slot = p.cache_slots[blockIdx.x];
   WaitForPrevious();
-  if (slot >= 0) WriteValues<kHeadDim>(p, blockIdx.x, 1, slot, kv_head);
+  if (slot < 0) return;
+  if constexpr (kIsInBytes) {
+    WriteValueBytes<kHeadDim>(p, blockIdx.x, slot, kv_head);
+  } else {
+    WriteValues<kHeadDim>(p, blockIdx.x, 1, slot, kv_head);
+  }
 }
 
 __global__ void RopeTableKernel(const float* inv_freq, int half_dim, int64_t count, float magnitude,
@@ -232,24 +296,25 @@ void RopeWrite(const RopeWriteParams& params, cudaStream_t stream) {
           : static_cast<int>(std::min(blocks(num_rotated, kWarps), unsigned{kHeadsAWarp}));
   const dim3 grid(params.num_rows,
                   blocks(num_rotated, kWarps * heads_a_warp) + blocks(params.num_kv_heads, kWarps));
-  const auto launch = [&](auto kernel) {
-    Launch(kernel, grid, 32 * kWarps, 0, stream, params, heads_a_warp);
+  const auto launch = [&](auto kernel, auto bytes_kernel) {
+    Launch(params.format == CacheFormat::kBf16 ? kernel : bytes_kernel, grid, 32 * kWarps, 0,
+           stream, params, heads_a_warp);
   };
   switch (params.head_dim) {
     case 64:
-      return launch(RopeWriteKernel<64>);
+      return launch(RopeWriteKernel<64, false>, RopeWriteKernel<64, true>);
     case 80:
-      return launch(RopeWriteKernel<80>);
+      return launch(RopeWriteKernel<80, false>, RopeWriteKernel<80, true>);
     case 96:
-      return launch(RopeWriteKernel<96>);
+      return launch(RopeWriteKernel<96, false>, RopeWriteKernel<96, true>);
     case 128:
-      return launch(RopeWriteKernel<128>);
+      return launch(RopeWriteKernel<128, false>, RopeWriteKernel<128, true>);
     case 256:
-      return launch(RopeWriteKernel<256>);
+      return launch(RopeWriteKernel<256, false>, RopeWriteKernel<256, true>);
     case 16:
-      return launch(RopeWriteKernel<16>);
+      return launch(RopeWriteKernel<16, false>, RopeWriteKernel<16, true>);
     case 32:
-      return launch(RopeWriteKernel<32>);
+      return launch(RopeWriteKernel<32, false>, RopeWriteKernel<32, true>);
   }
 }
 

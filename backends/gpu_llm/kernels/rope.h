@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "gpu_llm/kernels/cache_layout.h"
+
 namespace nereid::gpu {
 
 struct RopeWriteParams {
@@ -21,6 +23,7 @@ struct RopeWriteParams {
   void* cache;                  // this layer's blocks
   int num_rows, num_heads, num_kv_heads, head_dim, rope_dim;
   float epsilon;  // of q_norm and k_norm
+  CacheFormat format;
 };
 
 void RopeWrite(const RopeWriteParams& params, cudaStream_t stream);

@@ -49,6 +49,7 @@ bool HasExperts(const llm::DecoderSpec& spec) {
 Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& weights,
                                 const DecoderLimits& limits) {
   Decoder decoder(spec, weights);
+  decoder.cache_format_ = limits.cache_format;
   const int64_t tokens = limits.max_num_tokens;
   const auto allocate = [](DeviceMemory& memory, int64_t size_bytes, const char* what) -> Status {
     NEREID_ASSIGN_OR_RETURN(memory, DeviceMemory::Allocate(static_cast<size_t>(size_bytes), what));
@@ -94,8 +95,9 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   NEREID_RETURN_IF_CUDA_ERROR(
       cudaMemset(decoder.last_tokens_.data(), 0, decoder.last_tokens_.size_bytes()));
   NEREID_RETURN_IF_ERROR(decoder.FillRopeTables(limits.max_positions));
-  NEREID_ASSIGN_OR_RETURN(LinearRunner linear, LinearRunner::Create(weights, limits.max_num_tokens,
-                                                                    limits.num_processors));
+  NEREID_ASSIGN_OR_RETURN(LinearRunner linear,
+                          LinearRunner::Create(weights, limits.max_num_tokens,
+                                               limits.num_processors, limits.is_invariant));
   decoder.linear_.emplace(std::move(linear));
   return decoder;
 }
@@ -135,13 +137,14 @@ Status Decoder::FillRopeTables(int32_t max_positions) {
   return {};
 }
 
-int64_t Decoder::CacheBlockBytes(const llm::DecoderSpec& spec) {
-  return int64_t{spec.num_layers()} * spec.num_kv_heads * HeadBytes(spec.head_dim);
+int64_t Decoder::CacheBlockBytes(const llm::DecoderSpec& spec, CacheFormat format) {
+  return int64_t{spec.num_layers()} * spec.num_kv_heads * HeadBytes(spec.head_dim, format);
 }
 
 Status Decoder::AllocateCache(int32_t num_blocks) {
   NEREID_ASSIGN_OR_RETURN(
-      cache_, DeviceMemory::Allocate(num_blocks * CacheBlockBytes(*spec_), "the KV cache"));
+      cache_,
+      DeviceMemory::Allocate(num_blocks * CacheBlockBytes(*spec_, cache_format_), "the KV cache"));
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(cache_.data(), 0, cache_.size_bytes()));
   NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   cache_layer_bytes_ = static_cast<int64_t>(cache_.size_bytes()) / spec_->num_layers();
@@ -149,7 +152,7 @@ Status Decoder::AllocateCache(int32_t num_blocks) {
 }
 
 Status Decoder::CopyBlock(int32_t from, int32_t to, cudaStream_t stream) {
-  const int64_t bytes = CacheBlockBytes(*spec_) / spec_->num_layers();
+  const int64_t bytes = CacheBlockBytes(*spec_, cache_format_) / spec_->num_layers();
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemcpy2DAsync(
       cache_.as<char>() + to * bytes, cache_layer_bytes_, cache_.as<char>() + from * bytes,
       cache_layer_bytes_, bytes, spec_->num_layers(), cudaMemcpyDeviceToDevice, stream));
@@ -377,6 +380,7 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
   rope.num_kv_heads = spec_->num_kv_heads;
   rope.head_dim = spec_->head_dim;
   rope.epsilon = spec_->norm.epsilon;
+  rope.format = cache_format_;
   RopeWrite(rope, stream);
   if (shape.num_decode > 0) {
     DecodeAttentionParams params = {};
@@ -395,6 +399,7 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
     params.window = spec.sliding_window;
     params.scale = spec_->attention_scale;
     params.soft_cap = spec_->attention_soft_cap;
+    params.format = cache_format_;
     DecodeAttention(params, stream);
   }
   if (shape.num_prefill > 0) {
@@ -412,6 +417,7 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
     params.window = spec.sliding_window;
     params.scale = spec_->attention_scale;
     params.soft_cap = spec_->attention_soft_cap;
+    params.format = cache_format_;
     PrefillAttention(params, stream);
   }
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gpu_llm/cuda/memory.h"
+#include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/model/gpu_weights.h"
 #include "gpu_llm/model/linear.h"
 #include "gpu_llm/step_plan.h"
@@ -22,6 +23,8 @@ struct DecoderLimits {
   int32_t max_decode_items = 0;
   int32_t max_num_sequences = 0;
   int32_t num_processors = 0;  // of the device
+  CacheFormat cache_format = CacheFormat::kBf16;
+  bool is_invariant = false;  // products: LinearRunner::Create
 };
 
 class Decoder {
@@ -31,7 +34,8 @@ class Decoder {
                                 const DecoderLimits& limits);
   Decoder(Decoder&&) noexcept = default;
 
-  static int64_t CacheBlockBytes(const llm::DecoderSpec& spec);  // all layers
+  // All layers.
+  static int64_t CacheBlockBytes(const llm::DecoderSpec& spec, CacheFormat format);
   // Zeroed: what was never written is read where a block is not full.
   Status AllocateCache(int32_t num_blocks);
 
@@ -78,6 +82,7 @@ class Decoder {
   std::vector<DeviceMemory> rope_tables_;  // per rope: [max_positions, dim / 2] pairs of cosine and
                                            // sine; longrope's short factors behind them
   DeviceMemory cache_;                     // [layers][blocks][kv_heads] heads of a block
+  CacheFormat cache_format_ = CacheFormat::kBf16;
   int64_t cache_layer_bytes_ = 0;
   DeviceMemory residual_;   // [num_tokens, hidden_size]
   DeviceMemory normed_;     // [num_tokens, hidden_size]

@@ -5,6 +5,7 @@
 
 #include "gpu_llm/kernels/dequantize.h"
 #include "gpu_llm/kernels/gather_columns.h"
+#include "gpu_llm/kernels/grouped_gemm.h"
 #include "gpu_llm/kernels/int4_gemm.h"
 #include "gpu_llm/kernels/quantize_rows.h"
 #include "gpu_llm/kernels/rms_norm.h"
@@ -45,15 +46,16 @@ int64_t OutputRowBytes(StreamOutput output, int64_t num_outputs) {
 }  // namespace
 
 Result<LinearRunner> LinearRunner::Create(const GpuWeights& weights, int max_num_rows,
-                                          int num_processors) {
+                                          int num_processors, bool is_invariant) {
   NEREID_ASSIGN_OR_RETURN(Gemm gemm, Gemm::Create());
   LinearRunner runner(std::move(gemm), num_processors);
+  runner.is_invariant_ = is_invariant;
   int64_t depth = 0, elements = 0, fp8_depth = 0, ticket_bytes = 0;
   for (const GpuMatrix* matrix : weights.matrices()) {
     if (matrix->gathers()) depth = std::max<int64_t>(depth, matrix->depth);
     if (matrix->format == WeightFormat::kInt4)
       ticket_bytes = std::max(ticket_bytes, Int4GemmTicketBytes(*matrix));
-    if (RoundsInput(*matrix)) {
+    if (!is_invariant && RoundsInput(*matrix)) {
       fp8_depth = std::max<int64_t>(fp8_depth, matrix->depth);
     } else if (matrix->format != WeightFormat::kBf16) {
       elements = std::max(elements, int64_t{matrix->num_outputs} * matrix->depth);
@@ -112,11 +114,43 @@ Status LinearRunner::Stream(const LinearCall& call, int num_rows, cudaStream_t s
   return CudaStatus(cudaGetLastError(), "a streamed product");
 }
 
+Status LinearRunner::RunInvariant(const LinearCall& call, int num_rows, cudaStream_t stream) {
+  const GpuMatrix& weights = *call.weights;
+  const bool gates = call.output == StreamOutput::kSiluGate;
+  GroupedGemmParams product = {};
+  product.weights = static_cast<const __nv_bfloat16*>(weights.data);
+  if (weights.format != WeightFormat::kBf16) {
+    Dequantize(weights, dequantized_.as<__nv_bfloat16>(), stream);
+    product.weights = dequantized_.as<__nv_bfloat16>();
+  }
+  product.in = call.in;
+  product.pairs = call.rows;
+  product.pairs_per_row = 1;
+  product.num_rows = num_rows;
+  product.tile_rows = num_rows <= 2 * kSmallExpertTile ? kSmallExpertTile : kLargeExpertTile;
+  product.num_tiles = (num_rows + product.tile_rows - 1) / product.tile_rows;
+  product.num_outputs = weights.num_outputs;
+  product.depth = weights.depth;
+  product.out = gates ? call.scratch : call.out;
+  product.out_is_float = call.output == StreamOutput::kFloat;
+  product.accumulates = call.output == StreamOutput::kAdd;
+  GroupedGemm(product, stream);
+  if (gates) {
+    SiluGate(static_cast<const __nv_bfloat16*>(call.scratch), static_cast<__nv_bfloat16*>(call.out),
+             num_rows, weights.num_outputs / 2, stream);
+  }
+  return CudaStatus(cudaGetLastError(), "a product");
+}
+
 Status LinearRunner::Run(const LinearCall& given, int num_rows, bool may_time,
                          cudaStream_t stream) {
   if (num_rows == 0) return {};
   LinearCall call = given;
   const GpuMatrix& weights = *call.weights;
+  if (is_invariant_) {
+    PrepareInput(call, num_rows, stream);
+    return RunInvariant(call, num_rows, stream);
+  }
   const bool is_small = num_rows <= MaxStreamRows(weights);
   const int at_once = std::min(num_rows, kStreamMaxRows);
   if (is_small && !weights.gathers() && CanStream(weights, at_once, call.norm_weight != nullptr))

@@ -28,9 +28,10 @@ struct LinearCall {
 
 class LinearRunner {
  public:
-  // `max_num_rows`: of products with `weights`.
+  // `max_num_rows`: of products with `weights`. `is_invariant`: a row's result does not depend on
+  // how many there are: one kernel for all, slower than those made for a number of rows.
   static Result<LinearRunner> Create(const GpuWeights& weights, int max_num_rows,
-                                     int num_processors);
+                                     int num_processors, bool is_invariant = false);
   LinearRunner(LinearRunner&&) noexcept = default;
 
   // `may_time`: as Gemm::Run's.
@@ -41,6 +42,8 @@ class LinearRunner {
       : gemm_(std::move(gemm)), num_processors_(num_processors) {}
   // Norm and gathered columns by kernels of their own: then `call` has neither.
   void PrepareInput(LinearCall& call, int num_rows, cudaStream_t stream);
+  // `call` has neither.
+  Status RunInvariant(const LinearCall& call, int num_rows, cudaStream_t stream);
   Status Stream(const LinearCall& call, int num_rows, cudaStream_t stream);
   // Of fp8 weights, with the input rounded to fp8, and of int4 weights.
   Status MultiplyInt4(const LinearCall& call, int num_rows, cudaStream_t stream);
@@ -49,6 +52,7 @@ class LinearRunner {
 
   Gemm gemm_;
   int num_processors_;
+  bool is_invariant_ = false;
   DeviceMemory gathered_;     // [max_num_rows, the largest depth of a matrix that gathers]
   DeviceMemory dequantized_;  // the largest matrix that is unpacked
   DeviceMemory fp8_rows_;     // [max_num_rows, the largest depth of a matrix with fp8 input]

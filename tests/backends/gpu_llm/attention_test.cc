@@ -1,6 +1,8 @@
 // Rope with its cache write, and both attentions, against a plain loop in double on the same bf16
-// values.
+// values, or on what the CPU's encoding of one byte an element makes of them.
 #include <random>
+
+#include "cpu_reference/model/kv_format.h"
 
 #include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/kernels/decode_attention.h"
@@ -22,6 +24,7 @@ struct Heads {
   int num_heads, num_kv_heads, head_dim;
   int window = 0;
   float soft_cap = 0.0f;
+  CacheFormat format = CacheFormat::kBf16;
 };
 
 struct Run {
@@ -54,7 +57,7 @@ class Scene {
     std::vector<float2> no_rotation(max_positions, float2{1.0f, 0.0f});
     cos_sin_ = ToDevice(no_rotation);
     cache_ = ToDevice(std::vector<uint16_t>(
-        num_blocks_ * heads_.num_kv_heads * HeadBytes(heads_.head_dim) / 2, 0));
+        num_blocks_ * heads_.num_kv_heads * HeadBytes(heads_.head_dim, heads_.format) / 2, 0));
     Step(true);
     return Step(false);
   }
@@ -64,8 +67,9 @@ class Scene {
     const int group = heads_.num_heads / heads_.num_kv_heads, dim = heads_.head_dim;
     const double scale = 1.0 / std::sqrt(double(dim));
     for (size_t s = 0; s < runs_.size(); ++s) {
+      const std::vector<float> values = AsCached(sequences_[s]);
       const auto at = [&](int token, int head, int column) {
-        return double{FromBf16(sequences_[s][int64_t{token} * row_size() + head * dim + column])};
+        return double{values[int64_t{token} * row_size() + head * dim + column]};
       };
       for (int token = runs_[s].num_cached; token < runs_[s].num_cached + runs_[s].num_tokens;
            ++token) {
@@ -96,6 +100,23 @@ class Scene {
   }
 
  private:
+  // Rows of queries, keys and values, the latter two as the cache's format has them.
+  std::vector<float> AsCached(const std::vector<uint16_t>& rows) const {
+    std::vector<float> values;
+    for (const uint16_t bits : rows) values.push_back(FromBf16(bits));
+    if (heads_.format == CacheFormat::kBf16) return values;
+    const cpu::KvFormat format =
+        heads_.format == CacheFormat::kFp8 ? cpu::KvFormat::kFp8 : cpu::KvFormat::kInt8;
+    std::vector<uint8_t> codes(heads_.head_dim);
+    for (size_t at = 0; at < values.size(); at += heads_.head_dim) {
+      if (at % row_size() / heads_.head_dim < static_cast<size_t>(heads_.num_heads)) continue;
+      float scale = 0.0f;
+      cpu::EncodeKv(format, values.data() + at, heads_.head_dim, codes.data(), scale);
+      cpu::DecodeKv(format, codes.data(), scale, heads_.head_dim, values.data() + at, 1);
+    }
+    return values;
+  }
+
   void Scatter() {
     for (const Run& run : runs_) {
       tables_.emplace_back((run.num_cached + run.num_tokens + kBlockTokens - 1) / kBlockTokens);
@@ -148,6 +169,7 @@ class Scene {
     rope.num_kv_heads = heads_.num_kv_heads;
     rope.head_dim = heads_.head_dim;
     rope.rope_dim = 2;
+    rope.format = heads_.format;
     RopeWrite(rope, nullptr);
     if (fills) {
       EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -171,6 +193,7 @@ class Scene {
       params.window = heads_.window;
       params.scale = 1.0f / std::sqrt(static_cast<float>(heads_.head_dim));
       params.soft_cap = heads_.soft_cap;
+      params.format = heads_.format;
     };
     if (shape.num_decode > 0) {
       DecodeAttentionParams params = {};
@@ -229,19 +252,25 @@ TEST_P(AttentionTest, MixedStepsEqualAPlainLoop) {
   EXPECT_LT(RelativeError(scene.OnDevice(), scene.Reference()), kTolerance);
 }
 
-INSTANTIATE_TEST_SUITE_P(Heads, AttentionTest,
-                         ::testing::Values(Heads{4, 2, 16}, Heads{4, 1, 32}, Heads{8, 8, 64},
-                                           Heads{6, 2, 80}, Heads{4, 2, 96}, Heads{8, 2, 128},
-                                           Heads{20, 1, 64}, Heads{12, 1, 128}, Heads{4, 2, 256},
-                                           Heads{8, 2, 128, 100}, Heads{4, 2, 64, 0, 20.0f}),
-                         [](const auto& info) {
-                           const Heads& heads = info.param;
-                           return std::to_string(heads.num_heads) + "_" +
-                                  std::to_string(heads.num_kv_heads) + "_" +
-                                  std::to_string(heads.head_dim) +
-                                  (heads.window > 0 ? "_window" : "") +
-                                  (heads.soft_cap > 0 ? "_cap" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Heads, AttentionTest,
+    ::testing::Values(
+        Heads{4, 2, 16}, Heads{4, 1, 32}, Heads{8, 8, 64}, Heads{6, 2, 80}, Heads{4, 2, 96},
+        Heads{8, 2, 128}, Heads{20, 1, 64}, Heads{12, 1, 128}, Heads{4, 2, 256},
+        Heads{8, 2, 128, 100}, Heads{4, 2, 64, 0, 20.0f}, Heads{4, 2, 16, 0, 0, CacheFormat::kFp8},
+        Heads{4, 1, 32, 0, 0, CacheFormat::kInt8}, Heads{8, 8, 64, 0, 0, CacheFormat::kInt8},
+        Heads{6, 2, 80, 0, 0, CacheFormat::kFp8}, Heads{4, 2, 96, 0, 0, CacheFormat::kInt8},
+        Heads{8, 2, 128, 0, 0, CacheFormat::kFp8}, Heads{12, 1, 128, 70, 0, CacheFormat::kInt8},
+        Heads{4, 2, 256, 0, 30.0f, CacheFormat::kFp8}),
+    [](const auto& info) {
+      const Heads& heads = info.param;
+      return std::to_string(heads.num_heads) + "_" + std::to_string(heads.num_kv_heads) + "_" +
+             std::to_string(heads.head_dim) + (heads.window > 0 ? "_window" : "") +
+             (heads.soft_cap > 0 ? "_cap" : "") +
+             (heads.format == CacheFormat::kFp8    ? "_fp8"
+              : heads.format == CacheFormat::kInt8 ? "_int8"
+                                                   : "");
+    });
 
 }  // namespace
 }  // namespace nereid::gpu

@@ -48,7 +48,7 @@ class GpuEngineTest : public testing::GpuTest<::testing::Test> {
   }
   void Start(bool overlaps) {
     const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
-    GpuExecutorOptions options;
+    GpuExecutorOptions options = options_;
     options.max_num_sequences = 16;
     options.max_num_tokens = 128;
     options.max_cache_tokens = 4096;
@@ -86,6 +86,7 @@ class GpuEngineTest : public testing::GpuTest<::testing::Test> {
   }
 
   std::string directory_;
+  GpuExecutorOptions options_;
   int32_t vocab_size_ = 0;
   GpuExecutor* executor_ = nullptr;
   std::unique_ptr<llm::Engine> engine_;
@@ -103,6 +104,51 @@ TEST_F(GpuEngineTest, OverlappedStepsGiveTheSameTokens) {
     engine_.reset();
   }
   EXPECT_EQ(all[0], all[1]);
+}
+
+// In the invariant mode, bit by bit.
+TEST_F(GpuEngineTest, ARequestGetsTheSameTokensAloneAndAmongOthers) {
+  for (const CacheFormat format : {CacheFormat::kBf16, CacheFormat::kFp8}) {
+    options_.is_invariant = true;
+    options_.cache_format = format;
+    Start(true);
+    if (HasFatalFailure()) return;
+    std::mt19937 random(6), again(6);
+    std::vector<llm::TokenIds> alone;
+    for (int i = 0; i < 40; ++i) alone.push_back(Send(RandomRequest(random)).get().ids);
+    engine_.reset();
+    Start(true);  // without the blocks of prompts that were there
+    if (HasFatalFailure()) return;
+    std::vector<std::future<Answer>> answers;
+    for (int i = 0; i < 40; ++i) answers.push_back(Send(RandomRequest(again)));
+    for (int i = 0; i < 40; ++i) EXPECT_EQ(answers[i].get().ids, alone[i]) << i;
+    engine_.reset();
+  }
+}
+
+TEST_F(GpuEngineTest, APrefixThatIsCachedGivesTheSameTokens) {
+  for (const CacheFormat format : {CacheFormat::kBf16, CacheFormat::kFp8, CacheFormat::kInt8}) {
+    options_.is_invariant = true;
+    options_.cache_format = format;
+    Start(true);
+    if (HasFatalFailure()) return;
+    std::mt19937 random(7);
+    // Whole blocks; a block and one token; more than a chunk.
+    for (const size_t length : {64, 65, 128, 191, 300}) {
+      llm::TokenIds prompt(length);
+      for (int32_t& id : prompt) id = static_cast<int32_t>(random() % vocab_size_);
+      std::vector<llm::TokenIds> answers;
+      for (int i = 0; i < 2; ++i) {
+        auto request = std::make_unique<llm::GenerationRequest>();
+        request->prompt = prompt;
+        request->stop.max_tokens = 40;
+        answers.push_back(Send(std::move(request)).get().ids);
+      }
+      EXPECT_EQ(answers[0].size(), 40u);
+      EXPECT_EQ(answers[0], answers[1]) << length;
+    }
+    engine_.reset();
+  }
 }
 
 TEST_F(GpuEngineTest, ManyRequestsAndCancellationsLeaveNothingBehind) {

@@ -268,6 +268,50 @@ TEST_P(AllExpertsTest, LogitsAreThoseOfTheCpuWithinBf16) {
 INSTANTIATE_TEST_SUITE_P(Tiny, AllExpertsTest, ::testing::Values("mixtral", "qwen3_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
+// A value that bf16 moves over the border between two codes of e4m3 changes by a sixteenth of
+// itself.
+constexpr double kByteCacheTolerance = 3e-1;
+
+// Caches of one byte an element, against the CPU's of the same format.
+class ByteCacheTest : public ExecutorTest {};
+
+TEST_P(ByteCacheTest, LogitsAreThoseOfTheCpuWithinBf16) {
+  auto checkpoint =
+      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
+  for (const auto& [format, cpu_format] : {std::pair(CacheFormat::kFp8, cpu::KvFormat::kFp8),
+                                           std::pair(CacheFormat::kInt8, cpu::KvFormat::kInt8)}) {
+    SCOPED_TRACE(format == CacheFormat::kFp8 ? "fp8" : "int8");
+    GpuExecutorOptions options = SmallOptions();
+    options.cache_format = format;
+    auto gpu = GpuExecutor::Create(std::move(*llm::ReadDecoder(*checkpoint, true)), options);
+    ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+    cpu::CpuExecutorOptions cpu_options;
+    cpu_options.num_threads = 2;
+    cpu_options.kv_format = cpu_format;
+    auto cpu = cpu::CpuExecutor::Create(checkpoint, std::move(*llm::ReadDecoder(*checkpoint, true)),
+                                        cpu_options);
+    ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+    for (const GoldenPrompt& prompt : ReadGolden(directory_)) {
+      const auto length = static_cast<int32_t>(prompt.ids.size());
+      const int32_t rows = std::min(length, 100);
+      const auto expected = Run(**cpu, prompt.ids, 0, rows);
+      EXPECT_LT(RelativeError(Run(**gpu, prompt.ids, 0, rows), expected), kByteCacheTolerance)
+          << "prompt of " << length;
+      for (size_t step = 0; step + 1 < prompt.greedy.size(); ++step) {
+        const auto token = std::span<const int32_t>(prompt.greedy).subspan(step, 1);
+        const auto at = length + static_cast<int32_t>(step);
+        const auto wanted = Run(**cpu, token, at, 1);
+        EXPECT_LT(RelativeError(Run(**gpu, token, at, 1), wanted), kByteCacheTolerance)
+            << "step " << step;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, ByteCacheTest,
+                         ::testing::Values("llama", "gemma2", "gpt2", "mistral-swa", "phi3"),
+                         [](const auto& info) { return TestName(info.param); });
+
 // A vocabulary that rows of logits must be padded for, with the head tied and not.
 class OddVocabularyTest : public ExecutorTest {};
 

@@ -100,6 +100,49 @@ TEST_F(StepPlanTest, SplitsOfAContextCoverItOnce) {
   EXPECT_GT(num_items[0], 1);
 }
 
+TEST(InvariantStepPlanTest, ContextsAreCutByTheirOwnLength) {
+  StepPlannerOptions options;
+  options.num_heads = 8;
+  options.num_kv_heads = 2;
+  options.is_invariant = true;
+  const llm::SamplingParams greedy;
+  std::vector<int32_t> table(2000), tokens = {1, 2};
+  const auto plan = [&](const std::vector<int32_t>& lengths) {
+    llm::Batch batch;
+    for (const int32_t length : lengths) {
+      llm::BatchSequence& sequence = batch.sequences.emplace_back();
+      sequence.first_token = static_cast<int32_t>(batch.token_ids.size());
+      sequence.num_tokens = 1;
+      sequence.num_cached = length - 1;
+      sequence.block_table = table;
+      sequence.num_logits = 1;
+      sequence.samples = true;
+      sequence.sampling = {&greedy, tokens, 1, {}};
+      batch.token_ids.push_back(0);
+    }
+    StepPlanner planner(options);
+    planner.Plan(batch);
+    const StepLayout layout(planner.shape());
+    std::vector<std::vector<std::pair<int32_t, int32_t>>> cuts(lengths.size());
+    EXPECT_LE(
+        planner.shape().num_decode,
+        planner.MaxDecodeItems(StepPlanner::PaddedBatch(static_cast<int32_t>(lengths.size()))));
+    for (int32_t i = 0; i < planner.shape().num_decode; ++i) {
+      DecodeItem item;
+      std::memcpy(&item, &planner.words()[layout.decode_items + i * (sizeof(item) / 4)],
+                  sizeof(item));
+      if (item.last_tile > item.first_tile)
+        cuts[item.row].push_back({item.first_tile, item.last_tile});
+    }
+    return cuts;
+  };
+  const std::vector<int32_t> lengths = {1, 64, 65, 513, 4000, 40000, 120000};
+  const auto together = plan(lengths);
+  for (size_t i = 0; i < lengths.size(); ++i) EXPECT_EQ(plan({lengths[i]})[0], together[i]);
+  EXPECT_EQ(together[3].size(), 2u);
+  EXPECT_LE(together[6].size(), 32u);
+}
+
 TEST_F(StepPlanTest, RowsThatTokensAreDrawnFromComeFirst) {
   Add(5, 0, true);
   Add(3, 10, true);
