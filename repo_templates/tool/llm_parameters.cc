@@ -56,12 +56,14 @@ constexpr LlmParameter kEngineParameters[] = {
     {"executor_worker_path"},
     {"worker_path"},
     {"FORCE_CPU_ONLY_INPUT_TENSORS"},
-    {"max_num_sequences", Kind::kInt},  // this one and the next eight are this host's own
+    {"max_num_sequences", Kind::kInt},  // this one and the next ten are this host's own
     {"max_num_tokens", Kind::kInt},
     {"max_seq_len", Kind::kInt},
     {"cpu_threads", Kind::kInt},
     {"overlap_steps", Kind::kBool},
     {"load_format", Kind::kChoice, "auto dummy"},
+    {"kv_cache_dtype", Kind::kChoice, "auto float fp8 int8"},
+    {"batch_invariant", Kind::kBool},
     {"sampling_defaults", Kind::kChoice, "none generation_config"},
     {"skip_special_tokens", Kind::kBool},
     {"stop_words_in_text", Kind::kBool},
