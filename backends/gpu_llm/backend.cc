@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "gpu_llm/gpu_executor.h"
+#include "gpu_llm/sharded_executor.h"
 #include "llm_core/adapter/llm_model.h"
 
 namespace nereid {
@@ -34,14 +35,6 @@ Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
                              "', expected more than 0, up to 1");
     }
   }
-  if (const std::string* text = given.Find("gpu_device_ids"); text != nullptr && !text->empty()) {
-    char* end = nullptr;
-    options.device = static_cast<int32_t>(std::strtol(text->c_str(), &end, 10));
-    if (end == text->c_str() || *end != '\0') {
-      return UnsupportedError("parameter 'gpu_device_ids' is '", *text,
-                              "': expected one number, tensor parallelism is not ", "supported");
-    }
-  }
   if (parameters.makes_up_weights) options.dummy = gpu::DummyWeights{};
   NEREID_ASSIGN_OR_RETURN(options.uses_graphs, given.Bool("cuda_graph_mode", true));
   NEREID_ASSIGN_OR_RETURN(options.is_invariant, given.Bool("batch_invariant", false));
@@ -60,8 +53,18 @@ class GpuModel : public llm_adapter::LlmModel {
   Result<std::unique_ptr<llm::Executor>> MakeExecutor(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
       const llm_adapter::LlmParameters& parameters) override {
-    NEREID_ASSIGN_OR_RETURN(const gpu::GpuExecutorOptions options,
+    NEREID_ASSIGN_OR_RETURN(gpu::GpuExecutorOptions options,
                             ReadOptions(context().parameters(), parameters));
+    if (const std::string* text = context().parameters().Find("gpu_device_ids");
+        text != nullptr && !text->empty()) {
+      NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> devices, gpu::ParseDeviceIds(*text));
+      if (devices.size() > 1) {
+        NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
+                                gpu::ShardedExecutor::Create(model, options, devices));
+        return executor;
+      }
+      options.device = devices[0];
+    }
     NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
                             gpu::GpuExecutor::Create(std::move(model), options));
     return executor;

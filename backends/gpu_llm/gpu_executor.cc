@@ -71,22 +71,32 @@ int32_t AttentionWindow(const llm::DecoderSpec& spec) {
 
 Result<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(llm::DecoderModel model,
                                                          const GpuExecutorOptions& options) {
+  NEREID_ASSIGN_OR_RETURN(const Sharding sharding,
+                          Sharding::Of(model.spec, options.rank,
+                                       options.group == nullptr ? 1 : options.group->count()));
+  model.spec = sharding.Local(model.spec);
   NEREID_RETURN_IF_ERROR(CheckGpuSupport(model));
   NEREID_ASSIGN_OR_RETURN(const int32_t num_processors, OpenDevice(options.device));
-  std::unique_ptr<GpuExecutor> executor(new GpuExecutor(std::move(model), options, num_processors));
+  std::unique_ptr<GpuExecutor> executor(
+      new GpuExecutor(std::move(model), sharding, options, num_processors));
   NEREID_RETURN_IF_ERROR(executor->Initialize());
   return executor;
 }
 
-GpuExecutor::GpuExecutor(llm::DecoderModel model, const GpuExecutorOptions& options,
-                         int32_t num_processors)
-    : model_(Limited(std::move(model), options.max_positions)),
+GpuExecutor::GpuExecutor(llm::DecoderModel model, const Sharding& sharding,
+                         const GpuExecutorOptions& options, int32_t num_processors)
+    : sharding_(sharding),
+      model_(Limited(std::move(model), options.max_positions)),
       options_(options),
       planner_(PlannerOptions(model_.spec, num_processors, options.is_invariant)),
       draws_(model_.spec.vocab_size, kMaxEdits),
       num_processors_(num_processors) {}
 
 GpuExecutor::~GpuExecutor() {
+  Drain();
+}
+
+void GpuExecutor::Drain() {
   (void)cudaSetDevice(options_.device);
   if (stream_) (void)cudaStreamSynchronize(stream_.get());
 }
@@ -103,7 +113,7 @@ Status GpuExecutor::Initialize() {
   limits_.max_num_tokens = std::max(options_.max_num_tokens, limits_.max_num_sequences);
   limits_.block_size = kBlockTokens;
   NEREID_ASSIGN_OR_RETURN(stream_, MakeStream());
-  NEREID_ASSIGN_OR_RETURN(weights_, LoadGpuWeights(model_, options_.dummy));
+  NEREID_ASSIGN_OR_RETURN(weights_, LoadGpuWeights(model_, sharding_, options_.dummy));
   model_.weights.clear();  // the checkpoint is not needed any more
   DecoderLimits limits;
   const int32_t padded = StepPlanner::PaddedBatch(limits_.max_num_sequences);
@@ -115,7 +125,8 @@ Status GpuExecutor::Initialize() {
   limits.num_processors = num_processors_;
   limits.cache_format = options_.cache_format;
   limits.is_invariant = options_.is_invariant;
-  NEREID_ASSIGN_OR_RETURN(Decoder decoder, Decoder::Create(spec, weights_, limits));
+  NEREID_ASSIGN_OR_RETURN(Decoder decoder,
+                          Decoder::Create(spec, weights_, limits, {options_.group, sharding_}));
   decoder_.emplace(std::move(decoder));
   const int64_t table_words =
       int64_t{limits_.max_num_sequences} * (BlocksFor(limits_.max_positions) + 1);
@@ -170,6 +181,9 @@ Status GpuExecutor::SizeCache() {
                             " bytes; GPU ", options_.device, " has ", total_bytes,
                             " bytes, the weights take ", weights_.memory.size_bytes());
   }
+  if (options_.group != nullptr) {
+    NEREID_ASSIGN_OR_RETURN(blocks, options_.group->Meet(blocks));
+  }
   limits_.num_blocks = static_cast<int32_t>(std::min<int64_t>(blocks, INT32_MAX / kBlockTokens));
   return decoder_->AllocateCache(limits_.num_blocks);
 }
@@ -191,7 +205,7 @@ Status GpuExecutor::Submit(const llm::Batch& batch) {
   const auto half = static_cast<int32_t>(num_submitted_ % 2);
   Flight& flight = flights_[half];
   planner_.Plan(batch, half);
-  draws_.Plan(batch);
+  if (options_.rank == 0) draws_.Plan(batch);
   const StepShape shape = planner_.shape();
   flight.rows.clear();
   flight.more = {};
@@ -216,16 +230,20 @@ Status GpuExecutor::Submit(const llm::Batch& batch) {
     NEREID_RETURN_IF_ERROR(decoder_->Forward(shape, words_.as<int32_t>(), true, stream_.get()));
     NEREID_RETURN_IF_ERROR(TakeOtherRows(batch, shape, half));
     NEREID_RETURN_IF_ERROR(RunHead(shape, true));
-    if (graph != nullptr) NEREID_RETURN_IF_ERROR(Record(shape, *graph));
+    if (graph != nullptr) NEREID_RETURN_IF_ERROR(RecordTogether(shape, *graph));
   }
   if (shape.num_sampled > 0) num_logits_ = num_sampled;
-  if (wants_more) {
+  if (wants_more && options_.rank == 0) {
     NEREID_RETURN_IF_ERROR(TakeRows(batch, shape, 0, num_sampled, half));
     NEREID_RETURN_IF_ERROR(FindCandidates(batch, half));
   }
   NEREID_RETURN_IF_ERROR(Draw(shape));
   for (const int32_t i : draws_.on_host()) {
     NEREID_RETURN_IF_ERROR(DrawOnHost(batch.sequences[i], flight.rows[i], half));
+  }
+  if (options_.group != nullptr && shape.num_sampled > 0) {
+    ShareTokens(options_.group->peers(options_.rank), limits_.max_num_sequences, stream_.get());
+    NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(flight.done.get(), stream_.get()));
   ++num_steps_;
@@ -281,7 +299,7 @@ Status GpuExecutor::RunHead(const StepShape& shape, bool may_time) {
   if (shape.num_sampled == 0) return {};
   NEREID_RETURN_IF_ERROR(decoder_->ComputeLogits(shape, words_.as<int32_t>(), 0, shape.num_sampled,
                                                  may_time, stream_.get()));
-  FindLikeliest(shape, 0, shape.num_sampled);
+  if (options_.rank == 0) FindLikeliest(shape, 0, shape.num_sampled);
   return CudaStatus(cudaGetLastError(), "sampling");
 }
 
@@ -303,6 +321,7 @@ Status GpuExecutor::TakeOtherRows(const llm::Batch& batch, const StepShape& shap
     const int32_t count = std::min(max_num_logits_, shape.num_logits - first);
     NEREID_RETURN_IF_ERROR(
         decoder_->ComputeLogits(shape, words_.as<int32_t>(), first, count, true, stream_.get()));
+    if (options_.rank > 0) continue;
     FindLikeliest(shape, first, count);
     NEREID_RETURN_IF_ERROR(TakeRows(batch, shape, first, count, half));
     num_logits_ = count;
@@ -415,14 +434,24 @@ Status GpuExecutor::Record(const StepShape& shape, Graph& graph) {
   return {};
 }
 
+Status GpuExecutor::RecordTogether(const StepShape& shape, Graph& graph) {
+  if (options_.group == nullptr) return Record(shape, graph);
+  NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
+  NEREID_RETURN_IF_ERROR(options_.group->Meet().status());
+  NEREID_RETURN_IF_ERROR(Record(shape, graph));
+  return options_.group->Meet().status();
+}
+
 Result<llm::StepResult> GpuExecutor::Collect() {
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
   const auto half = static_cast<int32_t>(num_collected_ % 2);
   Flight& flight = flights_[half];
   NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(flight.done.get()));
+  if (options_.group != nullptr) NEREID_RETURN_IF_ERROR(options_.group->status());
   ++num_collected_;
   if (num_collected_ == num_submitted_) collected_ = std::chrono::steady_clock::now();
   llm::StepResult result = std::move(flight.more);
+  if (options_.rank > 0) return result;
   result.tokens.resize(flight.rows.size());
   for (const auto& [sequence, at] : flight.log_prob_rows) {
     result.prompt_log_probs.resize(flight.rows.size());

@@ -11,12 +11,14 @@
 #include <optional>
 #include <vector>
 
+#include "gpu_llm/comm/peer_group.h"
 #include "gpu_llm/cuda/memory.h"
 #include "gpu_llm/cuda/stream.h"
 #include "gpu_llm/draw_plan.h"
 #include "gpu_llm/kernels/sample.h"
 #include "gpu_llm/model/decoder.h"
 #include "gpu_llm/model/gpu_weights.h"
+#include "gpu_llm/model/sharding.h"
 #include "gpu_llm/step_plan.h"
 #include "llm_core/engine/executor.h"
 #include "llm_core/model/architecture.h"
@@ -37,6 +39,10 @@ struct GpuExecutorOptions {
   // A sequence gets the same numbers alone and beside others, at the price of slower products.
   bool is_invariant = false;
   std::optional<DummyWeights> dummy;  // weights are made up
+  // One of several that share a model (sharded_executor.h), borrowed; null: it is alone. Rank 0
+  // draws the tokens.
+  PeerGroup* group = nullptr;
+  int32_t rank = 0;
 };
 
 class GpuExecutor : public llm::Executor {
@@ -61,6 +67,8 @@ class GpuExecutor : public llm::Executor {
   Result<llm::StepResult> Collect() override;
 
   const llm::DecoderSpec& spec() const { return model_.spec; }
+  // Waits for all that was submitted.
+  void Drain();
   // Logits of the newest step, row by row, after sampling rules: those that tokens are drawn from,
   // or, where none is, the others.
   Result<std::vector<float>> ReadLogits();
@@ -72,7 +80,8 @@ class GpuExecutor : public llm::Executor {
   int64_t num_steps() const { return num_steps_; }
 
  private:
-  GpuExecutor(llm::DecoderModel model, const GpuExecutorOptions& options, int32_t num_processors);
+  GpuExecutor(llm::DecoderModel model, const Sharding& sharding, const GpuExecutorOptions& options,
+              int32_t num_processors);
   Status Initialize();
   Status SizeCache();
   Status Upload(int32_t half);
@@ -82,6 +91,8 @@ class GpuExecutor : public llm::Executor {
   Status RunHead(const StepShape& shape, bool may_time);
   Status CopyRows(int32_t first, int32_t count);
   Status Record(const StepShape& shape, Graph& graph);
+  // Recording allocates, which may wait for all GPUs: none may wait for this one meanwhile.
+  Status RecordTogether(const StepShape& shape, Graph& graph);
   // The likeliest token of each row of logits() and its log sum; those are rows [first, + count).
   void FindLikeliest(const StepShape& shape, int32_t first, int32_t count);
   // What sequences of the step want of these rows before any rule changes them. Waits for logits.
@@ -96,7 +107,8 @@ class GpuExecutor : public llm::Executor {
   Status DrawOnHost(const llm::BatchSequence& sequence, int32_t row, int32_t half);
   SampleTarget Target(const StepShape& shape) const;
 
-  llm::DecoderModel model_;
+  const Sharding sharding_;
+  llm::DecoderModel model_;  // its spec is this GPU's share
   const GpuExecutorOptions options_;
   llm::ExecutorLimits limits_;
   int32_t max_num_logits_ = 0;

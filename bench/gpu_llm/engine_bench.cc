@@ -2,7 +2,8 @@
 // the device: decode rates at fixed batches, time to the first token, prefill, many requests at
 // once.
 //
-//   gpu_engine_bench [--shape 8b|1b|tiny] [--weights bf16|int4|fp8|fp8-weights]
+//   gpu_engine_bench [--gpus 0,1] [--cache-fraction 0.9] [--shape 8b|70b|34b|1b|tiny]
+//                    [--weights bf16|int4|fp8|fp8-weights]
 //                    [--kv bf16|fp8|int8] [--batches 1,8,32] [--ttft 512,2048]
 //                    [--prefill 16x2048] [--burst 512]
 //                    [--max-sequences 256] [--max-tokens-a-step 8192] [--graphs 1] [--overlap 1]
@@ -17,6 +18,7 @@
 #include <string>
 
 #include "gpu_llm/gpu_executor.h"
+#include "gpu_llm/sharded_executor.h"
 #include "llm_core/engine/engine.h"
 
 namespace nereid::bench {
@@ -53,6 +55,8 @@ llm::DecoderSpec Llama(int32_t hidden, int32_t layers, int32_t heads, int32_t kv
 
 llm::DecoderSpec Shape(const std::string& name) {
   if (name == "1b") return Llama(2048, 16, 32, 8, 8192, 128256);
+  if (name == "70b") return Llama(8192, 80, 64, 8, 28672, 128256);
+  if (name == "34b") return Llama(8192, 48, 64, 8, 22016, 32000);
   if (name == "tiny") return Llama(512, 4, 8, 2, 1024, 4096);
   return Llama(4096, 32, 32, 8, 14336, 128256);
 }
@@ -82,30 +86,43 @@ class TraceSink : public llm::OutputSink {
   std::promise<void> done_;
 };
 
+template <typename T>
+T Checked(Result<T> result) {
+  if (!result.ok()) {
+    std::printf("error: %s\n", result.status().message().c_str());
+    std::exit(1);
+  }
+  return std::move(*result);
+}
+
 struct Work {
   int32_t num_prompt, num_output;
 };
 
 class Bench {
  public:
-  Bench(const llm::DecoderSpec& spec, const gpu::GpuExecutorOptions& options, bool overlaps,
-        const llm::SamplingParams& sampling)
+  Bench(const llm::DecoderSpec& spec, const gpu::GpuExecutorOptions& options,
+        const std::vector<int32_t>& devices, bool overlaps, const llm::SamplingParams& sampling)
       : sampling_(sampling) {
     llm::DecoderModel model;
     model.spec = spec;
     const auto start = Clock::now();
-    auto executor = gpu::GpuExecutor::Create(std::move(model), options);
-    if (!executor.ok()) {
-      std::printf("error: %s\n", executor.status().message().c_str());
-      std::exit(1);
+    std::unique_ptr<llm::Executor> executor;
+    if (devices.size() > 1) {
+      auto made = Checked(gpu::ShardedExecutor::Create(model, options, devices));
+      executor_ = &made->rank(0);
+      executor = std::move(made);
+    } else {
+      auto made = Checked(gpu::GpuExecutor::Create(std::move(model), options));
+      executor_ = made.get();
+      executor = std::move(made);
     }
     std::printf("load %.2f s, KV cache %d blocks\n", Seconds(Clock::now() - start),
-                (*executor)->limits().num_blocks);
+                executor->limits().num_blocks);
     vocab_size_ = spec.vocab_size;
-    executor_ = executor->get();
     llm::EngineOptions engine;
     engine.overlaps_steps = overlaps;
-    engine_.emplace(std::move(engine), std::move(*executor));
+    engine_.emplace(std::move(engine), std::move(executor));
   }
 
   std::vector<Trace> Send(const std::vector<Work>& work) {
@@ -226,13 +243,20 @@ std::vector<int32_t> Numbers(const std::string& text) {
 }
 
 int Main(int argc, char** argv) {
-  std::map<std::string, std::string> given = {
-      {"--shape", "8b"},          {"--weights", "bf16"},
-      {"--batches", ""},          {"--ttft", ""},
-      {"--prefill", ""},          {"--burst", ""},
-      {"--max-sequences", "256"}, {"--max-tokens-a-step", "8192"},
-      {"--graphs", "1"},          {"--overlap", "1"},
-      {"--top-p", "0"},           {"--kv", "bf16"}};
+  std::map<std::string, std::string> given = {{"--gpus", "0"},
+                                              {"--cache-fraction", "0.9"},
+                                              {"--shape", "8b"},
+                                              {"--weights", "bf16"},
+                                              {"--batches", ""},
+                                              {"--ttft", ""},
+                                              {"--prefill", ""},
+                                              {"--burst", ""},
+                                              {"--max-sequences", "256"},
+                                              {"--max-tokens-a-step", "8192"},
+                                              {"--graphs", "1"},
+                                              {"--overlap", "1"},
+                                              {"--top-p", "0"},
+                                              {"--kv", "bf16"}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!given.contains(argv[i])) {
       std::printf("unknown option %s\n", argv[i]);
@@ -255,7 +279,10 @@ int Main(int argc, char** argv) {
                                                    : gpu::CacheFormat::kBf16;
   llm::SamplingParams sampling;
   sampling.top_p = std::strtof(given["--top-p"].c_str(), nullptr);
-  Bench bench(Shape(given["--shape"]), options, given["--overlap"] == "1", sampling);
+  options.cache_memory_fraction = std::strtod(given["--cache-fraction"].c_str(), nullptr);
+  const std::vector<int32_t> devices = Checked(gpu::ParseDeviceIds(given["--gpus"]));
+  options.device = devices[0];
+  Bench bench(Shape(given["--shape"]), options, devices, given["--overlap"] == "1", sampling);
   for (const int32_t batch : Numbers(given["--batches"])) {
     bench.Send(std::vector<Work>(batch, {16, 8}));  // graphs are recorded, algorithms timed
     bench.Decode(batch);

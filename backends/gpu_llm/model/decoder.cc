@@ -47,8 +47,8 @@ bool HasExperts(const llm::DecoderSpec& spec) {
 }  // namespace
 
 Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& weights,
-                                const DecoderLimits& limits) {
-  Decoder decoder(spec, weights);
+                                const DecoderLimits& limits, const DecoderShare& share) {
+  Decoder decoder(spec, weights, share);
   decoder.cache_format_ = limits.cache_format;
   const int64_t tokens = limits.max_num_tokens;
   const auto allocate = [](DeviceMemory& memory, int64_t size_bytes, const char* what) -> Status {
@@ -99,7 +99,20 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
                           LinearRunner::Create(weights, limits.max_num_tokens,
                                                limits.num_processors, limits.is_invariant));
   decoder.linear_.emplace(std::move(linear));
+  if (share.group != nullptr) NEREID_RETURN_IF_ERROR(decoder.AllocateShare(limits));
   return decoder;
+}
+
+Status Decoder::AllocateShare(const DecoderLimits& limits) {
+  NEREID_ASSIGN_OR_RETURN(
+      parts_, DeviceMemory::Allocate(residual_.size_bytes(), "what is summed over GPUs"));
+  NEREID_ASSIGN_OR_RETURN(own_logits_, DeviceMemory::Allocate(int64_t{limits.max_num_logits} *
+                                                                  weights_->lm_head.num_outputs * 4,
+                                                              "this GPU's logits"));
+  share_.group->Share(
+      share_.sharding.rank(),
+      {parts_.as<__nv_bfloat16>(), residual_.as<__nv_bfloat16>(), logits(), last_tokens()});
+  return {};
 }
 
 int32_t Decoder::ShortPositionsOffset(const llm::DecoderSpec& spec, int32_t max_positions) {
@@ -161,9 +174,9 @@ Status Decoder::CopyBlock(int32_t from, int32_t to, cudaStream_t stream) {
 
 int64_t Decoder::memory_bytes() const {
   size_t sum = 0;
-  for (const DeviceMemory* memory :
-       {&cache_, &residual_, &normed_, &mlp_in_, &qkv_, &attention_, &gate_up_, &gated_,
-        &expert_out_, &routes_, &logits_, &partials_, &tickets_, &last_tokens_}) {
+  for (const DeviceMemory* memory : {&cache_, &residual_, &normed_, &mlp_in_, &qkv_, &attention_,
+                                     &gate_up_, &gated_, &expert_out_, &routes_, &logits_,
+                                     &partials_, &tickets_, &last_tokens_, &parts_, &own_logits_}) {
     sum += memory->size_bytes();
   }
   for (const DeviceMemory& table : rope_tables_) sum += table.size_bytes();
@@ -200,7 +213,7 @@ Status Decoder::ComputeLogits(const StepShape& shape, const int32_t* words, int3
   head.epsilon = spec_->norm.epsilon;
   head.normed = normed_.as<__nv_bfloat16>();
   head.output = StreamOutput::kFloat;
-  head.out = logits_.data();
+  head.out = share_.group == nullptr ? logits_.data() : own_logits_.data();
   if (spec_->norm.kind == llm::NormKind::kLayer) {
     ApplyNorm(weights_->final_norm, head.rows, count, normed_, stream);
     head.in = head.normed;
@@ -208,6 +221,13 @@ Status Decoder::ComputeLogits(const StepShape& shape, const int32_t* words, int3
     head.norm_weight = nullptr;
   }
   NEREID_RETURN_IF_ERROR(linear_->Run(head, count, may_time, stream));
+  if (share_.group != nullptr) {
+    const Sharding& sharding = share_.sharding;
+    const Range rows = sharding.HeadRows(sharding.rank(), logits_stride());
+    GatherLogits(share_.group->peers(sharding.rank()), own_logits_.as<float>(), count, rows.first,
+                 rows.count, logits_stride(), stream);
+    if (sharding.rank() > 0) return CudaStatus(cudaGetLastError(), "the LM head");
+  }
   if (spec_->logit_soft_cap > 0.0f || weights_->lm_head_bias != nullptr ||
       logits_stride() > spec_->vocab_size) {
     FinishLogits({logits_.as<float>(), weights_->lm_head_bias, count, spec_->vocab_size,
@@ -254,6 +274,11 @@ Status Decoder::Multiply(const GpuMatrix& matrix, const DeviceMemory& in, const 
 Status Decoder::AddProduct(const GpuMatrix& matrix, const DeviceMemory& in,
                            const __nv_bfloat16* bias, const GpuNorm& post_norm, int num_rows,
                            bool may_time, cudaStream_t stream) {
+  if (share_.group != nullptr) {
+    NEREID_RETURN_IF_ERROR(
+        Multiply(matrix, in, nullptr, StreamOutput::kBf16, parts_, num_rows, may_time, stream));
+    return AddSum(bias, post_norm, num_rows, stream);
+  }
   if (bias == nullptr && post_norm.weight == nullptr) {
     return Multiply(matrix, in, nullptr, StreamOutput::kAdd, residual_, num_rows, may_time, stream);
   }
@@ -263,6 +288,19 @@ Status Decoder::AddProduct(const GpuMatrix& matrix, const DeviceMemory& in,
                num_rows, spec_->hidden_size, spec_->norm.epsilon},
               stream);
   return {};
+}
+
+Status Decoder::AddSum(const __nv_bfloat16* bias, const GpuNorm& post_norm, int num_rows,
+                       cudaStream_t stream) {
+  const bool is_plain = bias == nullptr && post_norm.weight == nullptr;
+  SumOverPeers(share_.group->peers(share_.sharding.rank()), int64_t{num_rows} * spec_->hidden_size,
+               is_plain ? SumInto::kResidual : SumInto::kParts, SumPath::kAuto, stream);
+  if (!is_plain) {
+    ResidualAdd({parts_.as<__nv_bfloat16>(), bias, post_norm.weight, residual_.as<__nv_bfloat16>(),
+                 num_rows, spec_->hidden_size, spec_->norm.epsilon},
+                stream);
+  }
+  return CudaStatus(cudaGetLastError(), "a sum over GPUs");
 }
 
 Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
@@ -278,8 +316,7 @@ Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* w
                                     weights.post_attention_norm, shape.num_tokens, may_time,
                                     stream));
   if (spec_->layers[layer].is_moe) {
-    RunMoe(layer, shape, stream);
-    return {};
+    return RunMoe(layer, shape, stream);
   }
   return RunMlp(layer, shape, may_time, stream);
 }
@@ -303,7 +340,7 @@ Status Decoder::RunMlp(int32_t layer, const StepShape& shape, bool may_time, cud
                     shape.num_tokens, may_time, stream);
 }
 
-void Decoder::RunMoe(int32_t layer, const StepShape& shape, cudaStream_t stream) {
+Status Decoder::RunMoe(int32_t layer, const StepShape& shape, cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
   const llm::MoeSpec& moe = spec_->moe;
   const DeviceMemory& in = spec_->parallel_residual ? mlp_in_ : normed_;
@@ -345,16 +382,19 @@ void Decoder::RunMoe(int32_t layer, const StepShape& shape, cudaStream_t stream)
   product.pairs = nullptr;
   multiply(weights.expert_down, expert_out_);
   const bool is_normed = weights.post_mlp_norm.weight != nullptr;
-  Combine({expert_out_.as<__nv_bfloat16>(), places, shares,
-           is_normed ? gate_up_.as<__nv_bfloat16>() : residual_.as<__nv_bfloat16>(),
-           shape.num_tokens, spec_->hidden_size, moe.experts_per_token, !is_normed},
+  const bool is_shared = share_.group != nullptr;
+  const DeviceMemory& sums = is_shared ? parts_ : is_normed ? gate_up_ : residual_;
+  Combine({expert_out_.as<__nv_bfloat16>(), places, shares, sums.as<__nv_bfloat16>(),
+           shape.num_tokens, spec_->hidden_size, moe.experts_per_token, !is_normed && !is_shared},
           stream);
+  if (is_shared) return AddSum(nullptr, weights.post_mlp_norm, shape.num_tokens, stream);
   if (is_normed) {
     ResidualAdd(
         {gate_up_.as<__nv_bfloat16>(), nullptr, weights.post_mlp_norm.weight,
          residual_.as<__nv_bfloat16>(), shape.num_tokens, spec_->hidden_size, spec_->norm.epsilon},
         stream);
   }
+  return {};
 }
 
 void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words,

@@ -6,10 +6,12 @@
 #include <optional>
 #include <vector>
 
+#include "gpu_llm/comm/peer_group.h"
 #include "gpu_llm/cuda/memory.h"
 #include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/model/gpu_weights.h"
 #include "gpu_llm/model/linear.h"
+#include "gpu_llm/model/sharding.h"
 #include "gpu_llm/step_plan.h"
 #include "llm_core/model/decoder_spec.h"
 #include "nereid/status.h"
@@ -27,11 +29,17 @@ struct DecoderLimits {
   bool is_invariant = false;  // products: LinearRunner::Create
 };
 
+// Of a decoder whose spec and weights are one of several GPUs' share.
+struct DecoderShare {
+  PeerGroup* group = nullptr;  // borrowed; null: it has all
+  Sharding sharding;
+};
+
 class Decoder {
  public:
   // `spec` and `weights` are borrowed for the decoder's life.
   static Result<Decoder> Create(const llm::DecoderSpec& spec, const GpuWeights& weights,
-                                const DecoderLimits& limits);
+                                const DecoderLimits& limits, const DecoderShare& share = {});
   Decoder(Decoder&&) noexcept = default;
 
   // All layers.
@@ -41,7 +49,8 @@ class Decoder {
 
   // `words`, on the device, is laid out as `shape` says.
   Status Forward(const StepShape& shape, const int32_t* words, bool may_time, cudaStream_t stream);
-  // Rows [first, first + count) of the step's logits, at most max_num_logits, to logits().
+  // Rows [first, first + count) of the step's logits, at most max_num_logits, to logits(); of
+  // several GPUs, to rank 0's.
   Status ComputeLogits(const StepShape& shape, const int32_t* words, int32_t first, int32_t count,
                        bool may_time, cudaStream_t stream);
   // The whole of a block, all layers.
@@ -49,7 +58,7 @@ class Decoder {
   float* logits() const { return logits_.as<float>(); }
   int32_t* last_tokens() const { return last_tokens_.as<int32_t>(); }
   // Floats from one row of logits to the next: PaddedVocabulary().
-  int32_t logits_stride() const { return weights_->lm_head.num_outputs; }
+  int32_t logits_stride() const { return PaddedVocabulary(spec_->vocab_size); }
   int64_t memory_bytes() const;
 
   // Words of a step's positions: those of short sequences are so many behind those of long ones.
@@ -57,13 +66,14 @@ class Decoder {
   static int32_t ShortPositionsOffset(const llm::DecoderSpec& spec, int32_t max_positions);
 
  private:
-  Decoder(const llm::DecoderSpec& spec, const GpuWeights& weights)
-      : spec_(&spec), weights_(&weights) {}
+  Decoder(const llm::DecoderSpec& spec, const GpuWeights& weights, const DecoderShare& share)
+      : spec_(&spec), weights_(&weights), share_(share) {}
+  Status AllocateShare(const DecoderLimits& limits);
   Status FillRopeTables(int32_t max_positions);
   Status RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
                   cudaStream_t stream);
   Status RunMlp(int32_t layer, const StepShape& shape, bool may_time, cudaStream_t stream);
-  void RunMoe(int32_t layer, const StepShape& shape, cudaStream_t stream);
+  Status RunMoe(int32_t layer, const StepShape& shape, cudaStream_t stream);
   // Rows of the residual, normed, to `out`.
   void ApplyNorm(const GpuNorm& norm, const int32_t* rows, int num_rows, const DeviceMemory& out,
                  cudaStream_t stream);
@@ -74,11 +84,15 @@ class Decoder {
   // residual += in x matrix + bias, normed by itself where the model does so.
   Status AddProduct(const GpuMatrix& matrix, const DeviceMemory& in, const __nv_bfloat16* bias,
                     const GpuNorm& post_norm, int num_rows, bool may_time, cudaStream_t stream);
+  // residual += the sum of all GPUs' parts_, with bias and norm as AddProduct has them.
+  Status AddSum(const __nv_bfloat16* bias, const GpuNorm& post_norm, int num_rows,
+                cudaStream_t stream);
   void Attend(int32_t layer, const StepShape& shape, const int32_t* words, cudaStream_t stream);
   int64_t qkv_size() const { return spec_->q_size() + 2 * spec_->kv_size(); }
 
   const llm::DecoderSpec* spec_;
   const GpuWeights* weights_;
+  DecoderShare share_;
   std::vector<DeviceMemory> rope_tables_;  // per rope: [max_positions, dim / 2] pairs of cosine and
                                            // sine; longrope's short factors behind them
   DeviceMemory cache_;                     // [layers][blocks][kv_heads] heads of a block
@@ -97,6 +111,8 @@ class Decoder {
   DeviceMemory logits_;              // [num_logits, logits_stride()] float
   DeviceMemory partials_, tickets_;  // of decode attention
   DeviceMemory last_tokens_;         // [max_num_sequences]
+  DeviceMemory parts_;       // [num_tokens, hidden_size], to be summed over GPUs; none: alone
+  DeviceMemory own_logits_;  // [num_logits, this GPU's rows of the LM head] float; none: alone
   std::optional<LinearRunner> linear_;
 };
 

@@ -27,8 +27,9 @@ using KindsAndRows = std::vector<std::pair<WeightKind, int64_t>>;
 // Places matrices one behind the other; pointers are offsets until the memory is there.
 class WeightPlan {
  public:
-  WeightPlan(const llm::DecoderModel& model, const std::optional<DummyWeights>& dummy)
-      : model_(model), dummy_(dummy) {}
+  WeightPlan(const llm::DecoderModel& model, const Sharding& sharding,
+             const std::optional<DummyWeights>& dummy)
+      : model_(model), sharding_(sharding), dummy_(dummy) {}
 
   // Biases, one below the other, or in turn as Matrix does it.
   const __nv_bfloat16* Vector(int32_t layer, const KindsAndRows& kinds_and_rows,
@@ -139,7 +140,9 @@ class WeightPlan {
     MatrixSource source;
     for (const auto& [kind, rows] : kinds_and_rows) {
       const auto found = model_.weights.find({layer, kind, expert});
-      source.parts.push_back({found == model_.weights.end() ? nullptr : &found->second, rows});
+      source.parts.push_back({found == model_.weights.end() ? nullptr : &found->second, rows,
+                              sharding_.FirstRow(kind, expert != kNoExpert)});
+      source.first_column = sharding_.FirstColumn(kind, expert != kNoExpert);
     }
     source.columns = columns;
     source.interleave = interleave;
@@ -222,6 +225,7 @@ class WeightPlan {
   }
 
   const llm::DecoderModel& model_;
+  const Sharding& sharding_;
   const std::optional<DummyWeights>& dummy_;
   int64_t next_ = 0;
   std::vector<UploadJob> jobs_;
@@ -337,7 +341,7 @@ Status MakeUp(const WeightPlan& plan, const GpuWeights& weights, uint64_t seed) 
   for (const GpuMatrix* matrix : weights.matrices()) RandomFillMatrix(*matrix, seed++, nullptr);
   for (GpuMatrix matrix : plan.made_up()) {
     Place(matrix.data, weights.memory);
-    RandomFillMatrix(matrix, seed++, nullptr);
+    RandomFillMatrix(matrix, static_cast<uint32_t>(seed++), nullptr);  // a router: equal on all
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
   NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
@@ -392,10 +396,10 @@ Status CheckGpuSupport(const llm::DecoderModel& model) {
   return {};
 }
 
-Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model,
+Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding& sharding,
                                   const std::optional<DummyWeights>& dummy) {
   const llm::DecoderSpec& spec = model.spec;
-  WeightPlan plan(model, dummy);
+  WeightPlan plan(model, sharding, dummy);
   GpuWeights weights;
   const int64_t padding = PaddedVocabulary(spec.vocab_size) - spec.vocab_size;
   const GpuMatrix embedding =
@@ -411,20 +415,30 @@ Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model,
   for (int32_t layer = 0; layer < spec.num_layers(); ++layer)
     weights.layers.push_back(PlanLayer(plan, spec, layer));
   weights.final_norm = plan.Norm(kNoLayer, WeightKind::kFinalNorm, WeightKind::kFinalNormBias);
-  weights.lm_head = spec.tied_embeddings
-                        ? embedding
-                        : plan.Matrix(kNoLayer, {{WeightKind::kLmHead, spec.vocab_size}},
-                                      spec.hidden_size, 0, padding);
+  const Range head = sharding.HeadRows(sharding.rank(), PaddedVocabulary(spec.vocab_size));
+  if (spec.tied_embeddings) {
+    weights.lm_head = embedding;
+    weights.lm_head.num_outputs = static_cast<int>(head.count);
+    weights.lm_head.data =
+        static_cast<const __nv_bfloat16*>(embedding.data) + head.first * spec.hidden_size;
+  } else {
+    const int64_t rows = std::min<int64_t>(head.count, spec.vocab_size - head.first);
+    weights.lm_head = plan.Matrix(kNoLayer, {{WeightKind::kLmHead, rows}}, spec.hidden_size, 0,
+                                  head.count - rows);
+  }
   if (model.weights.contains({kNoLayer, WeightKind::kLmHeadBias, kNoExpert}))
     weights.lm_head_bias = plan.Vector(kNoLayer, {{WeightKind::kLmHeadBias, spec.vocab_size}});
   NEREID_RETURN_IF_ERROR(plan.status());
   NEREID_ASSIGN_OR_RETURN(weights.memory, DeviceMemory::Allocate(plan.size_bytes(), "the weights"));
   PlaceAll(weights);
   if (dummy) {
+    // Shares differ, the embedding is the same on all GPUs.
+    NEREID_RETURN_IF_ERROR(
+        MakeUp(plan, weights, dummy->seed + (static_cast<uint64_t>(sharding.rank()) << 32)));
     GpuMatrix table = embedding;
     Place(table.data, weights.memory);
     RandomFillMatrix(table, dummy->seed ^ 0x5eed, nullptr);
-    NEREID_RETURN_IF_ERROR(MakeUp(plan, weights, dummy->seed));
+    NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   } else {
     NEREID_RETURN_IF_ERROR(Upload(plan.jobs(), weights.memory));
   }

@@ -12,6 +12,7 @@
 
 #include "gpu_llm/cuda/memory.h"
 #include "gpu_llm/kernels/weight_format.h"
+#include "gpu_llm/model/sharding.h"
 #include "llm_core/model/architecture.h"
 #include "nereid/status.h"
 
@@ -58,7 +59,8 @@ struct GpuWeights {
   const __nv_bfloat16* token_embedding = nullptr;     // [vocab_size, hidden_size]
   const __nv_bfloat16* position_embedding = nullptr;  // [max_positions, hidden_size]; null: none
   GpuNorm final_norm;
-  // [PaddedVocabulary(vocab_size), hidden_size]: the last rows are zero
+  // [PaddedVocabulary(vocab_size), hidden_size]: the last rows are zero; of several GPUs, this
+  // one's share of the rows
   GpuMatrix lm_head;
   const __nv_bfloat16* lm_head_bias = nullptr;  // [vocab_size]; null: none
   std::vector<GpuLayer> layers;
@@ -67,11 +69,6 @@ struct GpuWeights {
   // Those that products of LinearRunner take.
   std::vector<const GpuMatrix*> matrices() const;
 };
-
-// Rows of logits are as long as kernels want them.
-constexpr int32_t PaddedVocabulary(int32_t vocab_size) {
-  return vocab_size % 4 == 0 ? vocab_size : (vocab_size + 15) / 16 * 16;
-}
 
 // Weights that are made up: matrices of the layers in this format.
 struct DummyWeights {
@@ -84,8 +81,9 @@ struct DummyWeights {
 Status CheckGpuSupport(const llm::DecoderModel& model);
 
 // Reads the checkpoint's bytes with several threads; or, with `dummy`, makes weights up on the
-// device, and model.weights may be empty. To the current device.
-Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model,
+// device, and model.weights may be empty. To the current device. model.spec is this GPU's share of
+// the decoder, `sharding` says which of the whole weights it is.
+Result<GpuWeights> LoadGpuWeights(const llm::DecoderModel& model, const Sharding& sharding,
                                   const std::optional<DummyWeights>& dummy);
 
 }  // namespace nereid::gpu

@@ -45,23 +45,24 @@ float Fp8RowScale(const ResolvedWeight& weight, int64_t row) {
   return llm::ElementAsFloat(scales, is_one ? 0 : weight.source.SourceRow(row));
 }
 
-void FillPlainRow(const ResolvedWeight& weight, int64_t row, int64_t columns, float offset,
+void FillPlainRow(const ResolvedWeight& weight, int64_t row, const MatrixSource& matrix,
                   uint16_t* to) {
+  const int64_t first = matrix.first_column, columns = matrix.columns;
   const llm::TensorView& tensor = weight.tensor;
   const llm::WeightSource& source = weight.source;
   const int64_t stored_columns = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
   const int64_t stored = source.SourceRow(row);
-  if (!source.transposed && tensor.type == DataType::kBF16 && offset == 0.0f) {
-    std::memcpy(to, tensor.bytes.data() + stored * stored_columns * 2, columns * 2);
+  if (!source.transposed && tensor.type == DataType::kBF16 && matrix.offset == 0.0f) {
+    std::memcpy(to, tensor.bytes.data() + (stored * stored_columns + first) * 2, columns * 2);
     return;
   }
   const bool in_blocks = weight.quant.method == QuantMethod::kFp8Blocks;
   const float row_scale = IsFp8(weight) ? Fp8RowScale(weight, row) : 1.0f;
-  for (int64_t column = 0; column < columns; ++column) {
+  for (int64_t column = first; column < first + columns; ++column, ++to) {
     const int64_t index =
         source.transposed ? column * stored_columns + stored : stored * stored_columns + column;
     if (tensor.type != DataType::kF8E4M3) {
-      to[column] = ToBf16(offset + llm::ElementAsFloat(tensor, index));
+      *to = ToBf16(matrix.offset + llm::ElementAsFloat(tensor, index));
       continue;
     }
     const llm::TensorView& scales = weight.quant.scales;
@@ -69,18 +70,19 @@ void FillPlainRow(const ResolvedWeight& weight, int64_t row, int64_t columns, fl
         in_blocks
             ? llm::ElementAsFloat(scales, stored / kFp8Block * scales.shape[1] + column / kFp8Block)
             : row_scale;
-    to[column] = ToBf16(Fp8ToFloat(tensor.bytes[index]) * scale);
+    *to = ToBf16(Fp8ToFloat(tensor.bytes[index]) * scale);
   }
 }
 
-void FillIntegerRow(Int4Rows& rows, int64_t row, uint16_t* to) {
+void FillIntegerRow(Int4Rows& rows, int64_t row, int64_t first, int64_t columns, uint16_t* to) {
   const std::span<const uint8_t> values = rows.Row(row);
   for (int64_t c = 0; c < rows.num_columns(); ++c) {
     const int64_t group = c / rows.group_size();
     const int64_t column = rows.column_order().empty() ? c : rows.column_order()[c];
+    if (column < first || column >= first + columns) continue;
     const float input_scale = rows.input_scale().empty() ? 1.0f : rows.input_scale()[column];
-    to[column] = ToBf16(static_cast<float>(values[c] - rows.Zero(row, group)) *
-                        rows.Scale(row, group) * input_scale);
+    to[column - first] = ToBf16(static_cast<float>(values[c] - rows.Zero(row, group)) *
+                                rows.Scale(row, group) * input_scale);
   }
 }
 
@@ -105,12 +107,13 @@ int64_t MatrixSource::num_rows() const {
 MatrixSource::Place MatrixSource::Find(int64_t row) const {
   const auto num_parts = static_cast<int64_t>(parts.size());
   if (interleave > 0) {
-    return {static_cast<size_t>(row / interleave % num_parts),
-            row / (interleave * num_parts) * interleave + row % interleave};
+    const auto part = static_cast<size_t>(row / interleave % num_parts);
+    return {part,
+            parts[part].first_row + row / (interleave * num_parts) * interleave + row % interleave};
   }
   size_t part = 0;
   for (; row >= parts[part].rows; ++part) row -= parts[part].rows;
-  return {part, row};
+  return {part, parts[part].first_row + row};
 }
 
 int64_t MatrixLayout::SizeBytes(int64_t num_rows, int64_t columns) const {
@@ -149,13 +152,22 @@ Result<MatrixLayout> LayoutOf(const MatrixSource& source) {
                 reader->column_order() == first.column_order() &&
                 reader->input_scale() == first.input_scale();
   }
-  if (!is_known || !are_alike) return layout;
+  // A share of the columns must be whole groups, in the order in which they are stored.
+  const bool is_whole = source.columns == first.num_columns();
+  const bool are_groups = first.column_order().empty() &&
+                          (first.num_groups() == 1 ||
+                           (source.first_column % group == 0 && source.columns % group == 0));
+  if (!is_known || !are_alike || !(is_whole || are_groups)) return layout;
   layout.format = WeightFormat::kInt4;
   layout.scales_per_block = first.num_groups() == 1 || group >= kInt4BlockColumns
                                 ? 1
                                 : static_cast<int>(kInt4BlockColumns / group);
   layout.column_order = first.column_order();
   layout.input_scale = first.input_scale();
+  if (!is_whole && !layout.input_scale.empty()) {
+    const auto begin = first.input_scale().begin() + source.first_column;
+    layout.input_scale.assign(begin, begin + source.columns);
+  }
   return layout;
 }
 
@@ -164,9 +176,9 @@ Status FillBf16Rows(const MatrixSource& source, int64_t first, int64_t count, ui
   for (int64_t row = first; row < first + count; ++row, to += source.columns) {
     const MatrixSource::Place place = source.Find(row);
     if (readers[place.part]) {
-      FillIntegerRow(*readers[place.part], place.row, to);
+      FillIntegerRow(*readers[place.part], place.row, source.first_column, source.columns, to);
     } else {
-      FillPlainRow(*source.parts[place.part].weight, place.row, source.columns, source.offset, to);
+      FillPlainRow(*source.parts[place.part].weight, place.row, source, to);
     }
   }
   return {};
@@ -177,7 +189,9 @@ void FillFp8Rows(const MatrixSource& source, int64_t first, int64_t count, uint8
     const MatrixSource::Place place = source.Find(row);
     const ResolvedWeight& weight = *source.parts[place.part].weight;
     std::memcpy(to,
-                weight.tensor.bytes.data() + weight.source.SourceRow(place.row) * source.columns,
+                weight.tensor.bytes.data() +
+                    weight.source.SourceRow(place.row) * weight.tensor.shape[1] +
+                    source.first_column,
                 source.columns);
   }
 }
@@ -204,7 +218,8 @@ Status FillInt4Tiles(const MatrixSource& source, const MatrixLayout& layout, int
     for (int r = 0; r < kInt4TileRows && tile * kInt4TileRows + r < source.num_rows(); ++r) {
       const MatrixSource::Place place = source.Find(tile * kInt4TileRows + r);
       Int4Rows& reader = *readers[place.part];
-      const std::span<const uint8_t> values = reader.Row(place.row);
+      const std::span<const uint8_t> values =
+          reader.Row(place.row).subspan(source.first_column, source.columns);
       for (int64_t column = 0; column < source.columns; column += 8) {
         uint32_t word = 0;
         for (int i = 0; i < 8; ++i)
@@ -213,7 +228,7 @@ Status FillInt4Tiles(const MatrixSource& source, const MatrixLayout& layout, int
         std::memcpy(to + column / kInt4BlockColumns * block_bytes + index * 4, &word, 4);
       }
       for (int64_t column = 0; column < source.columns; column += scale_columns) {
-        const int64_t group = column / reader.group_size();
+        const int64_t group = (source.first_column + column) / reader.group_size();
         const uint32_t word =
             Int4ScaleWord(reader.Scale(place.row, group), reader.Zero(place.row, group));
         const int64_t sub = column % kInt4BlockColumns / scale_columns;

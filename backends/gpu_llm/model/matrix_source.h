@@ -14,24 +14,27 @@ namespace nereid::gpu {
 struct MatrixPart {
   const llm::ResolvedWeight* weight = nullptr;
   int64_t rows = 0;
+  int64_t first_row = 0;  // of the weight: what precedes it is another GPU's
 };
 
 struct MatrixSource {
   std::vector<MatrixPart> parts;
-  int64_t columns = 0;     // a vector: 1
+  int64_t columns = 0;       // a vector: 1
+  int64_t first_column = 0;  // of the weights, as first_row
   int64_t interleave = 0;  // rows of each part, equally long, in turn; 0: one part below the other
   float offset = 0.0f;     // added to each value of what is not quantised
 
   int64_t num_rows() const;
   struct Place {
     size_t part;
-    int64_t row;
+    int64_t row;  // of the weight
   };
   Place Find(int64_t row) const;
 };
 
 // How a matrix is kept on the device. Parts that are quantised, but not alike (other group sizes,
-// column orders or input scales), or in groups that kernels do not know, become bf16.
+// column orders or input scales), or in groups that kernels do not know or that first_column cuts,
+// become bf16.
 struct MatrixLayout {
   WeightFormat format = WeightFormat::kBf16;
   int scales_per_block = 1;

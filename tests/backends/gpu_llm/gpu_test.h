@@ -24,6 +24,13 @@ inline bool HasHopper() {
          major == 9;
 }
 
+// Two GPUs that reach each other's memory.
+inline bool HasPair() {
+  int count = 0, can_access = 0;
+  return HasHopper() && cudaGetDeviceCount(&count) == cudaSuccess && count >= 2 &&
+         cudaDeviceCanAccessPeer(&can_access, 0, 1) == cudaSuccess && can_access != 0;
+}
+
 // A suite whose cases skip where there is no GPU.
 template <typename Base>
 class GpuTest : public Base {

@@ -161,6 +161,76 @@ TEST(MatrixSourceTest, Fp8InBlocksBecomesBf16) {
   EXPECT_EQ(FromBf16(rows[255 * 256 + 255]), 8.0f);
 }
 
+TEST(MatrixSourceTest, ASliceOfColumnsIsThatPartOfTheWhole) {
+  // 20 rows of 256 columns of words at random, in groups of 32 with a factor each.
+  std::vector<uint32_t> words(20 * 32);
+  for (size_t i = 0; i < words.size(); ++i) words[i] = static_cast<uint32_t>(i * 2654435761u);
+  std::vector<float> factors(20 * 8);
+  for (size_t i = 0; i < factors.size(); ++i) factors[i] = static_cast<float>(i % 13 + 1);
+  const Owned packed = BytesOf(words), scales = BytesOf(factors);
+  llm::ResolvedWeight weight;
+  weight.tensor = packed.View(DataType::kI32, {20, 32});
+  weight.source = llm::Matrix("w", 20, 256);
+  weight.quant.method = llm::QuantMethod::kPacked;
+  weight.quant.num_bits = 4;
+  weight.quant.group_size = 32;
+  weight.quant.scales = scales.View(DataType::kF32, {20, 8});
+  MatrixSource whole;
+  whole.parts = {{&weight, 20}};
+  whole.columns = 256;
+  std::vector<uint16_t> all(20 * 256);
+  ASSERT_TRUE(FillBf16Rows(whole, 0, 20, all.data()).ok());
+  const auto check = [&](int64_t first_row, int64_t first, int64_t columns, WeightFormat format) {
+    MatrixSource slice;
+    slice.parts = {{&weight, 20 - first_row, first_row}};
+    slice.columns = columns;
+    slice.first_column = first;
+    const int64_t rows = slice.num_rows();
+    const MatrixLayout layout = std::move(*LayoutOf(slice));
+    ASSERT_EQ(layout.format, format) << first << ", " << columns;
+    std::vector<uint16_t> plain(rows * columns);
+    ASSERT_TRUE(FillBf16Rows(slice, 0, rows, plain.data()).ok());
+    std::vector<float> values;
+    if (format == WeightFormat::kInt4) {
+      std::vector<uint8_t> tiles(layout.SizeBytes(rows, columns), 0xff);
+      ASSERT_TRUE(FillInt4Tiles(slice, layout, 0, (rows + 15) / 16, tiles.data()).ok());
+      values = UnpackInt4(tiles, layout, rows, columns);
+    }
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      const uint16_t expected = all[(first_row + i / columns) * 256 + first + i % columns];
+      ASSERT_EQ(plain[i], expected) << first << ", " << i;
+      if (!values.empty()) {
+        ASSERT_EQ(values[i], FromBf16(expected)) << first << ", " << i;
+      }
+    }
+  };
+  check(0, 0, 128, WeightFormat::kInt4);
+  check(3, 128, 128, WeightFormat::kInt4);
+  check(4, 160, 96, WeightFormat::kInt4);
+  check(0, 16, 32, WeightFormat::kBf16);  // groups are cut
+  check(0, 32, 40, WeightFormat::kBf16);
+}
+
+TEST(MatrixSourceTest, ASliceOfFp8HasItsBytes) {
+  std::vector<uint8_t> stored(4 * 64);
+  for (size_t i = 0; i < stored.size(); ++i) stored[i] = static_cast<uint8_t>(i % 0x70);
+  const Owned bytes{stored}, scales = BytesOf(std::vector<float>{1.0f, 2.0f, 4.0f, 8.0f});
+  llm::ResolvedWeight weight;
+  weight.tensor = bytes.View(DataType::kF8E4M3, {4, 64});
+  weight.source = llm::Matrix("w", 4, 64);
+  weight.quant.method = llm::QuantMethod::kFp8;
+  weight.quant.scales = scales.View(DataType::kF32, {4, 1});
+  MatrixSource source;
+  source.parts = {{&weight, 2, 1}};
+  source.columns = 32;
+  source.first_column = 32;
+  ASSERT_EQ(LayoutOf(source)->format, WeightFormat::kFp8);
+  std::vector<uint8_t> rows(2 * 32);
+  FillFp8Rows(source, 0, 2, rows.data());
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(rows[i], stored[(1 + i / 32) * 64 + 32 + i % 32]);
+  EXPECT_EQ(Fp8RowScales(source), (std::vector<float>{2.0f, 4.0f}));
+}
+
 class TinyInt4Test : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TinyInt4Test, TilesHoldWhatTheRowsDo) {

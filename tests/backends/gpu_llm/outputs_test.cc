@@ -3,6 +3,7 @@
 #include "../cpu_reference/golden.h"
 #include "cpu_reference/cpu_executor.h"
 #include "gpu_llm/gpu_executor.h"
+#include "gpu_llm/sharded_executor.h"
 #include "gpu_test.h"
 
 namespace nereid::gpu {
@@ -13,11 +14,14 @@ using testing::RelativeError;
 
 constexpr double kLogitTolerance = 8e-2;  // as executor_test.cc has it
 
-class OutputsTest : public testing::GpuTest<::testing::Test> {
+// On so many GPUs.
+class OutputsTest : public testing::GpuTest<::testing::TestWithParam<int>> {
  protected:
   void SetUp() override {
-    testing::GpuTest<::testing::Test>::SetUp();
+    testing::GpuTest<::testing::TestWithParam<int>>::SetUp();
     if (IsSkipped()) return;
+    if (GetParam() == 2 && !testing::HasPair())
+      GTEST_SKIP() << "no two GPUs that reach each other's memory";
     const std::string directory = FindTiny("llama");
     if (directory.empty()) GTEST_SKIP() << "no test data for llama";
     auto checkpoint =
@@ -26,7 +30,12 @@ class OutputsTest : public testing::GpuTest<::testing::Test> {
     options.max_num_sequences = 8;
     options.max_num_tokens = 256;
     options.max_cache_tokens = 4096;
-    gpu_ = std::move(*GpuExecutor::Create(std::move(*llm::ReadDecoder(*checkpoint)), options));
+    if (GetParam() == 1) {
+      gpu_ = std::move(*GpuExecutor::Create(std::move(*llm::ReadDecoder(*checkpoint)), options));
+    } else {
+      const std::vector<int32_t> devices = {0, 1};
+      gpu_ = std::move(*ShardedExecutor::Create(*llm::ReadDecoder(*checkpoint), options, devices));
+    }
     cpu::CpuExecutorOptions cpu_options;
     cpu_options.num_threads = 2;
     cpu_ = std::move(*cpu::CpuExecutor::Create(
@@ -54,14 +63,14 @@ class OutputsTest : public testing::GpuTest<::testing::Test> {
     return std::move(*result);
   }
 
-  std::unique_ptr<GpuExecutor> gpu_;
+  std::unique_ptr<llm::Executor> gpu_;
   std::unique_ptr<cpu::CpuExecutor> cpu_;
   llm::SamplingParams greedy_;
   std::vector<int32_t> prompt_, table_;
 };
 
 // More rows than the device has room for at a time, beside a sequence that only samples.
-TEST_F(OutputsTest, LogitsAndLogProbsOfAPromptAreThoseOfTheCpu) {
+TEST_P(OutputsTest, LogitsAndLogProbsOfAPromptAreThoseOfTheCpu) {
   llm::StepResult results[2];
   llm::Executor* executors[] = {gpu_.get(), cpu_.get()};
   const std::vector<int32_t> second = {40, 41, 42};
@@ -93,7 +102,7 @@ TEST_F(OutputsTest, LogitsAndLogProbsOfAPromptAreThoseOfTheCpu) {
   EXPECT_NEAR(results[0].tokens[0].log_prob, llm::LogProb(last, results[0].tokens[0].id), 1e-3f);
 }
 
-TEST_F(OutputsTest, CandidatesAreTheLikeliestInOrder) {
+TEST_P(OutputsTest, CandidatesAreTheLikeliestInOrder) {
   llm::Batch batch;
   Add(batch, prompt_, 0).block_table = table_;
   batch.sequences[0].num_candidates = 7;
@@ -109,7 +118,7 @@ TEST_F(OutputsTest, CandidatesAreTheLikeliestInOrder) {
   }
 }
 
-TEST_F(OutputsTest, ACopiedBlockIsTheBlock) {
+TEST_P(OutputsTest, ACopiedBlockIsTheBlock) {
   llm::Batch batch;
   Add(batch, prompt_, 0).block_table = table_;
   Run(*gpu_, batch);
@@ -127,6 +136,8 @@ TEST_F(OutputsTest, ACopiedBlockIsTheBlock) {
   }
   EXPECT_EQ(logits[0], logits[1]);
 }
+
+INSTANTIATE_TEST_SUITE_P(Gpus, OutputsTest, ::testing::Values(1, 2));
 
 }  // namespace
 }  // namespace nereid::gpu

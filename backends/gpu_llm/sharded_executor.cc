@@ -1,0 +1,58 @@
+// Every call is one turn of the ranks' threads.
+#include "gpu_llm/sharded_executor.h"
+
+namespace nereid::gpu {
+
+Result<std::unique_ptr<ShardedExecutor>> ShardedExecutor::Create(const llm::DecoderModel& model,
+                                                                 const GpuExecutorOptions& options,
+                                                                 std::span<const int32_t> devices) {
+  const auto count = static_cast<int32_t>(devices.size());
+  NEREID_RETURN_IF_ERROR(Sharding::Of(model.spec, 0, count).status());
+  NEREID_ASSIGN_OR_RETURN(std::unique_ptr<PeerGroup> group, PeerGroup::Create(devices));
+  std::unique_ptr<ShardedExecutor> executor(new ShardedExecutor(std::move(group)));
+  NEREID_RETURN_IF_ERROR(executor->threads_.Run([&](int32_t rank) -> Status {
+    GpuExecutorOptions own = options;
+    own.device = devices[rank];
+    own.rank = rank;
+    own.group = executor->group_.get();
+    NEREID_ASSIGN_OR_RETURN(executor->ranks_[rank], GpuExecutor::Create(model, own));
+    return {};
+  }));
+  return executor;
+}
+
+// No GPU frees what another may yet write.
+ShardedExecutor::~ShardedExecutor() {
+  (void)threads_.Run([&](int32_t rank) -> Status {
+    if (ranks_[rank] != nullptr) ranks_[rank]->Drain();
+    return {};
+  });
+}
+
+llm::ExecutorMemory ShardedExecutor::memory() const {
+  llm::ExecutorMemory sum;
+  sum.gpu_bytes = group_->memory_bytes();
+  for (const auto& rank : ranks_) {
+    const llm::ExecutorMemory memory = rank->memory();
+    sum.cpu_bytes += memory.cpu_bytes;
+    sum.gpu_bytes += memory.gpu_bytes;
+    sum.pinned_bytes += memory.pinned_bytes;
+  }
+  return sum;
+}
+
+Status ShardedExecutor::Submit(const llm::Batch& batch) {
+  return threads_.Run([&](int32_t rank) { return ranks_[rank]->Submit(batch); });
+}
+
+Result<llm::StepResult> ShardedExecutor::Collect() {
+  llm::StepResult result;
+  NEREID_RETURN_IF_ERROR(threads_.Run([&](int32_t rank) -> Status {
+    NEREID_ASSIGN_OR_RETURN(llm::StepResult own, ranks_[rank]->Collect());
+    if (rank == 0) result = std::move(own);
+    return {};
+  }));
+  return result;
+}
+
+}  // namespace nereid::gpu

@@ -1,0 +1,47 @@
+// One model on several GPUs: an executor for each, all of which take every step with their shares
+// of the weights, each on a thread of its own. Rank 0 draws the tokens. [engine thread, which is
+// rank 0's too]
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "gpu_llm/comm/peer_group.h"
+#include "gpu_llm/comm/rank_threads.h"
+#include "gpu_llm/gpu_executor.h"
+
+namespace nereid::gpu {
+
+class ShardedExecutor : public llm::Executor {
+ public:
+  // As GpuExecutor::Create; options.device is not read. UNSUPPORTED also names what so many GPUs
+  // can not share out.
+  static Result<std::unique_ptr<ShardedExecutor>> Create(const llm::DecoderModel& model,
+                                                         const GpuExecutorOptions& options,
+                                                         std::span<const int32_t> devices);
+  ~ShardedExecutor() override;
+
+  const llm::ExecutorLimits& limits() const override { return ranks_[0]->limits(); }
+  llm::ExecutorFeatures features() const override { return ranks_[0]->features(); }
+  llm::ExecutorMemory memory() const override;
+  llm::ExecutorCounts counts() const override { return ranks_[0]->counts(); }
+  // A fault of one GPU ends the step on all: those that wait for it are woken.
+  Status Submit(const llm::Batch& batch) override;
+  Result<llm::StepResult> Collect() override;
+
+  GpuExecutor& rank(int32_t rank) { return *ranks_[rank]; }
+
+ private:
+  explicit ShardedExecutor(std::unique_ptr<PeerGroup> group)
+      : group_(std::move(group)),
+        ranks_(group_->count()),
+        threads_(group_->count(), [this] { group_->Stop(); }) {}
+
+  std::unique_ptr<PeerGroup> group_;
+  std::vector<std::unique_ptr<GpuExecutor>> ranks_;
+  RankThreads threads_;
+};
+
+}  // namespace nereid::gpu

@@ -1,0 +1,123 @@
+// Sums over GPUs, as a model's layers ask for them: one behind the other on a stream each, from a
+// recorded graph, by mail and by meeting (kernels/peer.h).
+//
+//   gpu_peer_bench [--gpus 0,1] [--sizes 8192,16384,...]   sizes: bytes of bf16
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gpu_llm/comm/peer_group.h"
+#include "gpu_llm/cuda/stream.h"
+#include "gpu_llm/model/sharding.h"
+
+namespace nereid::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kSums = 64;  // of a graph
+constexpr int kRepeats = 10;
+
+struct Rank {
+  gpu::Stream stream;
+  gpu::DeviceMemory parts, residual;
+  gpu::Graph graph;
+};
+
+Status Record(gpu::PeerGroup& group, std::vector<Rank>& ranks, int64_t count, gpu::SumPath path) {
+  for (int32_t rank = 0; rank < group.count(); ++rank) {
+    NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(group.devices()[rank]));
+    cudaStream_t stream = ranks[rank].stream.get();
+    NEREID_RETURN_IF_CUDA_ERROR(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < kSums; ++i)
+      gpu::SumOverPeers(group.peers(rank), count, gpu::SumInto::kResidual, path, stream);
+    cudaGraph_t nodes = nullptr;
+    NEREID_RETURN_IF_CUDA_ERROR(cudaStreamEndCapture(stream, &nodes));
+    cudaGraphExec_t executable = nullptr;
+    NEREID_RETURN_IF_CUDA_ERROR(cudaGraphInstantiate(&executable, nodes, 0));
+    (void)cudaGraphDestroy(nodes);
+    ranks[rank].graph = gpu::Graph(executable);
+  }
+  return {};
+}
+
+// Microseconds of one sum, the least of several graphs.
+Result<double> Measure(gpu::PeerGroup& group, std::vector<Rank>& ranks, int64_t count,
+                       gpu::SumPath path) {
+  NEREID_RETURN_IF_ERROR(Record(group, ranks, count, path));
+  double least = 1e30;
+  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    const auto start = Clock::now();
+    for (int32_t rank = 0; rank < group.count(); ++rank) {
+      NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(group.devices()[rank]));
+      for (int i = 0; i < 4; ++i)
+        NEREID_RETURN_IF_CUDA_ERROR(
+            cudaGraphLaunch(ranks[rank].graph.get(), ranks[rank].stream.get()));
+    }
+    for (Rank& rank : ranks) NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(rank.stream.get()));
+    const std::chrono::duration<double> took = Clock::now() - start;
+    least = std::min(least, 1e6 * took.count() / (4 * kSums));
+  }
+  NEREID_RETURN_IF_ERROR(group.status());
+  return least;
+}
+
+Status Run(const std::vector<int32_t>& devices, const std::vector<int64_t>& sizes) {
+  NEREID_ASSIGN_OR_RETURN(const auto group, gpu::PeerGroup::Create(devices));
+  std::vector<Rank> ranks(devices.size());
+  const auto most = static_cast<size_t>(*std::max_element(sizes.begin(), sizes.end()));
+  for (int32_t rank = 0; rank < group->count(); ++rank) {
+    Rank& own = ranks[rank];
+    NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(devices[rank]));
+    NEREID_ASSIGN_OR_RETURN(own.stream, gpu::MakeStream());
+    NEREID_ASSIGN_OR_RETURN(own.parts, gpu::DeviceMemory::Allocate(most, "parts"));
+    NEREID_ASSIGN_OR_RETURN(own.residual, gpu::DeviceMemory::Allocate(most, "the residual"));
+    NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(own.parts.data(), 0x3c, most));
+    NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(own.residual.data(), 0x3c, most));
+    NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
+    group->Share(rank, {own.parts.as<__nv_bfloat16>(), own.residual.as<__nv_bfloat16>()});
+  }
+  std::printf("%d GPUs; bytes: by mail us, by meeting us (GB/s of the message)\n", group->count());
+  for (const int64_t size : sizes) {
+    double mail = 0.0;
+    if (size / 2 <= gpu::PeerMailElements()) {
+      NEREID_ASSIGN_OR_RETURN(mail, Measure(*group, ranks, size / 2, gpu::SumPath::kMail));
+    }
+    NEREID_ASSIGN_OR_RETURN(const double meet,
+                            Measure(*group, ranks, size / 2, gpu::SumPath::kMeet));
+    std::printf("%10lld: %8.2f %8.2f (%.0f)\n", static_cast<long long>(size), mail, meet,
+                static_cast<double>(size) / meet / 1e3);
+  }
+  return {};
+}
+
+int Main(int argc, char** argv) {
+  std::map<std::string, std::string> given = {
+      {"--gpus", "0,1"},
+      {"--sizes",
+       "2,8192,16384,65536,131072,262144,524288,1048576,4194304,16777216,67108864,134217728"}};
+  for (int i = 1; i + 1 < argc; i += 2) given[argv[i]] = argv[i + 1];
+  const auto devices = gpu::ParseDeviceIds(given["--gpus"]);
+  if (!devices.ok()) {
+    std::printf("error: %s\n", devices.status().message().c_str());
+    return 1;
+  }
+  std::vector<int64_t> sizes;
+  const std::string& text = given["--sizes"];
+  for (size_t at = 0; at < text.size(); at = std::min(text.size(), text.find(',', at)) + 1)
+    sizes.push_back(std::atoll(text.c_str() + at));
+  const Status status = Run(*devices, sizes);
+  if (!status.ok()) std::printf("error: %s\n", status.message().c_str());
+  return status.ok() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace nereid::bench
+
+int main(int argc, char** argv) {
+  return nereid::bench::Main(argc, argv);
+}

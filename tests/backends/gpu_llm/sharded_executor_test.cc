@@ -1,0 +1,390 @@
+// Several GPUs as one: sums over them, the tiny checkpoints against one GPU and the CPU, faults of
+// one of them. What needs two GPUs skips itself where there are fewer.
+#include "gpu_llm/sharded_executor.h"
+
+#include <future>
+#include <list>
+#include <random>
+
+#include "../cpu_reference/golden.h"
+#include "cpu_reference/cpu_executor.h"
+#include "gpu_test.h"
+#include "llm_core/engine/engine.h"
+
+namespace nereid::gpu {
+namespace {
+
+using cpu::testing::FindTiny;
+using cpu::testing::GoldenPrompt;
+using cpu::testing::ReadGolden;
+using testing::Bf16Bits;
+using testing::FromBf16;
+using testing::RelativeError;
+
+constexpr int32_t kDevices[] = {0, 1};
+
+class PeerSumTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!testing::HasPair()) GTEST_SKIP() << "no two GPUs that reach each other's memory";
+    group_ = std::move(*PeerGroup::Create(kDevices));
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      ASSERT_EQ(cudaSetDevice(rank), cudaSuccess);
+      streams_[rank] = std::move(*MakeStream());
+      parts_[rank] = std::move(*DeviceMemory::Allocate(2 * kMost, "a test"));
+      residual_[rank] = std::move(*DeviceMemory::Allocate(2 * kMost, "a test"));
+      group_->Share(rank, {parts_[rank].as<__nv_bfloat16>(), residual_[rank].as<__nv_bfloat16>(),
+                           nullptr, nullptr});
+    }
+  }
+  void TearDown() override { (void)cudaSetDevice(0); }
+
+  // Parts of the GPUs and the residual at random; the sums, all in one go.
+  void Check(int64_t count, SumPath path, int num_turns) {
+    SCOPED_TRACE(::testing::Message() << count << " elements");
+    std::vector<uint16_t> values[3];
+    for (auto& vector : values) {
+      vector.resize(count);
+      for (uint16_t& value : vector)
+        value = Bf16Bits(static_cast<float>(random_() % 1001) / 250.0f - 2.0f);
+    }
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      ASSERT_EQ(cudaMemcpy(parts_[rank].data(), values[rank].data(), 2 * count, cudaMemcpyDefault),
+                cudaSuccess);
+      // What lies behind stays.
+      ASSERT_EQ(cudaMemset(residual_[rank].data(), 0x77, residual_[rank].size_bytes()),
+                cudaSuccess);
+      ASSERT_EQ(cudaMemcpy(residual_[rank].data(), values[2].data(), 2 * count, cudaMemcpyDefault),
+                cudaSuccess);
+      ASSERT_EQ(cudaSetDevice(rank), cudaSuccess);
+      ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    }
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      ASSERT_EQ(cudaSetDevice(rank), cudaSuccess);
+      for (int turn = 0; turn < num_turns; ++turn)
+        SumOverPeers(group_->peers(rank), count, SumInto::kResidual, path, streams_[rank].get());
+      ASSERT_EQ(cudaGetLastError(), cudaSuccess);
+    }
+    for (int32_t rank = 0; rank < 2; ++rank)
+      ASSERT_EQ(cudaStreamSynchronize(streams_[rank].get()), cudaSuccess);
+    ASSERT_TRUE(group_->status().ok()) << group_->status().message();
+    for (int64_t i = 0; i < count; ++i) {
+      uint16_t expected = values[2][i];
+      for (int turn = 0; turn < num_turns; ++turn) {
+        expected = Bf16Bits(FromBf16(values[0][i]) + FromBf16(values[1][i]) + FromBf16(expected));
+      }
+      values[2][i] = expected;
+    }
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      const auto got = testing::ToHost<uint16_t>(residual_[rank], count + 8);
+      EXPECT_TRUE(std::equal(values[2].begin(), values[2].end(), got.begin())) << "GPU " << rank;
+      for (int64_t i = count; i < count + 8; ++i) ASSERT_EQ(got[i], 0x7777) << "GPU " << rank;
+    }
+  }
+
+  static constexpr int64_t kMost = 5'000'000;
+  std::unique_ptr<PeerGroup> group_;
+  Stream streams_[2];
+  DeviceMemory parts_[2], residual_[2];
+  std::mt19937 random_{3};
+};
+
+TEST_F(PeerSumTest, EveryGpuHasThePlainSum) {
+  // 512 * 1024 elements are 1 MiB.
+  for (const int64_t count : {1, 3, 4, 8, 31, 2048, 4096, 4097, 262144, 512 * 1024, 4'000'003}) {
+    for (const SumPath path : {SumPath::kAuto, SumPath::kMail, SumPath::kMeet}) {
+      if (path == SumPath::kMail && count > PeerMailElements()) continue;
+      Check(count, path, 1);
+      Check(count, path, 5);
+    }
+  }
+}
+
+TEST_F(PeerSumTest, TurnsOfManySizesFollowEachOther) {
+  for (int turn = 0; turn < 60; ++turn) {
+    const auto count = static_cast<int64_t>(random_() % 300'000 + 1);
+    Check(count, SumPath::kAuto, static_cast<int>(random_() % 4 + 1));
+  }
+}
+
+TEST_F(PeerSumTest, OneThatWaitsIsWoken) {
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  SumOverPeers(group_->peers(0), 4096, SumInto::kResidual, SumPath::kMail, streams_[0].get());
+  SumOverPeers(group_->peers(0), 4096, SumInto::kResidual, SumPath::kMeet, streams_[0].get());
+  EXPECT_TRUE(group_->status().ok());
+  group_->Stop();
+  EXPECT_EQ(cudaStreamSynchronize(streams_[0].get()), cudaSuccess);
+  EXPECT_NE(group_->status().message().find("another GPU"), std::string::npos);
+}
+
+Result<llm::DecoderModel> ReadModel(const std::string& directory) {
+  // What the model views.
+  static std::list<llm::Checkpoint> checkpoints;
+  checkpoints.push_back(std::move(*llm::Checkpoint::Open(directory)));
+  return llm::ReadDecoder(checkpoints.back(), true);
+}
+
+GpuExecutorOptions Options() {
+  GpuExecutorOptions options;
+  options.max_num_sequences = 16;
+  options.max_num_tokens = 256;
+  options.max_cache_tokens = 4096;
+  return options;
+}
+
+TEST(ShardedExecutorRefusalTest, HeadsThatCanNotBeSharedOutAreRefusedWithBothNumbers) {
+  const std::string directory = FindTiny("llama");
+  if (directory.empty()) GTEST_SKIP() << "no test data for llama";
+  const std::vector<int32_t> devices = {0, 1, 2};
+  const auto executor = ShardedExecutor::Create(*ReadModel(directory), Options(), devices);
+  ASSERT_FALSE(executor.ok());
+  EXPECT_EQ(executor.status().code(), StatusCode::kUnsupported);
+  EXPECT_NE(executor.status().message().find("num_attention_heads is 4, which 3 GPUs"),
+            std::string::npos)
+      << executor.status().message();
+}
+
+// Logits of the last `num_logits` of `tokens`, which follow `num_cached` others.
+template <typename AnyExecutor>
+std::vector<float> Logits(AnyExecutor& executor, std::span<const int32_t> tokens,
+                          int32_t num_cached, int32_t num_logits) {
+  std::vector<int32_t> table(executor.limits().num_blocks);
+  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(table.size() - 1 - i);
+  llm::Batch batch;
+  batch.token_ids.assign(tokens.begin(), tokens.end());
+  llm::BatchSequence& sequence = batch.sequences.emplace_back();
+  sequence.num_tokens = static_cast<int32_t>(tokens.size());
+  sequence.num_cached = num_cached;
+  sequence.block_table = table;
+  sequence.num_logits = num_logits;
+  const llm::SamplingParams greedy;
+  if (num_logits == 1) {
+    sequence.samples = true;
+    sequence.sampling = {&greedy, tokens, 0, {}};
+  }
+  const Status submitted = executor.Submit(batch);
+  EXPECT_TRUE(submitted.ok()) << submitted.message();
+  auto collected = executor.Collect();
+  EXPECT_TRUE(collected.ok()) << collected.status().message();
+  if (!submitted.ok() || !collected.ok()) return {};
+  std::vector<float> logits;
+  if constexpr (std::is_same_v<AnyExecutor, ShardedExecutor>) {
+    logits = *executor.rank(0).ReadLogits();
+  } else if constexpr (std::is_same_v<AnyExecutor, GpuExecutor>) {
+    logits = *executor.ReadLogits();
+  } else {
+    logits.assign(executor.logits().begin(), executor.logits().end());
+  }
+  if (num_logits == 1 && !std::is_same_v<AnyExecutor, cpu::CpuExecutor>) {
+    EXPECT_EQ(collected->tokens[0].id, llm::ArgMax(logits));
+  }
+  return logits;
+}
+
+class ShardedExecutorTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!testing::HasPair()) GTEST_SKIP() << "no two GPUs that reach each other's memory";
+    directory_ = FindTiny(GetParam());
+    if (directory_.empty()) GTEST_SKIP() << "no test data for " << GetParam();
+  }
+  std::unique_ptr<ShardedExecutor> Load() {
+    auto executor = ShardedExecutor::Create(*ReadModel(directory_), Options(), kDevices);
+    EXPECT_TRUE(executor.ok()) << executor.status().message();
+    return executor.ok() ? std::move(*executor) : nullptr;
+  }
+  std::string directory_;
+};
+
+// As executor_test.cc's, and one more rounding for each sum.
+constexpr double kLogitTolerance = 8e-2;
+constexpr double kExpertTolerance = 3e-1;
+
+TEST_P(ShardedExecutorTest, TwoGpusGiveTheLogitsOfOneAndOfTheCpu) {
+  const std::unique_ptr<ShardedExecutor> two = Load();
+  ASSERT_NE(two, nullptr);
+  auto one = GpuExecutor::Create(*ReadModel(directory_), Options());
+  ASSERT_TRUE(one.ok()) << one.status().message();
+  auto checkpoint =
+      std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
+  auto cpu = cpu::CpuExecutor::Create(checkpoint, *llm::ReadDecoder(*checkpoint, true), {});
+  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  const bool has_experts = (*one)->spec().moe.num_experts > 0;
+  int64_t compared = 0, equal = 0, equal_to_one = 0;
+  for (const GoldenPrompt& prompt : ReadGolden(directory_)) {
+    const auto length = static_cast<int32_t>(prompt.ids.size());
+    const int32_t rows = std::min(length, 100);
+    const auto expected = Logits(**cpu, prompt.ids, 0, rows);
+    const auto got = Logits(*two, prompt.ids, 0, rows);
+    ASSERT_EQ(got.size(), expected.size());
+    EXPECT_LT(RelativeError(got, expected), has_experts ? kExpertTolerance : kLogitTolerance)
+        << "prompt of " << length;
+    Logits(**one, prompt.ids, 0, rows);
+    for (size_t step = 0; step + 1 < prompt.greedy.size(); ++step) {
+      const auto token = std::span<const int32_t>(prompt.greedy).subspan(step, 1);
+      const auto at = length + static_cast<int32_t>(step);
+      const auto of_two = Logits(*two, token, at, 1);
+      ASSERT_FALSE(of_two.empty());
+      ++compared;
+      equal += llm::ArgMax(of_two) == prompt.greedy[step + 1];
+      equal_to_one += llm::ArgMax(of_two) == llm::ArgMax(Logits(**one, token, at, 1));
+    }
+  }
+  // Near ties may fall the other way.
+  EXPECT_GE(equal, compared * 9 / 10) << "of " << compared;
+  EXPECT_GE(equal_to_one, compared * 9 / 10) << "of " << compared;
+  EXPECT_GT(two->counts().num_recorded_steps, 0);
+  EXPECT_GT(two->memory().gpu_bytes, (*one)->memory().gpu_bytes);
+}
+
+TEST_P(ShardedExecutorTest, MemoryOfAllGpusIsGivenBack) {
+  Load();  // what the CUDA contexts keep for themselves
+  size_t before[2] = {}, after[2] = {}, total = 0;
+  const auto measure = [&](size_t(&bytes)[2]) {
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      ASSERT_EQ(cudaSetDevice(rank), cudaSuccess);
+      ASSERT_EQ(cudaMemGetInfo(&bytes[rank], &total), cudaSuccess);
+    }
+  };
+  measure(before);
+  {
+    const std::unique_ptr<ShardedExecutor> executor = Load();
+    ASSERT_NE(executor, nullptr);
+    Logits(*executor, std::vector<int32_t>{1, 2, 3}, 0, 1);
+    Logits(*executor, std::vector<int32_t>{4}, 3, 1);
+  }
+  measure(after);
+  for (int32_t rank = 0; rank < 2; ++rank)
+    EXPECT_LT(static_cast<double>(before[rank]) - static_cast<double>(after[rank]), 64e6) << rank;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, ShardedExecutorTest,
+                         ::testing::Values("gemma2", "gemma3", "gpt2", "gpt_bigcode", "gpt_neox",
+                                           "llama", "llama-awq", "llama-gptq",
+                                           "llama-gptq-actorder", "llama-linear-rope", "llama-mha",
+                                           "llama-mqa-bias", "llama-tied", "llama-yarn",
+                                           "llama3.1-rope", "mistral", "mistral-swa", "mixtral",
+                                           "phi3", "phi3-swa", "qwen2", "qwen3", "qwen3_moe",
+                                           "starcoder2"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name)
+                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+                           return name;
+                         });
+
+struct Answer {
+  llm::TokenIds ids;
+  Status error;
+};
+
+class AnswerSink : public llm::OutputSink {
+ public:
+  explicit AnswerSink(std::promise<Answer> promise) : promise_(std::move(promise)) {}
+  bool IsCancelled() const override { return false; }
+  void OnOutput(const llm::Output& output) override {
+    if (output.finish == llm::FinishReason::kNone) return;
+    promise_.set_value({llm::TokenIds(output.ids.begin(), output.ids.end()), {}});
+  }
+  void OnError(const Status& status) override { promise_.set_value({{}, status}); }
+
+ private:
+  std::promise<Answer> promise_;
+};
+
+class ShardedEngineTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!testing::HasPair()) GTEST_SKIP() << "no two GPUs that reach each other's memory";
+    directory_ = FindTiny("llama");
+    if (directory_.empty()) GTEST_SKIP() << "no test data for llama";
+  }
+  std::unique_ptr<llm::Engine> Start(bool overlaps, int32_t failing_rank = -1) {
+    auto executor = ShardedExecutor::Create(*ReadModel(directory_), Options(), kDevices);
+    EXPECT_TRUE(executor.ok()) << executor.status().message();
+    if (!executor.ok()) return nullptr;
+    if (failing_rank >= 0) (*executor)->rank(failing_rank).FailAt(20);
+    llm::EngineOptions options;
+    options.overlaps_steps = overlaps;
+    options.scheduler.prefix_cache = true;
+    return std::make_unique<llm::Engine>(std::move(options), std::move(*executor));
+  }
+  static std::future<Answer> Send(llm::Engine& engine, std::mt19937& random) {
+    auto request = std::make_unique<llm::GenerationRequest>();
+    request->prompt.resize(random() % 150 + 1);
+    for (int32_t& id : request->prompt) id = static_cast<int32_t>(random() % 512);
+    request->stop.max_tokens = static_cast<int32_t>(random() % 60 + 30);
+    if (random() % 2 == 0) {
+      request->sampling.temperature = 0.8f;
+      request->sampling.top_p = 0.9f;
+      request->sampling.seed = random();
+    }
+    std::promise<Answer> promise;
+    std::future<Answer> answer = promise.get_future();
+    request->sink = std::make_unique<AnswerSink>(std::move(promise));
+    const Status queued = engine.Enqueue(request);
+    EXPECT_TRUE(queued.ok()) << queued.message();
+    return answer;
+  }
+  std::string directory_;
+};
+
+// One at a time, so that every step has the same shape in both.
+TEST_F(ShardedEngineTest, OverlappedStepsGiveTheSameTokens) {
+  std::vector<std::vector<llm::TokenIds>> all;
+  for (const bool overlaps : {false, true}) {
+    const std::unique_ptr<llm::Engine> engine = Start(overlaps);
+    ASSERT_NE(engine, nullptr);
+    std::mt19937 random(3);
+    std::vector<llm::TokenIds>& answers = all.emplace_back();
+    for (int i = 0; i < 30; ++i) {
+      const Answer answer = Send(*engine, random).get();
+      EXPECT_TRUE(answer.error.ok()) << answer.error.message();
+      answers.push_back(answer.ids);
+    }
+  }
+  EXPECT_EQ(all[0], all[1]);
+}
+
+TEST_F(ShardedEngineTest, ManyRequestsOfAllShapesAreAnswered) {
+  const std::unique_ptr<llm::Engine> engine = Start(true);
+  ASSERT_NE(engine, nullptr);
+  std::mt19937 random(4);
+  std::vector<std::future<Answer>> answers;
+  for (int i = 0; i < 400; ++i) answers.push_back(Send(*engine, random));
+  for (auto& answer : answers) {
+    const Answer got = answer.get();
+    EXPECT_TRUE(got.error.ok()) << got.error.message();
+  }
+  EXPECT_TRUE(engine->health().ok()) << engine->health().message();
+}
+
+TEST_F(ShardedEngineTest, AFaultOfOneGpuAnswersEveryRequestAndOtherModelsServe) {
+  auto beside = GpuExecutor::Create(*ReadModel(directory_), Options());
+  ASSERT_TRUE(beside.ok()) << beside.status().message();
+  const std::vector<int32_t> prompt = {5, 6, 7, 8};
+  const std::vector<float> before = Logits(**beside, prompt, 0, 1);
+  for (const bool overlaps : {false, true}) {
+    for (int32_t failing = 0; failing < 2; ++failing) {
+      const std::unique_ptr<llm::Engine> engine = Start(overlaps, failing);
+      ASSERT_NE(engine, nullptr);
+      std::mt19937 random(5);
+      std::vector<std::future<Answer>> answers;
+      for (int i = 0; i < 30; ++i) answers.push_back(Send(*engine, random));
+      for (auto& answer : answers) {
+        const Answer got = answer.get();
+        EXPECT_NE(got.error.message().find("an injected fault"), std::string::npos)
+            << got.error.message();
+      }
+      EXPECT_FALSE(engine->health().ok());
+      EXPECT_EQ(Logits(**beside, prompt, 0, 1), before);
+    }
+  }
+  const std::unique_ptr<llm::Engine> again = Start(true);
+  ASSERT_NE(again, nullptr);
+  std::mt19937 random(6);
+  EXPECT_TRUE(Send(*again, random).get().error.ok());
+}
+
+}  // namespace
+}  // namespace nereid::gpu
