@@ -23,7 +23,7 @@ Status CheckIndex(const char* what, uint32_t index, size_t count) {
 extern "C" {
 
 TRITONSERVER_Error* TRITONBACKEND_RequestId(TRITONBACKEND_Request* request, const char** id) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(id);
   *id = FromHandle(request)->id().c_str();
   return nullptr;
@@ -31,7 +31,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestId(TRITONBACKEND_Request* request, cons
 
 TRITONSERVER_Error* TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request* request,
                                                      bool* is_cancelled) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(is_cancelled);
   *is_cancelled = FromHandle(request)->IsCancelled();
   return nullptr;
@@ -39,28 +39,28 @@ TRITONSERVER_Error* TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request* requ
 
 TRITONSERVER_Error* TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request* request,
                                                        uint64_t* id) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(id);
   return AtCEdge([&] { return FromHandle(request)->GetCorrelationId(id); });
 }
 
 TRITONSERVER_Error* TRITONBACKEND_RequestCorrelationIdString(TRITONBACKEND_Request* request,
                                                              const char** id) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(id);
   return AtCEdge([&] { return FromHandle(request)->GetCorrelationId(id); });
 }
 
 TRITONSERVER_Error* TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
     TRITONBACKEND_Request* request, uint64_t* timeout) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(timeout);
   *timeout = FromHandle(request)->timeout_us();
   return nullptr;
 }
 
 TRITONSERVER_Error* TRITONBACKEND_RequestFlags(TRITONBACKEND_Request* request, uint32_t* flags) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(flags);
   *flags = FromHandle(request)->flags();
   return nullptr;
@@ -68,7 +68,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestFlags(TRITONBACKEND_Request* request, u
 
 TRITONSERVER_Error* TRITONBACKEND_RequestParameterCount(TRITONBACKEND_Request* request,
                                                         uint32_t* count) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(count);
   *count = static_cast<uint32_t>(FromHandle(request)->parameters().size());
   return nullptr;
@@ -78,7 +78,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestParameter(TRITONBACKEND_Request* reques
                                                    const uint32_t index, const char** key,
                                                    TRITONSERVER_ParameterType* type,
                                                    const void** vvalue) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   return AtCEdge([&]() -> Status {
     const auto& parameters = FromHandle(request)->parameters();
     NEREID_RETURN_IF_ERROR(CheckIndex("parameters", index, parameters.size()));
@@ -91,7 +91,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestParameter(TRITONBACKEND_Request* reques
 
 TRITONSERVER_Error* TRITONBACKEND_RequestInputCount(TRITONBACKEND_Request* request,
                                                     uint32_t* count) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(count);
   *count = static_cast<uint32_t>(FromHandle(request)->num_inputs());
   return nullptr;
@@ -99,7 +99,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestInputCount(TRITONBACKEND_Request* reque
 
 TRITONSERVER_Error* TRITONBACKEND_RequestInputName(TRITONBACKEND_Request* request,
                                                    const uint32_t index, const char** input_name) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(input_name);
   *input_name = nullptr;
   return AtCEdge([&]() -> Status {
@@ -112,7 +112,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestInputName(TRITONBACKEND_Request* reques
 
 TRITONSERVER_Error* TRITONBACKEND_RequestInput(TRITONBACKEND_Request* request, const char* name,
                                                TRITONBACKEND_Input** input) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(name);
   NEREID_RETURN_IF_NULL(input);
   *input = nullptr;
@@ -129,7 +129,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestInput(TRITONBACKEND_Request* request, c
 TRITONSERVER_Error* TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request* request,
                                                       const uint32_t index,
                                                       TRITONBACKEND_Input** input) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(input);
   *input = nullptr;
   return AtCEdge([&]() -> Status {
@@ -142,7 +142,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request* req
 
 TRITONSERVER_Error* TRITONBACKEND_RequestOutputCount(TRITONBACKEND_Request* request,
                                                      uint32_t* count) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(count);
   *count = static_cast<uint32_t>(FromHandle(request)->num_outputs());
   return nullptr;
@@ -151,7 +151,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestOutputCount(TRITONBACKEND_Request* requ
 TRITONSERVER_Error* TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request* request,
                                                     const uint32_t index,
                                                     const char** output_name) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(output_name);
   *output_name = nullptr;
   return AtCEdge([&]() -> Status {
@@ -166,12 +166,17 @@ TRITONSERVER_Error* TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request* reque
 TRITONSERVER_Error* TRITONBACKEND_RequestOutputBufferProperties(
     TRITONBACKEND_Request* request, const char* name, size_t* byte_size,
     TRITONSERVER_MemoryType* memory_type, int64_t* memory_type_id) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(name);
   NEREID_RETURN_IF_NULL(memory_type);
   NEREID_RETURN_IF_NULL(memory_type_id);
   return AtCEdge([&]() -> Status {
-    const ResponseCallbacks& callbacks = FromHandle(request)->sink()->callbacks();
+    const nereid::ResponseSink& sink = *FromHandle(request)->sink();
+    if (sink.has_ended()) {  // the client may have deleted its allocator
+      return nereid::InvalidArgError(FromHandle(request)->LogPrefix(), "output '", name,
+                                     "': the final response of the request was sent before");
+    }
+    const ResponseCallbacks& callbacks = sink.callbacks();
     if (callbacks.allocator->query_fn == nullptr) {
       return nereid::UnavailableError(
           "output properties are not available: the client's allocator "
@@ -186,7 +191,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestOutputBufferProperties(
 // On error the request stays the backend's.
 TRITONSERVER_Error* TRITONBACKEND_RequestRelease(TRITONBACKEND_Request* request,
                                                  uint32_t release_flags) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   return AtCEdge([&]() -> Status {
     InferRequest* object = FromHandle(request);
     const bool again = release_flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE;
@@ -211,7 +216,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestRelease(TRITONBACKEND_Request* request,
 // *trace is null: the request is not traced.
 TRITONSERVER_Error* TRITONBACKEND_RequestTrace(TRITONBACKEND_Request* request,
                                                TRITONSERVER_InferenceTrace** trace) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(trace);
   nereid::InferenceTrace* object = FromHandle(request)->trace();
   *trace = object == nullptr ? nullptr : ToHandle(object);

@@ -40,6 +40,12 @@ Status CheckSendFlags(uint32_t flags) {
                                  flags);
 }
 
+// A response that was sent is the client's, who may delete it at any time.
+Status CheckUnsent(const InferResponse& response) {
+  if (!response.sent()) return Status::Ok();
+  return nereid::InvalidArgError("the response was sent before");
+}
+
 void ReadOutput(const OutputTensor& output, TRITONSERVER_DataType* datatype, const int64_t** shape,
                 uint64_t* dim_count) {
   if (datatype != nullptr) *datatype = static_cast<TRITONSERVER_DataType>(output.data_type());
@@ -55,7 +61,7 @@ extern "C" {
 TRITONSERVER_Error* TRITONBACKEND_ResponseFactoryNew(TRITONBACKEND_ResponseFactory** factory,
                                                      TRITONBACKEND_Request* request) {
   NEREID_RETURN_IF_NULL(factory);
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   ResponseSink* sink = FromHandle(request)->sink();
   sink->AddRef();
   sink->AddSender();
@@ -93,7 +99,7 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseFactoryIsCancelled(TRITONBACKEND_Respo
 TRITONSERVER_Error* TRITONBACKEND_ResponseNew(TRITONBACKEND_Response** response,
                                               TRITONBACKEND_Request* request) {
   NEREID_RETURN_IF_NULL(response);
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   return NewResponse(response, FromHandle(request)->sink());
 }
 
@@ -105,7 +111,10 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseNewFromFactory(TRITONBACKEND_Response*
 }
 
 TRITONSERVER_Error* TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response* response) {
-  return AtCEdge([&] {
+  if (response == nullptr) return nullptr;
+  NEREID_RETURN_IF_GONE(response);
+  return AtCEdge([&]() -> Status {
+    NEREID_RETURN_IF_ERROR(CheckUnsent(*FromHandle(response)));
     delete FromHandle(response);
     return Status::Ok();
   });
@@ -113,7 +122,7 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseDelete(TRITONBACKEND_Response* respons
 
 TRITONSERVER_Error* TRITONBACKEND_ResponseSetStringParameter(TRITONBACKEND_Response* response,
                                                              const char* name, const char* value) {
-  NEREID_RETURN_IF_NULL(response);
+  NEREID_RETURN_IF_GONE(response);
   NEREID_RETURN_IF_NULL(name);
   NEREID_RETURN_IF_NULL(value);
   return AddParameter(response, name, std::string(value));
@@ -121,21 +130,21 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseSetStringParameter(TRITONBACKEND_Respo
 
 TRITONSERVER_Error* TRITONBACKEND_ResponseSetIntParameter(TRITONBACKEND_Response* response,
                                                           const char* name, const int64_t value) {
-  NEREID_RETURN_IF_NULL(response);
+  NEREID_RETURN_IF_GONE(response);
   NEREID_RETURN_IF_NULL(name);
   return AddParameter(response, name, value);
 }
 
 TRITONSERVER_Error* TRITONBACKEND_ResponseSetBoolParameter(TRITONBACKEND_Response* response,
                                                            const char* name, const bool value) {
-  NEREID_RETURN_IF_NULL(response);
+  NEREID_RETURN_IF_GONE(response);
   NEREID_RETURN_IF_NULL(name);
   return AddParameter(response, name, value);
 }
 
 TRITONSERVER_Error* TRITONBACKEND_ResponseSetDoubleParameter(TRITONBACKEND_Response* response,
                                                              const char* name, const double value) {
-  NEREID_RETURN_IF_NULL(response);
+  NEREID_RETURN_IF_GONE(response);
   NEREID_RETURN_IF_NULL(name);
   return AddParameter(response, name, value);
 }
@@ -144,7 +153,7 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response* respons
                                                  TRITONBACKEND_Output** output, const char* name,
                                                  const TRITONSERVER_DataType datatype,
                                                  const int64_t* shape, const uint32_t dims_count) {
-  NEREID_RETURN_IF_NULL(response);
+  NEREID_RETURN_IF_GONE(response);
   NEREID_RETURN_IF_NULL(output);
   NEREID_RETURN_IF_NULL(name);
   if (dims_count > 0) NEREID_RETURN_IF_NULL(shape);
@@ -157,12 +166,13 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response* respons
   });
 }
 
-// Consumes the response in every case, the error never.
+// Consumes the response in every case but that of one which was sent before; the error never.
 TRITONSERVER_Error* TRITONBACKEND_ResponseSend(TRITONBACKEND_Response* response,
                                                const uint32_t send_flags,
                                                TRITONSERVER_Error* error) {
-  NEREID_RETURN_IF_NULL(response);
+  NEREID_RETURN_IF_GONE(response);
   return AtCEdge([&]() -> Status {
+    NEREID_RETURN_IF_ERROR(CheckUnsent(*FromHandle(response)));
     std::unique_ptr<InferResponse> owned(FromHandle(response));
     NEREID_RETURN_IF_ERROR(CheckSendFlags(send_flags));
     if (error != nullptr) owned->set_error(nereid::CopyError(error));
@@ -175,7 +185,7 @@ TRITONSERVER_Error* TRITONBACKEND_InferenceResponseOutput(TRITONBACKEND_Response
                                                           TRITONSERVER_DataType* datatype,
                                                           const int64_t** shape,
                                                           uint64_t* dim_count) {
-  NEREID_RETURN_IF_NULL(response);
+  NEREID_RETURN_IF_GONE(response);
   return AtCEdge([&]() -> Status {
     const InferResponse& object = *FromHandle(response);
     if (index >= object.num_outputs()) {
@@ -193,7 +203,7 @@ TRITONSERVER_Error* TRITONBACKEND_InferenceResponseOutputByName(TRITONBACKEND_Re
                                                                 TRITONSERVER_DataType* datatype,
                                                                 const int64_t** shape,
                                                                 uint64_t* dim_count) {
-  NEREID_RETURN_IF_NULL(response);
+  NEREID_RETURN_IF_GONE(response);
   NEREID_RETURN_IF_NULL(name);
   return AtCEdge([&]() -> Status {
     const OutputTensor* output = FromHandle(response)->FindOutput(name);

@@ -18,7 +18,7 @@ TRITONSERVER_Error* TRITONBACKEND_StateNew(TRITONBACKEND_State** state,
                                            const TRITONSERVER_DataType datatype,
                                            const int64_t* shape, const uint32_t dims_count) {
   NEREID_RETURN_IF_NULL(state);
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(name);
   *state = nullptr;
   return AtCEdge([&]() -> Status {

@@ -58,7 +58,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportStatistics(
     const uint64_t exec_start_ns, const uint64_t compute_start_ns, const uint64_t compute_end_ns,
     const uint64_t exec_end_ns) {
   NEREID_RETURN_IF_NULL(instance);
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   const InferRequest& object = *FromHandle(request);
   if (object.uncounted()) return nullptr;
   nereid::StatisticsShard& statistics = FromHandle(instance)->statistics();

@@ -10,3 +10,12 @@
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
 #include "triton/core/tritonserver.h"
+
+// Of requests and responses: one that its owner deleted is an error as null is.
+#define NEREID_RETURN_IF_GONE(handle)                                                           \
+  do {                                                                                          \
+    NEREID_RETURN_IF_NULL(handle);                                                              \
+    if (!::nereid::FromHandle(handle)->IsLive(::nereid::FromHandle(handle)))                    \
+      return ::nereid::ToError(                                                                 \
+          ::nereid::InvalidArgError(__func__, ": parameter '" #handle "' was deleted before")); \
+  } while (false)

@@ -15,7 +15,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerInferAsync(TRITONSERVER_Server* server,
                                                   TRITONSERVER_InferenceRequest* inference_request,
                                                   TRITONSERVER_InferenceTrace* trace) {
   NEREID_RETURN_IF_NULL(server);
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   return nereid::AtCEdge([&]() -> Status {
     NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckAcceptsRequests());
     InferRequest* request = FromHandle(inference_request);

@@ -52,6 +52,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestNew(
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestDelete(
     TRITONSERVER_InferenceRequest* inference_request) {
   if (inference_request == nullptr) return nullptr;
+  NEREID_RETURN_IF_GONE(inference_request);
   return AtCEdge([&]() -> Status {
     InferRequest* request = FromHandle(inference_request);
     if (request->lent()) {
@@ -65,7 +66,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestDelete(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestId(
     TRITONSERVER_InferenceRequest* inference_request, const char** id) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(id);
   *id = FromHandle(inference_request)->id().c_str();
   return nullptr;
@@ -73,7 +74,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestId(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetId(
     TRITONSERVER_InferenceRequest* inference_request, const char* id) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(id);
   return AtCEdge([&] {
     FromHandle(inference_request)->set_id(id);
@@ -83,7 +84,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetId(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestFlags(
     TRITONSERVER_InferenceRequest* inference_request, uint32_t* flags) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(flags);
   *flags = FromHandle(inference_request)->flags();
   return nullptr;
@@ -91,35 +92,35 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestFlags(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetFlags(
     TRITONSERVER_InferenceRequest* inference_request, uint32_t flags) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   FromHandle(inference_request)->set_flags(flags);
   return nullptr;
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestCorrelationId(
     TRITONSERVER_InferenceRequest* inference_request, uint64_t* correlation_id) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(correlation_id);
   return AtCEdge([&] { return FromHandle(inference_request)->GetCorrelationId(correlation_id); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestCorrelationIdString(
     TRITONSERVER_InferenceRequest* inference_request, const char** correlation_id) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(correlation_id);
   return AtCEdge([&] { return FromHandle(inference_request)->GetCorrelationId(correlation_id); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetCorrelationId(
     TRITONSERVER_InferenceRequest* inference_request, uint64_t correlation_id) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   FromHandle(inference_request)->set_correlation_id(CorrelationId(correlation_id));
   return nullptr;
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetCorrelationIdString(
     TRITONSERVER_InferenceRequest* inference_request, const char* correlation_id) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(correlation_id);
   return AtCEdge([&]() -> Status {
     constexpr size_t kMaxLength = 128;
@@ -135,13 +136,13 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetCorrelationIdString(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestCancel(
     TRITONSERVER_InferenceRequest* inference_request) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   return AtCEdge([&] { return FromHandle(inference_request)->Cancel(); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestIsCancelled(
     TRITONSERVER_InferenceRequest* inference_request, bool* is_cancelled) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(is_cancelled);
   *is_cancelled = FromHandle(inference_request)->IsCancelled();
   return nullptr;
@@ -149,7 +150,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestIsCancelled(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestPriority(
     TRITONSERVER_InferenceRequest* inference_request, uint32_t* priority) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(priority);
   *priority = static_cast<uint32_t>(FromHandle(inference_request)->priority());
   return nullptr;
@@ -157,7 +158,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestPriority(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestPriorityUInt64(
     TRITONSERVER_InferenceRequest* inference_request, uint64_t* priority) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(priority);
   *priority = FromHandle(inference_request)->priority();
   return nullptr;
@@ -170,14 +171,14 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetPriority(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetPriorityUInt64(
     TRITONSERVER_InferenceRequest* inference_request, uint64_t priority) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   FromHandle(inference_request)->set_priority(priority);
   return nullptr;
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestTimeoutMicroseconds(
     TRITONSERVER_InferenceRequest* inference_request, uint64_t* timeout_us) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(timeout_us);
   *timeout_us = FromHandle(inference_request)->timeout_us();
   return nullptr;
@@ -185,7 +186,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestTimeoutMicroseconds(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(
     TRITONSERVER_InferenceRequest* inference_request, uint64_t timeout_us) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   FromHandle(inference_request)->set_timeout_us(timeout_us);
   return nullptr;
 }
@@ -193,7 +194,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetTimeoutMicroseconds(
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestAddInput(
     TRITONSERVER_InferenceRequest* inference_request, const char* name,
     const TRITONSERVER_DataType datatype, const int64_t* shape, uint64_t dim_count) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(name);
   if (dim_count > 0) NEREID_RETURN_IF_NULL(shape);
   return AtCEdge([&] {
@@ -204,21 +205,21 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestAddInput(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestAddRawInput(
     TRITONSERVER_InferenceRequest* inference_request, const char* name) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(name);
   return AtCEdge([&] { return FromHandle(inference_request)->AddRawInput(name); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestRemoveInput(
     TRITONSERVER_InferenceRequest* inference_request, const char* name) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(name);
   return AtCEdge([&] { return FromHandle(inference_request)->RemoveInput(name); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestRemoveAllInputs(
     TRITONSERVER_InferenceRequest* inference_request) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   FromHandle(inference_request)->RemoveAllInputs();
   return nullptr;
 }
@@ -226,7 +227,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestRemoveAllInputs(
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestAppendInputData(
     TRITONSERVER_InferenceRequest* inference_request, const char* name, const void* base,
     size_t byte_size, TRITONSERVER_MemoryType memory_type, int64_t memory_type_id) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(name);
   return AppendData(inference_request, name, base,
                     {byte_size, memory_type, memory_type_id, nullptr}, nullptr);
@@ -236,7 +237,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestAppendInputDataWithHostPolicy(
     TRITONSERVER_InferenceRequest* inference_request, const char* name, const void* base,
     size_t byte_size, TRITONSERVER_MemoryType memory_type, int64_t memory_type_id,
     const char* host_policy_name) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(name);
   NEREID_RETURN_IF_NULL(host_policy_name);
   return AppendData(inference_request, name, base,
@@ -246,7 +247,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestAppendInputDataWithHostPolicy(
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
     TRITONSERVER_InferenceRequest* inference_request, const char* name, const void* base,
     TRITONSERVER_BufferAttributes* buffer_attributes) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(name);
   NEREID_RETURN_IF_NULL(buffer_attributes);
   return AppendData(inference_request, name, base, *FromHandle(buffer_attributes), nullptr);
@@ -254,21 +255,21 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttrib
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestRemoveAllInputData(
     TRITONSERVER_InferenceRequest* inference_request, const char* name) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(name);
   return AtCEdge([&] { return FromHandle(inference_request)->RemoveAllInputData(name); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestAddRequestedOutput(
     TRITONSERVER_InferenceRequest* inference_request, const char* name) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(name);
   return AtCEdge([&] { return FromHandle(inference_request)->AddRequestedOutput(name); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestRemoveRequestedOutput(
     TRITONSERVER_InferenceRequest* inference_request, const char* name) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(name);
   FromHandle(inference_request)->RemoveRequestedOutput(name);
   return nullptr;
@@ -276,7 +277,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestRemoveRequestedOutput(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(
     TRITONSERVER_InferenceRequest* inference_request) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   FromHandle(inference_request)->RemoveAllRequestedOutputs();
   return nullptr;
 }
@@ -284,7 +285,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetReleaseCallback(
     TRITONSERVER_InferenceRequest* inference_request,
     TRITONSERVER_InferenceRequestReleaseFn_t request_release_fn, void* request_release_userp) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   FromHandle(inference_request)->set_release_callback(request_release_fn, request_release_userp);
   return nullptr;
 }
@@ -293,7 +294,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetResponseCallback(
     TRITONSERVER_InferenceRequest* inference_request,
     TRITONSERVER_ResponseAllocator* response_allocator, void* response_allocator_userp,
     TRITONSERVER_InferenceResponseCompleteFn_t response_fn, void* response_userp) {
-  NEREID_RETURN_IF_NULL(inference_request);
+  NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(response_allocator);
   NEREID_RETURN_IF_NULL(response_fn);
   FromHandle(inference_request)
@@ -304,7 +305,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetResponseCallback(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetStringParameter(
     TRITONSERVER_InferenceRequest* request, const char* key, const char* value) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(key);
   NEREID_RETURN_IF_NULL(value);
   return AddParameter(request, key, std::string(value));
@@ -312,21 +313,21 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetStringParameter(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetIntParameter(
     TRITONSERVER_InferenceRequest* request, const char* key, const int64_t value) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(key);
   return AddParameter(request, key, value);
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetBoolParameter(
     TRITONSERVER_InferenceRequest* request, const char* key, const bool value) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(key);
   return AddParameter(request, key, value);
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetDoubleParameter(
     TRITONSERVER_InferenceRequest* request, const char* key, const double value) {
-  NEREID_RETURN_IF_NULL(request);
+  NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(key);
   return AddParameter(request, key, value);
 }

@@ -22,20 +22,22 @@ extern "C" {
 
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseDelete(
     TRITONSERVER_InferenceResponse* inference_response) {
+  if (inference_response == nullptr) return nullptr;
+  NEREID_RETURN_IF_GONE(inference_response);
   delete FromHandle(inference_response);
   return nullptr;
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseError(
     TRITONSERVER_InferenceResponse* inference_response) {
-  NEREID_RETURN_IF_NULL(inference_response);
+  NEREID_RETURN_IF_GONE(inference_response);
   return nereid::ToError(FromHandle(inference_response)->error());
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseModel(
     TRITONSERVER_InferenceResponse* inference_response, const char** model_name,
     int64_t* model_version) {
-  NEREID_RETURN_IF_NULL(inference_response);
+  NEREID_RETURN_IF_GONE(inference_response);
   const nereid::RequestPlan& plan = FromHandle(inference_response)->plan();
   if (model_name != nullptr) *model_name = plan.model_name.c_str();
   if (model_version != nullptr) *model_version = plan.model_version;
@@ -44,7 +46,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseModel(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseId(
     TRITONSERVER_InferenceResponse* inference_response, const char** request_id) {
-  NEREID_RETURN_IF_NULL(inference_response);
+  NEREID_RETURN_IF_GONE(inference_response);
   NEREID_RETURN_IF_NULL(request_id);
   *request_id = FromHandle(inference_response)->request_id().c_str();
   return nullptr;
@@ -52,7 +54,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseId(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseParameterCount(
     TRITONSERVER_InferenceResponse* inference_response, uint32_t* count) {
-  NEREID_RETURN_IF_NULL(inference_response);
+  NEREID_RETURN_IF_GONE(inference_response);
   NEREID_RETURN_IF_NULL(count);
   *count = static_cast<uint32_t>(FromHandle(inference_response)->parameters().size());
   return nullptr;
@@ -61,7 +63,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseParameterCount(
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseParameter(
     TRITONSERVER_InferenceResponse* inference_response, const uint32_t index, const char** name,
     TRITONSERVER_ParameterType* type, const void** vvalue) {
-  NEREID_RETURN_IF_NULL(inference_response);
+  NEREID_RETURN_IF_GONE(inference_response);
   const auto& parameters = FromHandle(inference_response)->parameters();
   if (Status status = CheckIndex("parameters", index, parameters.size()); !status.ok()) {
     return nereid::ToError(std::move(status));
@@ -74,7 +76,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseParameter(
 
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseOutputCount(
     TRITONSERVER_InferenceResponse* inference_response, uint32_t* count) {
-  NEREID_RETURN_IF_NULL(inference_response);
+  NEREID_RETURN_IF_GONE(inference_response);
   NEREID_RETURN_IF_NULL(count);
   *count = static_cast<uint32_t>(FromHandle(inference_response)->num_outputs());
   return nullptr;
@@ -85,7 +87,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseOutput(
     TRITONSERVER_DataType* datatype, const int64_t** shape, uint64_t* dim_count, const void** base,
     size_t* byte_size, TRITONSERVER_MemoryType* memory_type, int64_t* memory_type_id,
     void** userp) {
-  NEREID_RETURN_IF_NULL(inference_response);
+  NEREID_RETURN_IF_GONE(inference_response);
   InferResponse* response = FromHandle(inference_response);
   if (Status status = CheckIndex("outputs", index, response->num_outputs()); !status.ok()) {
     return nereid::ToError(std::move(status));
@@ -107,7 +109,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceResponseOutput(
 TRITONSERVER_Error* TRITONSERVER_InferenceResponseOutputClassificationLabel(
     TRITONSERVER_InferenceResponse* inference_response, const uint32_t index,
     const size_t class_index, const char** label) {
-  NEREID_RETURN_IF_NULL(inference_response);
+  NEREID_RETURN_IF_GONE(inference_response);
   NEREID_RETURN_IF_NULL(label);
   InferResponse* response = FromHandle(inference_response);
   if (Status status = CheckIndex("outputs", index, response->num_outputs()); !status.ok()) {

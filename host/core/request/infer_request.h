@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/handle_cast.h"
+#include "base/kept_memory.h"
 #include "base/parameter.h"
 #include "nereid/inline_vector.h"
 #include "nereid/status.h"
@@ -46,7 +47,7 @@ struct HostInputs {
   std::shared_ptr<SequenceStates> states;           // null: none
 };
 
-class InferRequest {
+class InferRequest : public KeptMemory<InferRequest> {
  public:
   InferRequest(std::shared_ptr<RequestTarget> target, int64_t requested_version);
   ~InferRequest() = default;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/handle_cast.h"
+#include "base/kept_memory.h"
 #include "base/parameter.h"
 #include "nereid/status.h"
 #include "request/response_sink.h"
@@ -19,7 +20,7 @@
 
 namespace nereid {
 
-class InferResponse {
+class InferResponse : public KeptMemory<InferResponse> {
  public:
   // Calls the allocator's start function. The response counts as a sender of `sink` until it is
   // sent or deleted.
@@ -49,6 +50,8 @@ class InferResponse {
   // Hands the response to its client; the backend's duty ends here.
   static Status Send(std::unique_ptr<InferResponse> response, uint32_t flags);
   ResponseSink* sink() const { return sink_; }
+  // It is the client's, or on its way there.
+  bool sent() const { return !unsent_; }
 
  private:
   friend class ResponseSink;

@@ -9,10 +9,9 @@
 namespace nereid {
 namespace {
 
-struct NullRequest {
+struct NullRequest : InferRequest {
   explicit NullRequest(const InferRequest& like)
-      : request(like.target(), like.requested_version()) {}
-  InferRequest request;
+      : InferRequest(like.target(), like.requested_version()) {}
   std::vector<char> zeros;  // shared by all inputs: nobody writes to them
 };
 
@@ -32,11 +31,10 @@ uint64_t ZeroByteSize(const InputTensor& input) {
 
 void AddZeroInput(const InputTensor& input, NullRequest* null) {
   const auto added = [&]() -> Status {
-    NEREID_RETURN_IF_ERROR(
-        null->request.AddInput(input.name, input.data_type, input.client_shape.span()));
+    NEREID_RETURN_IF_ERROR(null->AddInput(input.name, input.data_type, input.client_shape.span()));
     BufferAttributes attributes;
     attributes.byte_size = std::min<uint64_t>(ZeroByteSize(input), null->zeros.size());
-    return null->request.AppendInputData(input.name, null->zeros.data(), attributes);
+    return null->AppendInputData(input.name, null->zeros.data(), attributes);
   };
   (void)added();  // names are unique in `like`, so they are here
 }
@@ -54,15 +52,15 @@ InferRequest* NewNullRequest(const InferRequest& like) {
   callbacks.response_fn = [](TRITONSERVER_InferenceResponse* response, uint32_t, void*) {
     if (response != nullptr) delete FromHandle(response);
   };
-  null->request.set_response_callbacks(callbacks);
-  null->request.set_release_callback([](TRITONSERVER_InferenceRequest*, uint32_t,
-                                        void* self) { delete static_cast<NullRequest*>(self); },
-                                     null);
-  null->request.set_uncounted();
-  (void)null->request.Prepare();  // as valid as `like` is
-  null->request.target()->OnTaken();
-  null->request.queue_start_ns = like.queue_start_ns;
-  return &null->request;
+  null->set_response_callbacks(callbacks);
+  null->set_release_callback([](TRITONSERVER_InferenceRequest*, uint32_t,
+                                void* self) { delete static_cast<NullRequest*>(self); },
+                             null);
+  null->set_uncounted();
+  (void)null->Prepare();  // as valid as `like` is
+  null->target()->OnTaken();
+  null->queue_start_ns = like.queue_start_ns;
+  return null;
 }
 
 }  // namespace nereid

@@ -8,16 +8,21 @@
 namespace nereid {
 namespace {
 
-// Keeps the request until it is told to let go: the backend uses its handle after the release.
-class Keeper final : public InferObserver {
+// The backend uses the request's handle after the release: a client may still have it, or have
+// deleted it in the callback.
+class Client final : public InferObserver {
  public:
+  explicit Client(bool keeps_request) : keeps_request_(keeps_request) {}
   void OnResponse(InferResponse response, bool is_final) noexcept override {
     if (is_final) response_.set_value(std::move(response));
   }
-  void OnRelease(InferRequest request) noexcept override { request_.emplace(std::move(request)); }
+  void OnRelease(InferRequest request) noexcept override {
+    if (keeps_request_) request_.emplace(std::move(request));
+  }
   InferResponse Wait() { return response_.get_future().get(); }
 
  private:
+  const bool keeps_request_;
   std::promise<InferResponse> response_;
   std::optional<InferRequest> request_;
 };
@@ -45,17 +50,18 @@ TEST_F(ServerTest, EveryCornerOfTheContractIsAnsweredAndNoneCrashes) {
   auto allocator = ResponseAllocator::Create<HeapOutputPolicy>();
   ASSERT_TRUE(allocator.ok());
   std::vector<std::string> report;
-  for (int round = 0; round < 2; ++round) {  // the second has what came after the first's end
-    Keeper keeper;
+  std::vector<InferResponse> responses;      // the backend tries them after they were sent
+  for (int round = 0; round < 4; ++round) {  // each has what came after the end of the one before
+    Client client(round % 2 == 0);
     auto request = server_->NewRequest("m");
     ASSERT_TRUE(request.ok()) << request.status().message();
     const int64_t shape[] = {1};
     const float value = 1;
     ASSERT_TRUE(request->AddInput("INPUT0", TRITONSERVER_TYPE_FP32, shape).ok());
     ASSERT_TRUE(request->AppendInputData("INPUT0", &value, sizeof(value)).ok());
-    ASSERT_TRUE(request->SetCallbacks(&keeper, *allocator, nullptr).ok());
+    ASSERT_TRUE(request->SetCallbacks(&client, *allocator, nullptr).ok());
     ASSERT_TRUE(server_->InferAsync(std::move(*request)).ok());
-    const InferResponse response = keeper.Wait();
+    const InferResponse& response = responses.emplace_back(client.Wait());
     ASSERT_TRUE(response.Error().ok()) << response.Error().message();
     const auto output = response.Output(0);
     ASSERT_TRUE(output.ok());
@@ -63,7 +69,22 @@ TEST_F(ServerTest, EveryCornerOfTheContractIsAnsweredAndNoneCrashes) {
     for (const std::string& line : report) EXPECT_EQ(line.substr(0, 4), "ok: ") << line;
   }
   EXPECT_GT(report.size(), 45u);
-  EXPECT_EQ(report.front(), "ok: an end after the end");
+  EXPECT_EQ(report.front(), "ok: a response that is sent again");
+}
+
+TEST_F(ServerTest, ARequestThatItsClientDeletedIsAnErrorNotACrash) {
+  AddModel("m");
+  ASSERT_TRUE(Start(Options()).ok());
+  TRITONSERVER_InferenceRequest* request = nullptr;
+  ASSERT_TRUE(ToStatus(TRITONSERVER_InferenceRequestNew(&request, server_->get(), "m", -1)).ok());
+  ASSERT_TRUE(ToStatus(TRITONSERVER_InferenceRequestDelete(request)).ok());
+  for (const Status& status :
+       {ToStatus(TRITONSERVER_InferenceRequestDelete(request)),
+        ToStatus(TRITONSERVER_InferenceRequestSetId(request, "x")),
+        ToStatus(TRITONSERVER_ServerInferAsync(server_->get(), request, nullptr))}) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArg);
+    EXPECT_NE(status.message().find("was deleted before"), std::string::npos) << status.message();
+  }
 }
 
 }  // namespace

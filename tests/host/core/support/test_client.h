@@ -145,7 +145,9 @@ class TestClient {
 struct TestRequest {
   TestRequest(std::shared_ptr<RequestTarget> target, TestClient* client, std::string id,
               std::vector<int64_t> shape)
-      : request(std::move(target), -1), data(ElementCount(shape).value(), 1.0F) {
+      : owned(std::make_unique<InferRequest>(std::move(target), -1)),
+        request(*owned),
+        data(ElementCount(shape).value(), 1.0F) {
     request.set_id(id);
     EXPECT_TRUE(request.AddInput("IN", DataType::kFp32, shape).ok());
     BufferAttributes attributes;
@@ -154,7 +156,8 @@ struct TestRequest {
     client->Listen(&request);
   }
 
-  InferRequest request;
+  const std::unique_ptr<InferRequest> owned;  // on the heap, as its handle needs it
+  InferRequest& request;
   std::vector<float> data;
 };
 

@@ -2,8 +2,7 @@
 // with REPORT, one text for every corner of the contract that was tried. "ok: <corner>" where the
 // host refused as the contract has it, else what was expected and what came. What is tried after
 // the last response stands in the next request's report. In plain C on the raw API.
-//
-// The client must keep its request until the final response: it is released twice before that.
+// Requests are released twice, responses sent twice, whatever their client did with them meanwhile.
 #include <stdio.h>
 #include <string.h>
 
@@ -154,11 +153,25 @@ static struct TRITONSERVER_Error* WriteReport(const struct Report* report,
   return NULL;
 }
 
+// `response` was sent.
+static void TryEnded(struct Report* report, struct TRITONBACKEND_Response* response) {
+  const int invalid = TRITONSERVER_ERROR_INVALID_ARG;
+  Note(report, "a response that is sent again", invalid,
+       TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, NULL));
+  Note(report, "a response that is deleted after it was sent", invalid,
+       TRITONBACKEND_ResponseDelete(response));
+}
+
 static void Answer(struct TRITONBACKEND_ModelInstance* instance,
                    struct TRITONBACKEND_Request* request) {
   static struct Report report;
   struct TRITONBACKEND_ResponseFactory* factory = NULL;
   struct TRITONBACKEND_Response* response = NULL;
+  struct TRITONBACKEND_Output* output = NULL;
+  TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
+  const int64_t shape[1] = {1};
+  void* buffer = NULL;
+  int64_t id = 0;
   bool cancelled = true;
   const int invalid = TRITONSERVER_ERROR_INVALID_ARG;
   report = late;
@@ -181,10 +194,16 @@ static void Answer(struct TRITONBACKEND_ModelInstance* instance,
   TRITONSERVER_ErrorDelete(
       TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, error));
   TRITONSERVER_ErrorDelete(error);
+  TryEnded(&late, response);
   Note(&late, "an end after the end", invalid,
        TRITONBACKEND_ResponseFactorySendFlags(factory, TRITONSERVER_RESPONSE_COMPLETE_FINAL));
   Note(&late, "a response after the end", SUCCESS,
        TRITONBACKEND_ResponseNewFromFactory(&response, factory));
+  Note(
+      &late, "its output", SUCCESS,
+      TRITONBACKEND_ResponseOutput(response, &output, "REPORT", TRITONSERVER_TYPE_BYTES, shape, 1));
+  Note(&late, "the buffer of its output", invalid,
+       TRITONBACKEND_OutputBuffer(output, &buffer, 8, &type, &id));
   Note(&late, "its send", invalid,
        TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, NULL));
   TRITONSERVER_ErrorDelete(TRITONBACKEND_ResponseFactoryDelete(factory));
