@@ -10,13 +10,14 @@ namespace nereid {
 InstanceRunner::InstanceRunner(Instance* instance, size_t index, Scheduler* scheduler,
                                std::unique_ptr<RateLimiter::Member> limited,
                                std::shared_ptr<std::mutex> turn, std::function<Status()> warm_up,
-                               std::function<void()> over)
+                               std::shared_future<bool> admitted, std::function<void()> over)
     : instance_(instance),
       index_(index),
       scheduler_(scheduler),
       limited_(std::move(limited)),
       turn_(std::move(turn)),
       warm_up_fn_(std::move(warm_up)),
+      admitted_(std::move(admitted)),
       over_(std::move(over)),
       warm_up_([this] { return WarmUp(); }),
       warm_(warm_up_.get_future()),
@@ -30,7 +31,7 @@ void InstanceRunner::Run() {
   constexpr size_t kMaxThreadName = 15;
   pthread_setname_np(pthread_self(), instance_->spec().name.substr(0, kMaxThreadName).c_str());
   warm_up_();
-  Serve();
+  if (!admitted_.valid() || admitted_.get()) Serve();
   over_();
 }
 

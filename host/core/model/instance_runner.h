@@ -18,12 +18,14 @@ class InstanceRunner {
  public:
   // `limited`: its membership in the rate limiter, null where there is none. `warm_up` runs first
   // on the instance's thread, `over` last. `index`: which instance the scheduler serves. `turn`:
-  // instances that share it never execute at once; null: none. `instance` and `scheduler` outlive
-  // the runner.
+  // instances that share it never execute at once; null: none. `admitted`: awaited after the
+  // warm-up; false: the instance never serves; not valid: it serves at once. `instance` and
+  // `scheduler` outlive the runner.
   InstanceRunner(Instance* instance, size_t index, Scheduler* scheduler,
                  std::unique_ptr<RateLimiter::Member> limited, std::shared_ptr<std::mutex> turn,
-                 std::function<Status()> warm_up, std::function<void()> over);
-  // Joins; the scheduler must have been stopped.
+                 std::function<Status()> warm_up, std::shared_future<bool> admitted,
+                 std::function<void()> over);
+  // Joins; the scheduler must have been stopped, or the instance not admitted.
   ~InstanceRunner();
   InstanceRunner(const InstanceRunner&) = delete;
   InstanceRunner& operator=(const InstanceRunner&) = delete;
@@ -45,6 +47,7 @@ class InstanceRunner {
   const std::unique_ptr<RateLimiter::Member> limited_;
   const std::shared_ptr<std::mutex> turn_;
   const std::function<Status()> warm_up_fn_;
+  const std::shared_future<bool> admitted_;
   const std::function<void()> over_;
   std::packaged_task<Status()> warm_up_;
   std::future<Status> warm_;

@@ -221,7 +221,7 @@ void Model::ExecuteInline(InferRequest* request) {
   instance->ExecuteInline(request);
 }
 
-Status Model::StartRunner(Seat* seat, bool joins) {
+Status Model::StartRunner(Seat* seat, size_t index, std::shared_future<bool> admitted) {
   Instance* instance = seat->instance.get();
   const InstanceSpec& spec = instance->spec();
   std::unique_ptr<RateLimiter::Member> limited;
@@ -235,12 +235,10 @@ Status Model::StartRunner(Seat* seat, bool joins) {
     turn = device_turns_[spec.device_id];
     if (turn == nullptr) turn = device_turns_[spec.device_id] = std::make_shared<std::mutex>();
   }
-  if (joins) scheduler_->AddInstance();
-  const size_t index = next_index_++;
   seat->runner = std::make_unique<InstanceRunner>(
       instance, index, scheduler_.get(), std::move(limited), std::move(turn),
       [this, instance] { return RunWarmups(config_, model_dir_, this, instance); },
-      [this, index] { OnRunnerOver(index); });
+      std::move(admitted), [this, index] { OnRunnerOver(index); });
   return Status::Ok();
 }
 
@@ -250,7 +248,7 @@ Status Model::StartScheduling() {
   NEREID_ASSIGN_OR_RETURN(scheduler_,
                           MakeScheduler(std::count_if(seats_.begin(), seats_.end(), is_active)));
   for (Seat& seat : seats_) {
-    if (is_active(seat)) NEREID_RETURN_IF_ERROR(StartRunner(&seat, false));
+    if (is_active(seat)) NEREID_RETURN_IF_ERROR(StartRunner(&seat, next_index_++, {}));
   }
   Status first_error;
   for (const Seat& seat : seats_) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -114,15 +115,19 @@ class Model final : public RequestTarget,
   bool ExecutesInline() const;
   // On the first instance, by its inline entry point. [any thread]
   void ExecuteInline(InferRequest* request);
-  // `joins`: the scheduler does not know of it yet.
-  Status StartRunner(Seat* seat, bool joins);
+  // `index`: in the scheduler. `admitted`: as InstanceRunner has it.
+  Status StartRunner(Seat* seat, size_t index, std::shared_future<bool> admitted);
   Status StartScheduling();
-  // Starts the runners of seats that joined the model and waits until they are warm.
+  // Starts the runners of seats that join the model. They serve once all of them are warm; where
+  // one fails none does.
   Status StartMore(Seats* seats);
   // Lets instances finish and end, each on its own time.
   void Retire(Seats seats);
   // A runner took its last batch. [its thread]
   void OnRunnerOver(size_t index);
+  // Ends the instance of that runner, on the reaper's thread, once the backend has given back every
+  // request of it; looks again after `retry_ns`, which doubles, until then.
+  void EndLeaver(size_t index, uint64_t retry_ns);
 
   Reading Read() const override;
 

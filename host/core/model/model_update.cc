@@ -1,9 +1,8 @@
 // A model whose instance groups change while it serves: UpdateInstances and what follows from it.
 #include <algorithm>
-#include <chrono>
-#include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "config/config_loader.h"
 #include "memory/gpu_devices.h"
 #include "model/instance_specs.h"
@@ -12,6 +11,11 @@
 
 namespace nereid {
 namespace {
+
+// After how long it is looked again whether an instance can end: at first, and at most; between
+// them each wait is twice the one before. The log says so where it cannot before kPatienceNs.
+constexpr uint64_t kFirstRetryNs = 1'000'000;
+constexpr uint64_t kPatienceNs = kFirstRetryNs << 13, kMaxRetryNs = kFirstRetryNs << 14;
 
 bool IsSame(const InstanceSpec& a, const InstanceGroup& a_group, const InstanceSpec& b,
             const InstanceGroup& b_group) {
@@ -45,11 +49,7 @@ Status Model::UpdateInstances(const ModelConfig& config) {
   std::erase_if(wanted, take);
   NEREID_ASSIGN_OR_RETURN(Seats added, MakeSeats(std::move(wanted), changed));
   NEREID_RETURN_IF_ERROR(InitializeInstances(added));
-  Status started = StartMore(&added);
-  if (!started.ok()) {
-    Retire(std::move(added));
-    return started;
-  }
+  NEREID_RETURN_IF_ERROR(StartMore(&added));
   Seats removed;
   size_t num_instances = 0;
   const size_t num_added = added.size();
@@ -71,16 +71,26 @@ Status Model::UpdateInstances(const ModelConfig& config) {
 }
 
 Status Model::StartMore(Seats* seats) {
-  for (Seat& seat : *seats) {
-    if (seat.instance->spec().passive) continue;
-    NEREID_RETURN_IF_ERROR(StartRunner(&seat, true));
-  }
+  std::promise<bool> admission;
+  const std::shared_future<bool> admitted = admission.get_future().share();
+  size_t num_started = 0;
   Status first_error;
+  for (Seat& seat : *seats) {
+    if (seat.instance->spec().passive || !first_error.ok()) continue;
+    first_error = StartRunner(&seat, next_index_ + num_started, admitted);
+    if (first_error.ok()) ++num_started;
+  }
   for (const Seat& seat : *seats) {
     if (seat.runner == nullptr) continue;
     Status status = seat.runner->WaitWarm();
     if (!status.ok() && first_error.ok()) first_error = std::move(status);
   }
+  if (first_error.ok()) {
+    // The scheduler hears of them only now: it may bind a sequence to an instance at once.
+    for (size_t i = 0; i < num_started; ++i) scheduler_->AddInstance();
+    next_index_ += num_started;
+  }
+  admission.set_value(first_error.ok());
   return first_error;
 }
 
@@ -103,25 +113,38 @@ void Model::OnRunnerOver(size_t index) {
     const auto leaves = [index](const Seat& seat) { return seat.runner->index() == index; };
     if (std::none_of(leaving_.begin(), leaving_.end(), leaves)) return;
   }
-  // Not here: a thread does not join itself, and the backend may still have requests of it.
-  services_.reaper.Post([weak = weak_from_this(), index] {
+  EndLeaver(index, kFirstRetryNs);
+}
+
+void Model::EndLeaver(size_t index, uint64_t retry_ns) {
+  // Not here: a thread does not join itself.
+  services_.reaper.Post([weak = weak_from_this(), index, retry_ns] {
     const std::shared_ptr<Model> self = weak.lock();
     if (self == nullptr) return;
     Seat seat;
+    uint64_t num_held = 0;
     {
       std::lock_guard lock(self->seats_mutex_);
-      for (auto it = self->leaving_.begin(); it != self->leaving_.end(); ++it) {
-        if (it->runner->index() != index) continue;
+      const auto it =
+          std::find_if(self->leaving_.begin(), self->leaving_.end(),
+                       [index](const Seat& leaver) { return leaver.runner->index() == index; });
+      if (it == self->leaving_.end()) return;
+      num_held = it->instance->num_held();
+      if (num_held == 0) {
         seat = std::move(*it);
         self->leaving_.erase(it);
-        break;
+      } else if (retry_ns == kPatienceNs) {
+        NEREID_LOG_WARN("model '", self->name(), "' version ", self->version_, ": instance '",
+                        it->instance->spec().name, "' has left, but cannot end: its backend has ",
+                        "not released ", num_held, " of its requests");
       }
     }
-    while (seat.instance != nullptr && seat.instance->num_held() > 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    seat.runner.reset();
-    seat.instance.reset();
+    if (num_held == 0) return;  // the seat ends here, outside of the lock
+    // No thread waits for a backend that may never release.
+    self->services_.attendant.PostAt(SteadyNowNs() + retry_ns, [weak, index, retry_ns] {
+      const std::shared_ptr<Model> model = weak.lock();
+      if (model != nullptr) model->EndLeaver(index, std::min(2 * retry_ns, kMaxRetryNs));
+    });
   });
 }
 

@@ -156,6 +156,31 @@ TEST_F(ModelUpdateTest, AnInstanceThatCannotBeMadeLeavesAllAsItWas) {
   EXPECT_EQ(WhoExecutes(1), std::set<std::string>{"g_0"});
 }
 
+TEST_F(ModelUpdateTest, AnInstanceServesOnlyOnceItsWarmUpSucceeded) {
+  const std::string warmup =
+      R"(, "model_warmup": [{"name": "w", "batch_size": 1,
+      "inputs": {"IN": {"data_type": "TYPE_FP32", "dims": [1], "zero_data": true}}}])";
+  Start(Config(Cpu(1), warmup));
+  backend.execute = [&](auto* instance, Requests requests) {
+    if (NameOf(instance) == "g_0") {
+      for (auto* request : requests) test::AnswerIdentity(instance, request);
+      return Status::Ok();
+    }
+    // While it warms up others do the work, though it is free.
+    for (int i = 0; i < 4; ++i) Send();
+    EXPECT_EQ(client_.WaitFor(4).size(), 4U);
+    return InternalError("too cold");
+  };
+  const Status status = Update(Config(Cpu(2), warmup));
+  EXPECT_NE(status.message().find("too cold"), std::string::npos) << status.message();
+  EXPECT_EQ(NumCalls("instance_finalize"), 1);
+  num_sent_ = 4;
+  EXPECT_EQ(WhoExecutes(1), std::set<std::string>{"g_0"});
+  backend.execute = nullptr;
+  EXPECT_TRUE(Update(Config(Cpu(2), warmup)).ok());
+  EXPECT_EQ(WhoExecutes(2).size(), 2U);
+}
+
 TEST_F(ModelUpdateTest, AnInstanceEndsWhenItsBackendHasGivenEverythingBack) {
   std::mutex mutex;
   std::vector<std::pair<TRITONBACKEND_ModelInstance*, TRITONBACKEND_Request*>> kept;
@@ -171,6 +196,7 @@ TEST_F(ModelUpdateTest, AnInstanceEndsWhenItsBackendHasGivenEverythingBack) {
     return kept.size() == 1;
   }));
   ASSERT_TRUE(Update(Config(R"({"name": "b", "kind": "KIND_CPU", "count": 1})")).ok());
+  WaitForEnds();  // no thread waits with it
   EXPECT_EQ(NumCalls("instance_finalize"), 0);
   test::AnswerIdentity(kept[0].first, kept[0].second);
   EXPECT_TRUE(Eventually([&] { return NumCalls("instance_finalize") == 1; }));
@@ -306,7 +332,8 @@ TEST_F(ModelUpdateTest, InstancesOfABlockedDeviceExecuteOneAfterTheOther) {
     instances.emplace_back(spec, model_->backend(), ToHandle(model_.get()),
                            &model_->statistics().AddShard());
     runners.emplace_back(
-        &instances.back(), i, &scheduler, nullptr, turn, [] { return Status::Ok(); }, [] {});
+        &instances.back(), i, &scheduler, nullptr, turn, [] { return Status::Ok(); },
+        std::shared_future<bool>(), [] {});
   }
   for (int i = 0; i < 40; ++i) {
     InferRequest& request =
