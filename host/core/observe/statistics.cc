@@ -124,6 +124,8 @@ void StatisticsShard::RecordResponse(const ResponseTimes& times) {
   const uint64_t total_ns = Span(times.response_start_ns, times.response_end_ns);
   std::lock_guard lock(rare_mutex_);
   ResponseCounts& counts = responses_[times.index];
+  // As Triton counts: what was cancelled computed nothing that is worth a figure.
+  if (times.outcome == ResponseTimes::Outcome::kCancel) return Count(&counts.cancel, total_ns);
   if (times.compute_output_start_ns != 0) {
     Count(&counts.compute_infer, Span(times.response_start_ns, times.compute_output_start_ns));
     Count(&counts.compute_output, Span(times.compute_output_start_ns, times.response_end_ns));
@@ -138,7 +140,7 @@ void StatisticsShard::RecordResponse(const ResponseTimes& times) {
     case ResponseTimes::Outcome::kEmpty:
       return Count(&counts.empty_response, total_ns);
     case ResponseTimes::Outcome::kCancel:
-      return Count(&counts.cancel, total_ns);
+      break;  // above
   }
 }
 

@@ -80,6 +80,7 @@ TEST(StatisticsTest, KeepsResponsesByIndexAndOutcome) {
   EXPECT_EQ(sum.responses.at(0).success.ns, 50U);
   EXPECT_EQ(sum.responses.at(1).empty_response.count, 1U);
   EXPECT_EQ(sum.responses.at(1).cancel.count, 1U);
+  EXPECT_EQ(sum.responses.at(1).compute_infer.count, 1U) << "the empty one alone";
   EXPECT_EQ(sum.responses.at(1).compute_output.count, 0U);
 }
 
