@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "nereid/json.h"
+#include "nereid/parameter.h"
 
 namespace nereid::conformance {
 namespace {
@@ -171,6 +172,17 @@ Subject::~Subject() {
   server_.reset();
   std::error_code ignored;
   fs::remove_all(root_, ignored);
+}
+
+Status Subject::LoadInstances(int64_t count) const {
+  NEREID_ASSIGN_OR_RETURN(const Message message, server_->ModelConfig(name_.c_str()));
+  NEREID_ASSIGN_OR_RETURN(const std::string_view text, message.Json());
+  NEREID_ASSIGN_OR_RETURN(Json config, Json::Parse(text));
+  std::vector<Json>& groups = config.Mutable("instance_group").mutable_elements();
+  if (groups.empty()) return UnsupportedError("the model has no instances");
+  groups.front().Set("count", count);
+  const Parameter changed[] = {Parameter::String("config", config.Dump())};
+  return server_->LoadModel(name_.c_str(), changed);
 }
 
 Status Subject::Unload() const {

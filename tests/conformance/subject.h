@@ -53,6 +53,9 @@ class Subject {
   ~Subject();
 
   Status Load() const { return server_->LoadModel(name_.c_str()); }
+  // With so many instances in its first group, else as it is loaded now. UNSUPPORTED where it has
+  // no instances of its own.
+  Status LoadInstances(int64_t count) const;
   // Waits until it is gone. UNAVAILABLE when that takes too long.
   Status Unload() const;
   // Reads what the loaded model says of itself.

@@ -136,6 +136,25 @@ Outcome TakesManyAtOnce(Subject& subject) {
   return Passed();
 }
 
+// More instances join, work beside each other, and leave again.
+Outcome ServesWithSeveralInstances(Subject& subject) {
+  constexpr int64_t kNumInstances = 4;
+  const Status joined = subject.LoadInstances(kNumInstances);
+  if (joined.code() == StatusCode::kUnsupported) return Skipped(joined.message());
+  if (!joined.ok()) return From(joined);
+  const Outcome while_many = TakesManyAtOnce(subject);
+  if (while_many.verdict == Outcome::Verdict::kFailed) {
+    return Failed(StrCat("with ", kNumInstances, " instances: ", while_many.detail));
+  }
+  const Status left = subject.LoadInstances(1);
+  if (!left.ok()) return From(left);
+  const Outcome with_one = TakesManyAtOnce(subject);
+  if (with_one.verdict == Outcome::Verdict::kFailed) {
+    return Failed(StrCat("after all instances but one left: ", with_one.detail));
+  }
+  return From(subject.Load());
+}
+
 Outcome TakesEmptyTensors(Subject& subject) {
   bool has_free_dim = false;
   for (const TensorInfo& input : subject.inputs()) {
@@ -209,6 +228,8 @@ const std::vector<Check>& Suite() {
       {"pieces", "inputs may lie in several buffers", ReadsPieces},
       {"batch", "requests of several rows", TakesBatches},
       {"at_once", "many requests at once, each with its own answer", TakesManyAtOnce},
+      {"instances", "several instances serve at once, and all but one leave",
+       ServesWithSeveralInstances},
       {"empty", "an empty tensor is answered, if only with an error", TakesEmptyTensors},
       {"cancel", "cancelled requests end", EndsCancelled},
       {"statistics", "requests are reported before their release", Reports},

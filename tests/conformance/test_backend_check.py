@@ -33,7 +33,8 @@ def check():
 def test_a_sound_backend_passes(check, tmp_path, batch):
     code, verdicts, output = check(tmp_path, "identity_c", batch + TENSORS)
     assert code == 0, output
-    assert len(verdicts) == 12 and set(verdicts.values()) <= {"ok", "skipped"}, output
+    assert len(verdicts) == 13 and set(verdicts.values()) <= {"ok", "skipped"}, output
+    assert verdicts["instances"] == "ok"
     assert (verdicts["batch"] == "ok") == bool(batch)
 
 
