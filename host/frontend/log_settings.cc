@@ -11,11 +11,11 @@ namespace {
 // The setters ignore the options object: the log belongs to the process.
 constexpr TRITONSERVER_ServerOptions* kNoOptions = nullptr;
 
-template <typename T, typename Setter>
-Status Take(const std::optional<T>& wanted, T& value, const Setter& set) {
+template <typename Wanted, typename T, typename Setter>
+Status Take(const std::optional<Wanted>& wanted, T& value, const Setter& set) {
   if (!wanted.has_value()) return {};
   NEREID_RETURN_IF_ERROR(ToStatus(set(kNoOptions, *wanted)));
-  value = *wanted;
+  value = static_cast<T>(*wanted);
   return {};
 }
 
@@ -47,7 +47,7 @@ Status LogSettings::Apply(const LogChange& change) {
       Take(change.warning, values_.warning, TRITONSERVER_ServerOptionsSetLogWarn));
   NEREID_RETURN_IF_ERROR(Take(change.error, values_.error, TRITONSERVER_ServerOptionsSetLogError));
   NEREID_RETURN_IF_ERROR(
-      Take(change.verbose_level, values_.verbose_level, [](auto* options, uint32_t level) {
+      Take(change.verbose_level, values_.verbose_level, [](auto* options, uint64_t level) {
         return TRITONSERVER_ServerOptionsSetLogVerbose(options, static_cast<int>(level));
       }));
   return Take(change.format, values_.format, SetFormat);

@@ -25,7 +25,7 @@ struct LogChange {
   std::optional<bool> info;
   std::optional<bool> warning;
   std::optional<bool> error;
-  std::optional<uint32_t> verbose_level;
+  std::optional<uint64_t> verbose_level;
   std::optional<std::string> format;
 };
 

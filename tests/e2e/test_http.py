@@ -108,6 +108,36 @@ def test_parameters_reach_the_model(client):
     assert {key: seen["parameters"][key] for key in "xntf"} == {"x": "y", "n": 3, "t": True, "f": 0.5}
 
 
+@pytest.mark.parametrize("number", [2**63 - 1, 2**63, -2**63, -2**63 - 1, 2**64])
+def test_a_parameter_that_no_integer_holds_is_a_double(client, number):
+    seen = client.infer("params", [input_of(np.ones(1, dtype=np.int32))], parameters={"big": number}).as_numpy("OUTPUT0")[0]
+    big = json.loads(seen)["parameters"]["big"]
+    assert big == (number if -2**63 <= number < 2**63 else float(number))
+
+
+@pytest.mark.parametrize("path, change, said", [
+    ("/v2/trace/setting", {"trace_rate": "0"}, "Unable to parse 'trace_rate'. Expecting value >= 1, got: 0"),
+    ("/v2/trace/setting", {"trace_rate": "-1"}, "Unable to parse 'trace_rate', got: -1"),
+    ("/v2/trace/setting", {"trace_rate": "1.5"}, "Unable to parse 'trace_rate', got: 1.5"),
+    ("/v2/trace/setting", {"trace_count": "5x"}, "Unable to parse 'trace_count', got: 5x"),
+    ("/v2/trace/setting", {"log_frequency": "-1"}, "Unable to parse 'log_frequency', got: -1"),
+    ("/v2/trace/setting", {"no_such": "1"}, "unknown trace setting 'no_such'"),
+    ("/v2/trace/setting", {"trace_mode": "triton"}, "trace mode can not be updated through network protocol"),
+    ("/v2/logging", {"no_such": 1}, "unknown log setting 'no_such'"),
+    ("/v2/logging", {"log_verbose_level": 2**32}, "invalid argument for log_verbose_level, got: 4294967296, expected at most 2147483647"),
+])
+def test_a_setting_that_cannot_be_is_refused_and_changes_nothing(server, path, change, said):
+    def settings():
+        with urllib.request.urlopen(server.url + path, timeout=60) as answer:
+            return json.load(answer)
+
+    before = settings()
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(urllib.request.Request(server.url + path, json.dumps(change).encode()), timeout=60)
+    assert json.load(refused.value) == {"error": said}
+    assert settings() == before
+
+
 def test_asyncio_clients_share_the_server(server):
     async def one(client, value):
         array = np.full(16, value, dtype=np.float32)

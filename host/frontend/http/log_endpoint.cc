@@ -1,7 +1,6 @@
 // Known members alone: a misspelt one would change nothing, silently.
 #include "host/frontend/http/log_endpoint.h"
 
-#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -21,12 +20,7 @@ Status ReadMember(JsonReader& reader, std::string_view key, LogChange& change) {
   if (key == "log_warning") return take(change.warning, reader.ReadBool());
   if (key == "log_error") return take(change.error, reader.ReadBool());
   if (key == "log_format") return take(change.format, reader.ReadString());
-  if (key == "log_verbose_level") {
-    std::optional<uint64_t> level;
-    NEREID_RETURN_IF_ERROR(take(level, reader.ReadUint64()));
-    change.verbose_level = static_cast<uint32_t>(std::min<uint64_t>(*level, UINT32_MAX));
-    return Status::Ok();
-  }
+  if (key == "log_verbose_level") return take(change.verbose_level, reader.ReadUint64());
   if (key == "log_file") {
     return UnsupportedError("log file location can not be updated through network protocol");
   }

@@ -24,10 +24,14 @@ Result<RequestParameter> ReadParameter(JsonReader& reader, std::string_view name
       NEREID_ASSIGN_OR_RETURN(const JsonNumber number, reader.ReadNumber());
       reader.Rewind(start);
       if (number.is_integer) {
-        NEREID_ASSIGN_OR_RETURN(parameter.value, reader.ReadInt64());
-      } else {
-        NEREID_ASSIGN_OR_RETURN(parameter.value, reader.ReadDouble());
+        const Result<int64_t> whole = reader.ReadInt64();
+        if (whole.ok()) {
+          parameter.value = *whole;
+          return parameter;
+        }
+        reader.Rewind(start);  // too large for an integer: parameters of the C API have no other
       }
+      NEREID_ASSIGN_OR_RETURN(parameter.value, reader.ReadDouble());
       return parameter;
     }
     case JsonKind::kObject:
