@@ -37,7 +37,7 @@ Result<TensorRef> ReadInput(TRITONBACKEND_Input* input) {
   for (uint32_t i = 0; i < num_buffers; ++i) {
     Segment segment;
     uint64_t size = 0;
-    TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
+    TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_GPU;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_InputBuffer(
         input, i, &segment.base, &size, &memory_type, &segment.memory_type_id)));
     segment.byte_size = size;

@@ -164,7 +164,9 @@ Status Session::WriteRequest(Request& request, uint64_t key, std::vector<Block>&
   NEREID_ASSIGN_OR_RETURN(const auto outputs, request.RequestedOutputs());
   writer.Tuple(static_cast<uint32_t>(outputs.size()));
   for (const std::string_view output : outputs) writer.Text(output);
-  NEREID_ASSIGN_OR_RETURN(const std::vector<TensorView> inputs, request.Inputs());
+  // The codec copies by itself what the worker wants elsewhere.
+  NEREID_ASSIGN_OR_RETURN(const std::vector<TensorView> inputs,
+                          request.Inputs(TRITONSERVER_MEMORY_GPU));
   writer.Tuple(static_cast<uint32_t>(inputs.size()));
   for (const TensorView& input : inputs) {
     NEREID_RETURN_IF_ERROR(

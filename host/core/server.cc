@@ -59,6 +59,13 @@ CoreOptions ToCoreOptions(const ServerOptions& options) {
   core.backends.settings = options.backend_configs;
   core.metrics.enabled = options.metrics;
   core.metrics.cpu = options.cpu_metrics;
+  core.metrics.gpu = options.gpu_metrics;
+  core.memory.pinned_pool_bytes = options.pinned_memory_pool_byte_size;
+  core.memory.cuda_pool_bytes = options.cuda_memory_pool_byte_size;
+  core.memory.peer_access = options.enable_peer_access;
+  for (const auto& limit : options.device_limits) {
+    core.gpu_load_limits[limit.device] = limit.fraction;
+  }
   for (const auto& [name, settings] : options.metrics_config) {
     for (const auto& [key, value] : settings) {
       LatencyOptions& latencies = core.metrics.latencies;

@@ -103,8 +103,10 @@ class Request {
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestInput(handle(), name, &input)));
     return TensorView::Of(input);
   }
-  // All of them, in no certain order; control tensors of a sequence included.
-  Result<std::vector<TensorView>> Inputs() const {
+  // All of them, in no certain order; control tensors of a sequence included. `wish`: as
+  // TensorView::Of.
+  Result<std::vector<TensorView>> Inputs(
+      TRITONSERVER_MemoryType wish = TRITONSERVER_MEMORY_CPU) const {
     uint32_t count = 0;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestInputCount(handle(), &count)));
     std::vector<TensorView> inputs;
@@ -112,7 +114,7 @@ class Request {
     for (uint32_t i = 0; i < count; ++i) {
       TRITONBACKEND_Input* input = nullptr;
       NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestInputByIndex(handle(), i, &input)));
-      NEREID_ASSIGN_OR_RETURN(TensorView view, TensorView::Of(input));
+      NEREID_ASSIGN_OR_RETURN(TensorView view, TensorView::Of(input, wish));
       inputs.push_back(std::move(view));
     }
     return inputs;

@@ -28,8 +28,10 @@ struct InputPiece {
 class TensorView {
  public:
   // Reads the properties and the list of pieces; copies no data. `handle` lives as long as the
-  // request.
-  static Result<TensorView> Of(TRITONBACKEND_Input* handle) {
+  // request. `wish`: the memory that the caller would like; a host may heed it, and Nereid does for
+  // instances of the CPU.
+  static Result<TensorView> Of(TRITONBACKEND_Input* handle,
+                               TRITONSERVER_MemoryType wish = TRITONSERVER_MEMORY_CPU) {
     TensorView view;
     const char* name = nullptr;
     TRITONSERVER_DataType datatype = TRITONSERVER_TYPE_INVALID;
@@ -42,7 +44,7 @@ class TensorView {
     view.datatype_ = static_cast<DataType>(datatype);
     view.shape_ = {shape, num_dims};
     view.size_bytes_ = static_cast<size_t>(size_bytes);
-    NEREID_RETURN_IF_ERROR(view.ReadPieces(handle, num_pieces));
+    NEREID_RETURN_IF_ERROR(view.ReadPieces(handle, num_pieces, wish));
     return view;
   }
   // A tensor in host memory that is not an input of a request: for tests and for helpers that take
@@ -154,14 +156,15 @@ class TensorView {
  private:
   std::string Where() const { return StrCat("input '", name_, "'"); }
 
-  Status ReadPieces(TRITONBACKEND_Input* handle, uint32_t num_pieces) {
+  Status ReadPieces(TRITONBACKEND_Input* handle, uint32_t num_pieces,
+                    TRITONSERVER_MemoryType wish) {
     const size_t expected_bytes = size_bytes_;
     size_bytes_ = 0;
     if (num_pieces > 1) more_pieces_.reserve(num_pieces);
     for (uint32_t i = 0; i < num_pieces; ++i) {
       const void* base = nullptr;
       uint64_t piece_bytes = 0;
-      InputPiece piece{{}, TRITONSERVER_MEMORY_CPU, 0};
+      InputPiece piece{{}, wish, 0};
       NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_InputBuffer(
           handle, i, &base, &piece_bytes, &piece.memory_type, &piece.memory_type_id)));
       if (base == nullptr || piece_bytes == 0) continue;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "backend/guarded_call.h"
+#include "memory/gpu_devices.h"
 #include "observe/log.h"
 
 namespace nereid {
@@ -12,6 +13,7 @@ Instance::Instance(InstanceSpec spec, Backend* backend, TRITONBACKEND_Model* mod
       backend_(backend),
       model_(model),
       statistics_(statistics),
+      on_host_(spec_.kind == TRITONSERVER_INSTANCEGROUPKIND_CPU && !GpuDevices().empty()),
       host_policy_(spec_.host_policy_json) {}
 
 Status Instance::Initialize() {
@@ -47,6 +49,9 @@ void Instance::ExecuteInline(InferRequest* request) {
 }
 
 void Instance::Call(ExecuteEntry entry, std::span<InferRequest*> requests) {
+  if (on_host_) {
+    for (InferRequest* request : requests) request->KeepOnHost(backend_->memory());
+  }
   auto** handles = reinterpret_cast<TRITONBACKEND_Request**>(requests.data());
   const Status status = GuardedCall(spec_.name, "ModelInstanceExecute", [&] {
     return entry(ToHandle(this), handles, static_cast<uint32_t>(requests.size()));

@@ -75,6 +75,7 @@ class Instance final : public ReleaseHook {
   Backend* const backend_;
   TRITONBACKEND_Model* const model_;
   StatisticsShard* const statistics_;
+  const bool on_host_;  // of the CPU, beside GPUs
   Message host_policy_;
   std::atomic<uint64_t> num_held_{0};
   void* state_ = nullptr;

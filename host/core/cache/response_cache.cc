@@ -53,8 +53,7 @@ class FromResponse final : public CacheAllocator {
         buffer->attributes.memory_type == TRITONSERVER_MEMORY_GPU) {
       return InvalidArgError("expected one buffer of ", size_, " bytes in host memory");
     }
-    Encode(response_, {static_cast<std::byte*>(buffer->base), size_});
-    return Status::Ok();
+    return Encode(response_, {static_cast<std::byte*>(buffer->base), size_});
   }
 
  private:

@@ -18,6 +18,11 @@ class Writer {
     if (size > 0) std::memcpy(rest_.data(), data, size);
     rest_ = rest_.subspan(size);
   }
+  Status PutFrom(const void* data, MemoryPlace place, size_t size) {
+    NEREID_RETURN_IF_ERROR(CopyMemory(rest_.data(), {}, data, place, size));
+    rest_ = rest_.subspan(size);
+    return Status::Ok();
+  }
   void PutNumber(uint64_t value) { Put(&value, sizeof(value)); }
 
  private:
@@ -54,11 +59,10 @@ Status CopyContent(OutputTensor* output, const std::byte* content, uint64_t size
   int64_t memory_type_id = 0;
   NEREID_ASSIGN_OR_RETURN(void* const base,
                           output->AllocateBuffer(size, &memory_type, &memory_type_id));
-  if (memory_type == TRITONSERVER_MEMORY_GPU || (base == nullptr && size > 0)) {
-    return UnavailableError("cached response: no host memory for output '", output->name(), "'");
+  if (base == nullptr && size > 0) {
+    return UnavailableError("cached response: no memory for output '", output->name(), "'");
   }
-  if (size > 0) std::memcpy(base, content, size);
-  return Status::Ok();
+  return CopyMemory(base, {memory_type, memory_type_id}, content, {}, size);
 }
 
 Status DecodeOutput(Reader* reader, InferResponse* response) {
@@ -87,11 +91,7 @@ Status DecodeOutput(Reader* reader, InferResponse* response) {
 }  // namespace
 
 bool IsCacheable(const InferResponse& response) {
-  if (!response.error().ok()) return false;
-  for (size_t i = 0; i < response.num_outputs(); ++i) {
-    if (response.output(i)->attributes().memory_type == TRITONSERVER_MEMORY_GPU) return false;
-  }
-  return true;
+  return response.error().ok();
 }
 
 size_t EncodedSize(const InferResponse& response) {
@@ -104,7 +104,7 @@ size_t EncodedSize(const InferResponse& response) {
   return size;
 }
 
-void Encode(const InferResponse& response, std::span<std::byte> target) {
+Status Encode(const InferResponse& response, std::span<std::byte> target) {
   Writer writer(target);
   writer.PutNumber(kMagic);
   writer.PutNumber(response.num_outputs());
@@ -116,8 +116,11 @@ void Encode(const InferResponse& response, std::span<std::byte> target) {
     writer.PutNumber(output.shape().size());
     writer.Put(output.shape().data(), output.shape().size() * sizeof(int64_t));
     writer.PutNumber(output.attributes().byte_size);
-    writer.Put(output.base(), output.attributes().byte_size);
+    const BufferAttributes& attributes = output.attributes();
+    NEREID_RETURN_IF_ERROR(writer.PutFrom(
+        output.base(), {attributes.memory_type, attributes.memory_type_id}, attributes.byte_size));
   }
+  return Status::Ok();
 }
 
 Status Decode(std::span<const std::byte> encoded, InferResponse* response) {

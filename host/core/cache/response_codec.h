@@ -11,14 +11,13 @@
 
 namespace nereid {
 
-// Whether a cache may keep the response: no error, and every output in host memory.
+// Whether a cache may keep the response: it is no error.
 bool IsCacheable(const InferResponse& response);
 size_t EncodedSize(const InferResponse& response);
-// `target` has EncodedSize bytes.
-void Encode(const InferResponse& response, std::span<std::byte> target);
+// `target` has EncodedSize bytes, in host memory; outputs may lie anywhere.
+Status Encode(const InferResponse& response, std::span<std::byte> target);
 // Adds the encoded outputs to an empty response, in buffers of its allocator. INVALID_ARG when the
-// bytes are not what Encode wrote for this model; UNAVAILABLE when the allocator gives no host
-// memory.
+// bytes are not what Encode wrote for this model; UNAVAILABLE when the allocator gives no memory.
 Status Decode(std::span<const std::byte> encoded, InferResponse* response);
 
 }  // namespace nereid

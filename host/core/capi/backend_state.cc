@@ -43,7 +43,7 @@ TRITONSERVER_Error* TRITONBACKEND_StateUpdate(TRITONBACKEND_State* state) {
   return nullptr;
 }
 
-// The memory is the CPU's, whatever was asked for.
+// The memory is where the backend asked for it, or the CPU's.
 TRITONSERVER_Error* TRITONBACKEND_StateBuffer(TRITONBACKEND_State* state, void** buffer,
                                               const uint64_t buffer_byte_size,
                                               TRITONSERVER_MemoryType* memory_type,
@@ -52,10 +52,12 @@ TRITONSERVER_Error* TRITONBACKEND_StateBuffer(TRITONBACKEND_State* state, void**
   NEREID_RETURN_IF_NULL(buffer);
   NEREID_RETURN_IF_NULL(memory_type);
   NEREID_RETURN_IF_NULL(memory_type_id);
-  return AtCEdge([&] {
-    *buffer = FromHandle(state)->Buffer(buffer_byte_size);
-    *memory_type = TRITONSERVER_MEMORY_CPU;
-    *memory_type_id = 0;
+  return AtCEdge([&]() -> Status {
+    StateTensor& tensor = *FromHandle(state);
+    NEREID_ASSIGN_OR_RETURN(*buffer,
+                            tensor.Buffer(buffer_byte_size, {*memory_type, *memory_type_id}));
+    *memory_type = tensor.attributes().memory_type;
+    *memory_type_id = tensor.attributes().memory_type_id;
     return Status::Ok();
   });
 }

@@ -77,10 +77,11 @@ TRITONSERVER_Error* TRITONBACKEND_InputBufferForHostPolicy(
   NEREID_RETURN_IF_NULL(buffer_byte_size);
   NEREID_RETURN_IF_NULL(memory_type);
   NEREID_RETURN_IF_NULL(memory_type_id);
-  return AtCEdge([&] {
-    const InputTensor& tensor = *FromHandle(input);
+  return AtCEdge([&]() -> Status {
+    InputTensor& tensor = *FromHandle(input);
     const InputBuffer* found = nullptr;
-    Status status = FindBuffer(tensor, tensor.BuffersFor(host_policy_name), index, &found);
+    NEREID_ASSIGN_OR_RETURN(const auto* buffers, tensor.BuffersAt(*memory_type, host_policy_name));
+    Status status = FindBuffer(tensor, *buffers, index, &found);
     *buffer = found->base;
     *buffer_byte_size = found->attributes.byte_size;
     *memory_type = found->attributes.memory_type;
@@ -96,10 +97,12 @@ TRITONSERVER_Error* TRITONBACKEND_InputBufferAttributes(
   NEREID_RETURN_IF_NULL(input);
   NEREID_RETURN_IF_NULL(buffer);
   NEREID_RETURN_IF_NULL(buffer_attributes);
-  return AtCEdge([&] {
-    const InputTensor& tensor = *FromHandle(input);
+  return AtCEdge([&]() -> Status {
+    InputTensor& tensor = *FromHandle(input);
     const InputBuffer* found = nullptr;
-    Status status = FindBuffer(tensor, tensor.buffers, index, &found);
+    NEREID_ASSIGN_OR_RETURN(const auto* buffers,
+                            tensor.BuffersAt(TRITONSERVER_MEMORY_CPU, nullptr));
+    Status status = FindBuffer(tensor, *buffers, index, &found);
     *buffer = found->base;
     *buffer_attributes = ToHandle(const_cast<nereid::BufferAttributes*>(&found->attributes));
     return status;
@@ -126,7 +129,7 @@ TRITONSERVER_Error* TRITONBACKEND_OutputBufferAttributes(
     TRITONBACKEND_Output* output, TRITONSERVER_BufferAttributes** buffer_attributes) {
   NEREID_RETURN_IF_NULL(output);
   NEREID_RETURN_IF_NULL(buffer_attributes);
-  *buffer_attributes = ToHandle(&FromHandle(output)->attributes());
+  *buffer_attributes = ToHandle(&FromHandle(output)->backend_attributes());
   return nullptr;
 }
 

@@ -1,5 +1,4 @@
-// Which GPUs this machine has, asked of the CUDA driver by dlopen, so that one build serves
-// machines with and without. [load threads]
+// Which GPUs this machine has for models. [load threads]
 #pragma once
 
 #include <cstdint>
@@ -7,8 +6,9 @@
 
 namespace nereid {
 
-// Device ids, ascending; empty without a driver or a device. Asked once a process.
-const std::vector<int32_t>& GpuDevices();
+// Device ids, ascending, of those whose compute capability is at least this one, major.minor as a
+// number; empty without a driver or a device.
+std::vector<int32_t> GpuDevices(double min_capability = 0);
 
 // Whether one of them has this compute capability.
 bool HasGpuOfCapability(int32_t major, int32_t minor);

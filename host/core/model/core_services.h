@@ -24,7 +24,9 @@ struct CoreOptions {
   MetricsOptions metrics;
   // Settings by policy name: --host-policy.
   std::map<std::string, std::vector<std::pair<std::string, std::string>>> host_policies;
-  bool rate_limit = false;  // --rate-limit=execution_count
+  MemoryOptions memory;
+  std::map<int, double> gpu_load_limits;  // device -> share of its memory: --model-load-gpu-limit
+  bool rate_limit = false;                // --rate-limit=execution_count
   std::vector<ResourceLimit> resource_limits;
 };
 

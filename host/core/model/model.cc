@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "config/config_loader.h"
 #include "memory/gpu_devices.h"
+#include "memory/gpu_monitor.h"
 #include "model/batch_library.h"
 #include "model/instance_specs.h"
 #include "model/warmup.h"
@@ -89,9 +90,8 @@ Result<std::shared_ptr<Model>> Model::Load(ModelLoadSpec spec, CoreServices& ser
 
 Status Model::Initialize() {
   NEREID_ASSIGN_OR_RETURN(backend_, services_.backends.Get(config_, model_dir_, version_));
-  NEREID_ASSIGN_OR_RETURN(
-      config_,
-      config::PrepareInstances(config_, {GpuDevices(), backend_->attributes().preferred_groups}));
+  NEREID_ASSIGN_OR_RETURN(config_, config::PrepareInstances(config_, InstanceDefaults()));
+  NEREID_RETURN_IF_ERROR(CheckGpuLimits());
   NEREID_RETURN_IF_ERROR(InitializeBackendModel());
   NEREID_ASSIGN_OR_RETURN(config_, config::FinishConfig(config_));
   NEREID_ASSIGN_OR_RETURN(plan_, RequestPlan::Make(config_, version_, model_dir_));
@@ -100,6 +100,27 @@ Status Model::Initialize() {
   NEREID_RETURN_IF_ERROR(KeepLatencies());
   NEREID_RETURN_IF_ERROR(CreateInstances());
   return StartScheduling();
+}
+
+config::InstanceDefaults Model::InstanceDefaults() const {
+  return {GpuDevices(services_.options.backends.min_compute_capability),
+          backend_->attributes().preferred_groups};
+}
+
+Status Model::CheckGpuLimits() const {
+  for (const InstanceGroup& group : config_.instance_groups) {
+    if (group.kind != InstanceGroup::Kind::kGpu) continue;
+    for (const int32_t device : group.gpus) {
+      const auto limit = services_.options.gpu_load_limits.find(device);
+      if (limit == services_.options.gpu_load_limits.end()) continue;
+      NEREID_ASSIGN_OR_RETURN(const double share, GpuMonitor::Get().MemoryShare(device));
+      if (share <= limit->second) continue;
+      return UnavailableError("model '", name(), "' is not loaded: ", share,
+                              " of the memory of GPU ", device, " is in use, its limit is ",
+                              limit->second);
+    }
+  }
+  return Status::Ok();
 }
 
 Status Model::InitializeBackendModel() {
@@ -188,7 +209,7 @@ Result<std::shared_ptr<Scheduler>> Model::MakeScheduler(size_t num_instances) {
   QueueAttendant* attendant = &services_.attendant;
   std::shared_ptr<Scheduler> scheduler;
   if (config_.sequence_batching) {
-    NEREID_ASSIGN_OR_RETURN(auto states, MakeStateSpecs(config_, model_dir_));
+    NEREID_ASSIGN_OR_RETURN(auto states, MakeStateSpecs(config_, model_dir_, &services_.memory));
     scheduler =
         std::make_shared<SequenceBatcher>(config_, std::move(states), num_instances, attendant);
   } else if (config_.dynamic_batching) {

@@ -95,6 +95,9 @@ class Model final : public RequestTarget,
  private:
   Model(ModelLoadSpec spec, CoreServices& services);
   Status Initialize();
+  config::InstanceDefaults InstanceDefaults() const;
+  // UNAVAILABLE when more of a GPU that the model wants is in use than --model-load-gpu-limit says.
+  Status CheckGpuLimits() const;
   Status InitializeBackendModel();
   Status CreateInstances();
   // Has distributions of latencies kept where the server's options ask for them.

@@ -29,9 +29,8 @@ bool IsSame(const InstanceSpec& a, const InstanceGroup& a_group, const InstanceS
 }  // namespace
 
 Status Model::UpdateInstances(const ModelConfig& config) {
-  NEREID_ASSIGN_OR_RETURN(
-      const ModelConfig prepared,
-      config::PrepareInstances(config, {GpuDevices(), backend_->attributes().preferred_groups}));
+  NEREID_ASSIGN_OR_RETURN(const ModelConfig prepared,
+                          config::PrepareInstances(config, InstanceDefaults()));
   NEREID_ASSIGN_OR_RETURN(const ModelConfig changed, config::WithInstanceGroups(config_, prepared));
   NEREID_ASSIGN_OR_RETURN(auto wanted, MakeInstanceSpecs(changed, services_.options.host_policies));
   std::vector<Instance*> kept;

@@ -163,6 +163,28 @@ void AddGauge(const char* name, const char* help, double value,
   page->push_back(std::move(family));
 }
 
+// A family with one value a GPU.
+struct GpuFamily {
+  const char* name;
+  const char* help;
+  prometheus::MetricType type;
+  std::optional<double> GpuReading::*value;
+};
+constexpr GpuFamily kGpuFamilies[] = {
+    {"nv_gpu_utilization", "GPU utilization rate [0.0 - 1.0)", prometheus::MetricType::Gauge,
+     &GpuReading::utilization},
+    {"nv_gpu_memory_total_bytes", "GPU total memory, in bytes", prometheus::MetricType::Gauge,
+     &GpuReading::memory_total_bytes},
+    {"nv_gpu_memory_used_bytes", "GPU used memory, in bytes", prometheus::MetricType::Gauge,
+     &GpuReading::memory_used_bytes},
+    {"nv_gpu_power_usage", "GPU power usage in watts", prometheus::MetricType::Gauge,
+     &GpuReading::power_usage_watts},
+    {"nv_gpu_power_limit", "GPU power management limit in watts", prometheus::MetricType::Gauge,
+     &GpuReading::power_limit_watts},
+    {"nv_energy_consumption", "GPU energy consumption in joules since it was first asked for",
+     prometheus::MetricType::Counter, &GpuReading::energy_joules},
+};
+
 }  // namespace
 
 Metrics::Metrics(const MetricsOptions& options) : options_(options) {
@@ -205,11 +227,13 @@ std::string Metrics::Page() {
 }
 
 void Metrics::AddMachine(std::vector<prometheus::MetricFamily>* page) {
-  // There is no pinned pool: scrapers that know Triton find its size, which is none.
-  AddGauge("nv_pinned_memory_pool_total_bytes", "Pinned memory pool total memory size, in bytes", 0,
-           page);
-  AddGauge("nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes", 0,
-           page);
+  // Without a pool scrapers that know Triton find its size, which is none.
+  const auto pool = readers_.pinned_pool ? readers_.pinned_pool() : MachineReaders::Pool();
+  AddGauge("nv_pinned_memory_pool_total_bytes", "Pinned memory pool total memory size, in bytes",
+           static_cast<double>(pool.total_bytes), page);
+  AddGauge("nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes",
+           static_cast<double>(pool.used_bytes), page);
+  if (options_.gpu && readers_.gpus) AddGpus(page);
   if (!options_.cpu) return;
   if (const auto utilization = cpu_.Utilization()) {
     AddGauge("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", *utilization, page);
@@ -219,6 +243,22 @@ void Metrics::AddMachine(std::vector<prometheus::MetricFamily>* page) {
              static_cast<double>(memory->total_bytes), page);
     AddGauge("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes",
              static_cast<double>(memory->used_bytes), page);
+  }
+}
+
+void Metrics::AddGpus(std::vector<prometheus::MetricFamily>* page) {
+  const std::vector<GpuReading> gpus = readers_.gpus();
+  for (const GpuFamily& family : kGpuFamilies) {
+    auto shown = MakeFamily(family.name, family.help, family.type);
+    for (const GpuReading& gpu : gpus) {
+      const std::optional<double>& value = gpu.*family.value;
+      if (!value) continue;
+      prometheus::ClientMetric& metric = shown.metric.emplace_back();
+      metric.label.push_back({"gpu_uuid", gpu.uuid});
+      metric.counter.value = *value;
+      metric.gauge.value = *value;
+    }
+    if (!shown.metric.empty()) page->push_back(std::move(shown));
   }
 }
 

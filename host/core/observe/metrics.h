@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,9 +39,28 @@ class MetricsSource {
   virtual Reading Read() const = 0;
 };
 
+// What one GPU is doing; what is not known is empty.
+struct GpuReading {
+  std::string uuid;
+  std::optional<double> utilization;  // 0 to 1
+  std::optional<double> memory_total_bytes, memory_used_bytes;
+  std::optional<double> power_usage_watts, power_limit_watts;
+  std::optional<double> energy_joules;  // since it was first read
+};
+
+// Where the page asks for what lies on floors above. Empty functions: there is nothing to show.
+struct MachineReaders {
+  struct Pool {
+    uint64_t total_bytes = 0, used_bytes = 0;
+  };
+  std::function<Pool()> pinned_pool;
+  std::function<std::vector<GpuReading>()> gpus;
+};
+
 struct MetricsOptions {
   bool enabled = true;
   bool cpu = true;
+  bool gpu = true;
   bool counter_latencies = true;
   LatencyOptions latencies = {};
 };
@@ -49,6 +70,8 @@ class Metrics {
   explicit Metrics(const MetricsOptions& options);
 
   const MetricsOptions& options() const { return options_; }
+  // Before the first page.
+  void set_readers(MachineReaders readers) { readers_ = std::move(readers); }
 
   // `source` is shown until it is removed; its owner removes it before it dies.
   void AddSource(const MetricsSource* source);
@@ -59,8 +82,10 @@ class Metrics {
 
  private:
   void AddMachine(std::vector<prometheus::MetricFamily>* page);
+  void AddGpus(std::vector<prometheus::MetricFamily>* page);
 
   const MetricsOptions options_;
+  MachineReaders readers_;
   std::mutex mutex_;  // guards what follows; held while sources are read
   CpuMetrics cpu_;
   std::vector<const MetricsSource*> sources_;

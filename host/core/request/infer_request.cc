@@ -1,6 +1,7 @@
 #include "request/infer_request.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "observe/trace.h"
@@ -197,7 +198,25 @@ bool InferRequest::IsCancelled() const {
   return sink_.get() != nullptr && sink_->cancelled();
 }
 
+void InferRequest::KeepOnHost(MemoryManager* memory) {
+  sink_->KeepOutputsOnHost();
+  for (size_t i = 0; i < num_inputs(); ++i) {
+    if (!input(i).HasGpuBuffer()) continue;
+    input(i).host_memory = memory;
+    kept_on_host_ = true;
+  }
+}
+
+void InferRequest::DropHostCopies() {
+  if (!std::exchange(kept_on_host_, false)) return;
+  for (InputTensor& input : inputs_) {
+    input.host_memory = nullptr;
+    input.host_copy.reset();
+  }
+}
+
 void InferRequest::Release(uint32_t release_flags) {
+  DropHostCopies();
   host_inputs_.reset();
   if (!release_hooks_.empty()) {
     const auto hooks = std::move(release_hooks_);

@@ -114,6 +114,11 @@ class InferRequest : public KeptMemory<InferRequest> {
   bool uncounted() const { return uncounted_; }
   void set_uncounted() { uncounted_ = true; }
 
+  // ---- what an instance on the CPU sets ----
+  // Until the next release, a backend that does not wish for memory of a GPU gets its inputs and
+  // outputs in host memory.
+  void KeepOnHost(MemoryManager* memory);
+
   // ---- what scheduler and backend read ----
   const RequestPlan& plan() const { return target_->plan(); }
   const std::shared_ptr<RequestTarget>& target() const { return target_; }
@@ -158,6 +163,7 @@ class InferRequest : public KeptMemory<InferRequest> {
 
  private:
   Status MissingInput(std::string_view name) const;
+  void DropHostCopies();
 
   std::shared_ptr<RequestTarget> target_;
   const int64_t requested_version_;
@@ -177,6 +183,7 @@ class InferRequest : public KeptMemory<InferRequest> {
   int64_t batch_size_ = 1;
   std::atomic<bool> lent_{false};
   bool uncounted_ = false;
+  bool kept_on_host_ = false;
   InlineVector<ReleaseHook*, 2> release_hooks_;
   std::unique_ptr<HostInputs> host_inputs_;
 };

@@ -93,6 +93,13 @@ OutputTensor* InferResponse::FindOutput(std::string_view name) const {
   return nullptr;
 }
 
+void InferResponse::CopyOutputsToClient() {
+  for (OutputTensor* output : outputs_) {
+    Status status = output->CopyToClient();
+    if (!status.ok() && error_.ok()) error_ = std::move(status);
+  }
+}
+
 Status InferResponse::Send(std::unique_ptr<InferResponse> response, uint32_t flags) {
   ResponseSink* sink = response->sink_;
   return sink->Send(response.release(), flags);

@@ -44,6 +44,8 @@ class InferResponse : public KeptMemory<InferResponse> {
   size_t num_outputs() const { return outputs_.size(); }
   OutputTensor* output(size_t index) const { return outputs_[index]; }
   OutputTensor* FindOutput(std::string_view name) const;
+  // For the sink, before the client sees the response; what fails becomes its error.
+  void CopyOutputsToClient();
 
   std::vector<Parameter>& parameters() { return parameters_; }
 

@@ -37,6 +37,7 @@ Status ResponseSink::Send(InferResponse* response, uint32_t flags) {
                                  : final_sent_.load(std::memory_order_acquire);
   if (response != nullptr) {
     response->MarkSent();
+    if (keeps_outputs_on_host() && !too_late) response->CopyOutputsToClient();
     if (trace_ != nullptr) TraceOutputs(trace_, *response);
     if (tap_ != nullptr && !too_late) tap_->OnResponse(*response);
   }

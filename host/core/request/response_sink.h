@@ -74,6 +74,12 @@ class ResponseSink {
   void SendNow(InferResponse* response, uint32_t flags);
   // The request never started: no final response is owed. [client thread]
   void Abandon() { final_sent_.store(true, std::memory_order_relaxed); }
+  // Set when an instance of the CPU executes the request: its outputs come in host memory, and are
+  // copied to where the client wants them when they are sent.
+  void KeepOutputsOnHost() { keeps_outputs_on_host_.store(true, std::memory_order_relaxed); }
+  bool keeps_outputs_on_host() const {
+    return keeps_outputs_on_host_.load(std::memory_order_relaxed);
+  }
   // Running index of the responses that a backend reports statistics for.
   uint64_t NextStatisticsIndex() { return next_index_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -101,6 +107,7 @@ class ResponseSink {
   std::atomic<uint64_t> next_index_{0};
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> final_sent_{false};
+  std::atomic<bool> keeps_outputs_on_host_{false};
   InferenceTrace* trace_ = nullptr;
   std::unique_ptr<ResponseTap> tap_;  // null: nobody listens
   ResponseGate* gate_ = nullptr;

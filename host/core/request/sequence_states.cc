@@ -1,7 +1,10 @@
 #include "request/sequence_states.h"
 
+#include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "request/infer_request.h"
@@ -49,10 +52,18 @@ Status FillInitialState(const SequenceInitialState* initial, size_t batch_dims,
                   &spec->initial_data);
 }
 
+// What fits of `from_bytes` at the begin of `from`; the rest of `to` is zero where the CPU may
+// write.
+Status CopyState(const OwnedMemory& from, size_t from_bytes, OwnedMemory* to) {
+  const size_t kept = std::min(from_bytes, to->byte_size());
+  if (!to->place().is_gpu()) std::memset(to->base() + kept, 0, to->byte_size() - kept);
+  return CopyMemory(to->base(), to->place(), from.base(), from.place(), kept);
+}
+
 }  // namespace
 
 Result<std::vector<StateSpec>> MakeStateSpecs(const ModelConfig& config,
-                                              const std::string& model_dir) {
+                                              const std::string& model_dir, MemoryManager* memory) {
   std::vector<StateSpec> specs;
   const size_t batch_dims = config.max_batch_size > 0 ? 1 : 0;
   for (const SequenceState& state : config.sequence_batching->states) {
@@ -61,6 +72,7 @@ Result<std::vector<StateSpec>> MakeStateSpecs(const ModelConfig& config,
     spec.output_name = state.output_name;
     spec.data_type = state.data_type;
     spec.same_buffer = state.use_same_buffer_for_input_output;
+    spec.memory = memory;
     if (batch_dims > 0) spec.dims.push_back(1);
     spec.dims.Append(state.dims);
     for (const int64_t dim : spec.dims) spec.initial_shape.push_back(dim < 0 ? 1 : dim);
@@ -75,9 +87,13 @@ Result<std::vector<StateSpec>> MakeStateSpecs(const ModelConfig& config,
 
 void StateTensor::Reset() {
   // The old memory may still be an input of a request in flight.
-  current_ = std::make_shared<std::vector<char>>(spec_->initial_data);
+  const std::vector<char>& data = spec_->initial_data;
+  auto memory = OwnedMemory::Allocate(nullptr, {}, data.size());
+  if (!memory.ok()) throw std::bad_alloc();
+  current_ = std::move(memory).value();
+  if (!data.empty()) std::memcpy(current_->base(), data.data(), data.size());
   shape_ = spec_->initial_shape;
-  byte_size_ = current_->size();
+  byte_size_ = data.size();
   written_ = false;
 }
 
@@ -90,7 +106,9 @@ void StateTensor::AddInput(HostInputs* inputs) const {
   tensor.byte_size = byte_size_;
   BufferAttributes attributes;
   attributes.byte_size = byte_size_;
-  tensor.buffers.push_back({current_->data(), attributes});
+  attributes.memory_type = current_->place().type;
+  attributes.memory_type_id = current_->place().type_id;
+  tensor.buffers.push_back({current_->base(), attributes});
   inputs->memory.push_back(current_);
 }
 
@@ -111,22 +129,27 @@ Status StateTensor::Describe(DataType data_type, std::span<const int64_t> shape)
   return Status::Ok();
 }
 
-void* StateTensor::Buffer(uint64_t byte_size) {
+Result<void*> StateTensor::Buffer(uint64_t byte_size, MemoryPlace wish) {
   Memory& memory = spec_->same_buffer ? current_ : next_;
   // Growing moves the content: a request in flight may still read the memory as it was.
-  const bool usable = memory != nullptr && (spec_->same_buffer ? memory->size() >= byte_size
-                                                               : memory->size() == byte_size);
-  if (!usable) {
-    auto grown = std::make_shared<std::vector<char>>();
-    if (spec_->same_buffer) *grown = *memory;
-    grown->resize(byte_size);
-    memory = std::move(grown);
+  const bool large_enough =
+      memory != nullptr &&
+      (spec_->same_buffer ? memory->byte_size() >= byte_size : memory->byte_size() == byte_size);
+  if (!large_enough || memory->place() != wish) {
+    NEREID_ASSIGN_OR_RETURN(Memory made, OwnedMemory::Allocate(spec_->memory, wish, byte_size));
+    // Without room where the backend wishes to have it, what is here stays.
+    if (!large_enough || made->place() == wish) {
+      if (spec_->same_buffer) NEREID_RETURN_IF_ERROR(CopyState(*memory, byte_size_, made.get()));
+      memory = std::move(made);
+    }
   }
   next_byte_size_ = byte_size;
   written_ = true;
   attributes_ = BufferAttributes{};
   attributes_.byte_size = byte_size;
-  return memory->data();
+  attributes_.memory_type = memory->place().type;
+  attributes_.memory_type_id = memory->place().type_id;
+  return static_cast<void*>(memory->base());
 }
 
 void StateTensor::Update() {

@@ -1,7 +1,7 @@
 // Implicit state: tensors that the host keeps for a sequence from one request to the next. The
 // backend gets each as an input, writes its successor (TRITONBACKEND_State) and says when that
-// counts. Memory is the CPU's, which the contract leaves to the host. [one thread at a time:
-// whoever executes a request of the sequence]
+// counts. It lies where the backend wishes, if there is room, and at first in CPU memory. [one
+// thread at a time: whoever executes a request of the sequence]
 #pragma once
 
 #include <memory>
@@ -12,6 +12,7 @@
 #include "base/handle_cast.h"
 #include "config/model_config.h"
 #include "memory/buffer_attributes.h"
+#include "memory/owned_memory.h"
 #include "nereid/status.h"
 #include "request/tensor.h"
 #include "triton/core/tritonbackend.h"
@@ -28,12 +29,14 @@ struct StateSpec {
   Shape dims;           // batch dimension in front where the model has one; -1: any
   Shape initial_shape;  // as dims, without -1
   std::vector<char> initial_data;
-  bool same_buffer = false;  // the successor is written over its predecessor
+  bool same_buffer = false;         // the successor is written over its predecessor
+  MemoryManager* memory = nullptr;  // outlives the states; null: there is CPU memory alone
 };
 
 // `model_dir` holds the folder initial_state/. The error names the state.
 Result<std::vector<StateSpec>> MakeStateSpecs(const ModelConfig& config,
-                                              const std::string& model_dir);
+                                              const std::string& model_dir,
+                                              MemoryManager* memory = nullptr);
 
 // A state of one sequence: what the next request reads and what this one writes.
 class StateTensor {
@@ -49,9 +52,10 @@ class StateTensor {
   // ---- TRITONBACKEND_State ----
   // The successor has this type and shape. INVALID_ARG names the state and both values.
   Status Describe(DataType data_type, std::span<const int64_t> shape);
-  // Memory for the successor; what an earlier one of the same size left is used again. Where both
-  // share a buffer it keeps its content and grows.
-  void* Buffer(uint64_t byte_size);
+  // Memory for the successor, at `wish` if possible, as attributes() then say; what an earlier one
+  // of the same size left there is used again. Where both share a buffer it keeps its content and
+  // grows.
+  Result<void*> Buffer(uint64_t byte_size, MemoryPlace wish = {});
   BufferAttributes& attributes() { return attributes_; }
   // The next request reads the successor; without one nothing changes.
   void Update();
@@ -59,7 +63,7 @@ class StateTensor {
   const StateSpec& spec() const { return *spec_; }
 
  private:
-  using Memory = std::shared_ptr<std::vector<char>>;
+  using Memory = std::shared_ptr<OwnedMemory>;
 
   const StateSpec* const spec_;
   Memory current_;

@@ -35,6 +35,45 @@ const InputBuffers& InputTensor::BuffersFor(const char* host_policy) const {
   return buffers;
 }
 
+Result<const InputBuffers*> InputTensor::BuffersAt(TRITONSERVER_MemoryType wish,
+                                                   const char* host_policy) {
+  const InputBuffers* const own = &BuffersFor(host_policy);
+  if (host_memory == nullptr || wish == TRITONSERVER_MEMORY_GPU || own != &buffers) return own;
+  if (host_copy == nullptr) {
+    Status status = CopyToHost();
+    if (!status.ok()) return std::move(status).WithContext(StrCat("input '", name, "'"));
+  }
+  return &host_copy->buffers;
+}
+
+Status InputTensor::CopyToHost() {
+  constexpr MemoryPlace kPinned{TRITONSERVER_MEMORY_CPU_PINNED, 0};
+  size_t total_bytes = 0;
+  for (const InputBuffer& buffer : buffers) total_bytes += buffer.attributes.byte_size;
+  auto copy = std::make_shared<HostCopy>();
+  NEREID_ASSIGN_OR_RETURN(copy->memory, OwnedMemory::Allocate(host_memory, kPinned, total_bytes));
+  char* to = copy->memory->base();
+  for (const InputBuffer& buffer : buffers) {
+    const BufferAttributes& from = buffer.attributes;
+    NEREID_RETURN_IF_ERROR(CopyMemory(to, copy->memory->place(), buffer.base,
+                                      {from.memory_type, from.memory_type_id}, from.byte_size));
+    BufferAttributes attributes;
+    attributes.byte_size = from.byte_size;
+    attributes.memory_type = copy->memory->place().type;
+    copy->buffers.push_back({to, attributes});
+    to += from.byte_size;
+  }
+  host_copy = std::move(copy);
+  return Status::Ok();
+}
+
+bool InputTensor::HasGpuBuffer() const {
+  for (const InputBuffer& buffer : buffers) {
+    if (buffer.attributes.memory_type == TRITONSERVER_MEMORY_GPU) return true;
+  }
+  return false;
+}
+
 const std::string& OutputTensor::name() const {
   return spec_->name;
 }
@@ -62,9 +101,23 @@ Result<void*> OutputTensor::AllocateBuffer(uint64_t byte_size, TRITONSERVER_Memo
         TakeError(attributes_fn(allocator, name().c_str(), ToHandle(&attributes_),
                                 callbacks.allocator_userp, buffer_userp_)));
   }
-  *memory_type = attributes_.memory_type;
-  *memory_type_id = attributes_.memory_type_id;
-  return base_;
+  const bool wants_gpu = *memory_type == TRITONSERVER_MEMORY_GPU;
+  if (sink_->keeps_outputs_on_host() && !wants_gpu &&
+      attributes_.memory_type == TRITONSERVER_MEMORY_GPU) {
+    NEREID_ASSIGN_OR_RETURN(host_memory_, OwnedMemory::Allocate(nullptr, {}, byte_size));
+    host_attributes_.byte_size = byte_size;
+  }
+  *memory_type = backend_attributes().memory_type;
+  *memory_type_id = backend_attributes().memory_type_id;
+  return host_memory_ == nullptr ? base_ : host_memory_->base();
+}
+
+Status OutputTensor::CopyToClient() {
+  if (host_memory_ == nullptr) return Status::Ok();
+  const auto memory = std::exchange(host_memory_, nullptr);
+  Status status = CopyMemory(base_, {attributes_.memory_type, attributes_.memory_type_id},
+                             memory->base(), memory->place(), memory->byte_size());
+  return std::move(status).WithContext(StrCat("output '", name(), "'"));
 }
 
 OutputTensor::~OutputTensor() {

@@ -11,6 +11,7 @@
 #include "base/data_type.h"
 #include "base/handle_cast.h"
 #include "memory/buffer_attributes.h"
+#include "memory/owned_memory.h"
 #include "nereid/inline_vector.h"
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
@@ -34,6 +35,12 @@ struct InputBuffer {
 };
 using InputBuffers = InlineVector<InputBuffer, 1>;
 
+// An input's data, piece by piece in host memory, for a backend on the CPU.
+struct HostCopy {
+  InputBuffers buffers;
+  std::shared_ptr<OwnedMemory> memory;
+};
+
 struct InputTensor {
   std::string name;
   DataType data_type = DataType::kInvalid;
@@ -48,7 +55,18 @@ struct InputTensor {
   Shape shape;          // as the backend sees it: batch dimension and reshape applied
   uint64_t byte_size = 0;
 
+  // Between execution and release, where `buffers` lie on a GPU and the instance on the CPU.
+  MemoryManager* host_memory =
+      nullptr;  // where copies are made; null: the buffers serve as they are
+  std::shared_ptr<const HostCopy> host_copy;  // null: nobody has asked for it yet
+
   const InputBuffers& BuffersFor(const char* host_policy) const;
+  // As BuffersFor, for a backend that wishes for memory of this type: where the host keeps tensors
+  // for it and it wishes for anything but a GPU's, a copy in host memory, pinned where there is
+  // some. INTERNAL names the input.
+  Result<const InputBuffers*> BuffersAt(TRITONSERVER_MemoryType wish, const char* host_policy);
+  bool HasGpuBuffer() const;
+  Status CopyToHost();
 };
 
 // One output of a response. Its buffer comes from the client's allocator and goes back to it when
@@ -69,11 +87,19 @@ class OutputTensor {
   const void* base() const { return base_; }
   void* buffer_userp() const { return buffer_userp_; }
   BufferAttributes& attributes() { return attributes_; }
+  // As the backend sees them.
+  BufferAttributes& backend_attributes() {
+    return host_memory_ == nullptr ? attributes_ : host_attributes_;
+  }
 
   // Asks the client's allocator for `byte_size` bytes, if possible at *memory_type,
-  // *memory_type_id, which then say where they are. ALREADY_EXISTS the second time.
+  // *memory_type_id, which then say where they are. ALREADY_EXISTS the second time. Where outputs
+  // are kept on the host, a buffer on a GPU that the backend did not wish for has a stand-in until
+  // CopyToClient.
   Result<void*> AllocateBuffer(uint64_t byte_size, TRITONSERVER_MemoryType* memory_type,
                                int64_t* memory_type_id);
+  // Moves what the backend wrote to where the client wants it. Before the client sees the output.
+  Status CopyToClient();
 
  private:
   ResponseSink* const sink_;      // outlives this: the response holds it
@@ -84,6 +110,8 @@ class OutputTensor {
   void* base_ = nullptr;
   void* buffer_userp_ = nullptr;
   BufferAttributes attributes_;
+  std::shared_ptr<OwnedMemory> host_memory_;  // null: the backend writes to base_
+  BufferAttributes host_attributes_;          // of host_memory_
 };
 
 }  // namespace nereid

@@ -41,7 +41,7 @@ double Value(TRITONSERVER_Metric* metric) {
 }
 
 std::string Page() {
-  Metrics metrics({true, false, false});
+  Metrics metrics({.cpu = false, .gpu = false, .counter_latencies = false});
   return metrics.Page();
 }
 

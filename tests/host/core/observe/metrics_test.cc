@@ -71,7 +71,7 @@ TEST(MetricsTest, AddsAModelsTagsAsLabels) {
 }
 
 TEST(MetricsTest, LeavesOutWhatIsSwitchedOff) {
-  Metrics metrics({true, false, false});
+  Metrics metrics({.cpu = false, .gpu = false, .counter_latencies = false});
   const FakeModel model("m", 1);
   metrics.AddSource(&model);
   const std::string page = metrics.Page();

@@ -53,7 +53,7 @@ class SequenceStatesTest : public testing::Test {
   void Write(std::vector<int64_t> shape, const std::vector<float>& values) {
     ASSERT_TRUE(State()->Describe(DataType::kFp32, shape).ok());
     const size_t byte_size = values.size() * sizeof(float);
-    std::memcpy(State()->Buffer(byte_size), values.data(), byte_size);
+    std::memcpy(*State()->Buffer(byte_size), values.data(), byte_size);
   }
 
   std::filesystem::path folder_;
@@ -115,11 +115,11 @@ TEST_F(SequenceStatesTest, CountOnlyOnceTheyAreUpdated) {
 TEST_F(SequenceStatesTest, UseTheirMemoryAgain) {
   Use(Config(0, "[2]", ""));
   Write({2}, {1, 2});
-  void* const first = State()->Buffer(8);
+  void* const first = *State()->Buffer(8);
   State()->Update();
   Write({2}, {3, 4});
   State()->Update();
-  EXPECT_EQ(State()->Buffer(8), first);
+  EXPECT_EQ(*State()->Buffer(8), first);
 }
 
 TEST_F(SequenceStatesTest, GrowInPlaceWhereInputAndOutputShareABuffer) {
@@ -129,7 +129,7 @@ TEST_F(SequenceStatesTest, GrowInPlaceWhereInputAndOutputShareABuffer) {
   EXPECT_EQ(Input(), "[1]: 7") << "written over what it follows";
   State()->Update();
   ASSERT_TRUE(State()->Describe(DataType::kFp32, std::vector<int64_t>{3}).ok());
-  auto* grown = static_cast<float*>(State()->Buffer(3 * sizeof(float)));
+  auto* grown = static_cast<float*>(*State()->Buffer(3 * sizeof(float)));
   EXPECT_EQ(grown[0], 7) << "it keeps its content";
   grown[2] = 9;
   State()->Update();

@@ -381,7 +381,7 @@ TEST_F(SequenceBatcherTest, KeepsStatesFromRequestToRequest) {
     ASSERT_TRUE(state.ok());
     ASSERT_TRUE((*state)->Describe(DataType::kInt32, shape).ok());
     const int32_t next = expected + 5;
-    std::memcpy((*state)->Buffer(sizeof(next)), &next, sizeof(next));
+    std::memcpy(*(*state)->Buffer(sizeof(next)), &next, sizeof(next));
     EXPECT_EQ(Value<int32_t>(batch_[0], "SI"), expected) << "the two have buffers of their own";
     if (update) {
       (*state)->Update();

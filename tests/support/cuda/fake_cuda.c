@@ -1,0 +1,302 @@
+// A CUDA driver of the tests, for machines without a GPU: as much of libcuda.so.1 as the host uses. Memory of a device has addresses
+// that nobody may touch; its bytes lie elsewhere, and copies translate. So a host that reads such memory itself crashes, as it would
+// with a GPU. What it is:
+//   NEREID_FAKE_CUDA_DEVICES   how many devices (1)
+//   NEREID_FAKE_CUDA_BYTES     memory of each (1 GiB); more is out of memory
+//   NEREID_FAKE_CUDA_PINNED    the same for pinned memory
+//   NEREID_FAKE_CUDA_DIR       folder for memory that other processes may open by its handle; without it there are no handles
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoContext = 201, kInvalidDevice = 101, kNotSupported = 801, kPeerEnabled = 704 };
+enum { kMaxDevices = 8, kMaxBlocks = 4096, kMaxDepth = 16 };
+
+typedef unsigned long long DevicePointer;
+typedef struct { char bytes[64]; } IpcHandle;
+typedef struct { unsigned char bytes[16]; } Uuid;
+typedef struct { int device; } Context;
+typedef struct {
+  char* address;  // what users see; null: a free entry
+  char* bytes;    // where the bytes are
+  size_t size;
+  int device;
+  int is_opened;  // another process's memory
+  char file[64];  // in the folder; empty: none
+} Block;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static Block blocks[kMaxBlocks];
+static Context contexts[kMaxDevices];
+static size_t used[kMaxDevices];
+static size_t pinned_used;
+static int peers[kMaxDevices][kMaxDevices];
+static unsigned next_file;
+static __thread Context* stack[kMaxDepth];
+static __thread int depth;
+
+static size_t Setting(const char* name, size_t otherwise) {
+  const char* text = getenv(name);
+  return text == NULL ? otherwise : strtoull(text, NULL, 10);
+}
+static int Current(void) { return depth == 0 ? -1 : stack[depth - 1]->device; }
+static size_t Limit(void) { return Setting("NEREID_FAKE_CUDA_BYTES", (size_t)1 << 30); }
+
+int cuInit(unsigned flags) { return flags == 0 ? kSuccess : kInvalidValue; }
+int cuDeviceGetCount(int* count) {
+  *count = (int)Setting("NEREID_FAKE_CUDA_DEVICES", 1);
+  return kSuccess;
+}
+static int IsDevice(int device) {
+  int count = 0;
+  cuDeviceGetCount(&count);
+  return device >= 0 && device < count && device < kMaxDevices;
+}
+int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal;
+  return IsDevice(ordinal) ? kSuccess : kInvalidDevice;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  if (!IsDevice(device) || (attribute != 75 && attribute != 76)) return kInvalidValue;
+  *value = attribute == 75 ? 7 : 5;  // compute capability 7.5: nothing of ours is built for it
+  return kSuccess;
+}
+int cuDeviceGetUuid(Uuid* uuid, int device) {
+  if (!IsDevice(device)) return kInvalidDevice;
+  memset(uuid->bytes, 0xA0 + device, sizeof(uuid->bytes));
+  return kSuccess;
+}
+int cuGetErrorName(int error, const char** name) {
+  *name = error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_OF_THE_TESTS";
+  return kSuccess;
+}
+
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  if (!IsDevice(device)) return kInvalidDevice;
+  contexts[device].device = device;
+  *context = &contexts[device];
+  return kSuccess;
+}
+int cuDevicePrimaryCtxRelease_v2(int device) { return IsDevice(device) ? kSuccess : kInvalidDevice; }
+int cuCtxPushCurrent_v2(void* context) {
+  if (depth == kMaxDepth) return kInvalidValue;
+  stack[depth++] = context;
+  return kSuccess;
+}
+int cuCtxPopCurrent_v2(void** context) {
+  if (depth == 0) return kNoContext;
+  *context = stack[--depth];
+  return kSuccess;
+}
+
+// Maps the file's bytes and takes addresses for them. The caller holds the mutex.
+static Block* Map(int fd, size_t size, int device) {
+  for (int i = 0; i < kMaxBlocks; ++i) {
+    Block* block = &blocks[i];
+    if (block->address != NULL) continue;
+    char* bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (bytes == MAP_FAILED) return NULL;
+    char* address = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (address == MAP_FAILED) {
+      munmap(bytes, size);
+      return NULL;
+    }
+    *block = (Block){.address = address, .bytes = bytes, .size = size, .device = device};
+    return block;
+  }
+  return NULL;
+}
+static Block* Find(DevicePointer pointer) {
+  char* const address = (char*)(uintptr_t)pointer;
+  for (int i = 0; i < kMaxBlocks; ++i) {
+    Block* block = &blocks[i];
+    if (block->address != NULL && address >= block->address && address < block->address + block->size) return block;
+  }
+  return NULL;
+}
+static int FolderFile(char* path, size_t size, const char* file) {
+  const char* folder = getenv("NEREID_FAKE_CUDA_DIR");
+  return folder != NULL && snprintf(path, size, "%s/%s", folder, file) < (int)size;
+}
+static void Unmap(Block* block) {
+  char path[4096];
+  munmap(block->address, block->size);
+  munmap(block->bytes, block->size);
+  if (!block->is_opened && block->file[0] != 0 && FolderFile(path, sizeof(path), block->file)) unlink(path);
+  memset(block, 0, sizeof(*block));
+}
+
+int cuMemAlloc_v2(DevicePointer* pointer, size_t size) {
+  const int device = Current();
+  if (device < 0) return kNoContext;
+  if (size == 0) return kInvalidValue;
+  pthread_mutex_lock(&mutex);
+  int code = kOutOfMemory;
+  if (size <= Limit() - used[device]) {
+    char file[64] = "", path[4096];
+    int fd = -1;
+    snprintf(file, sizeof(file), "fake_cuda.%d.%u", (int)getpid(), next_file++);
+    if (FolderFile(path, sizeof(path), file)) {
+      fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    } else {
+      file[0] = 0;
+      fd = memfd_create("fake_cuda", MFD_CLOEXEC);
+    }
+    Block* block = fd >= 0 && ftruncate(fd, (off_t)size) == 0 ? Map(fd, size, device) : NULL;
+    if (fd >= 0) close(fd);
+    if (block != NULL) {
+      memcpy(block->file, file, sizeof(file));
+      used[device] += size;
+      *pointer = (uintptr_t)block->address;
+      code = kSuccess;
+    }
+  }
+  pthread_mutex_unlock(&mutex);
+  return code;
+}
+int cuMemFree_v2(DevicePointer pointer) {
+  pthread_mutex_lock(&mutex);
+  Block* block = Find(pointer);
+  const int known = block != NULL && !block->is_opened && block->address == (char*)(uintptr_t)pointer;
+  if (known) {
+    used[block->device] -= block->size;
+    Unmap(block);
+  }
+  pthread_mutex_unlock(&mutex);
+  return known ? kSuccess : kInvalidValue;
+}
+int cuMemHostAlloc(void** buffer, size_t size, unsigned flags) {
+  (void)flags;
+  if (Current() < 0) return kNoContext;
+  pthread_mutex_lock(&mutex);
+  int code = kOutOfMemory;
+  if (size <= Setting("NEREID_FAKE_CUDA_PINNED", (size_t)1 << 40) - pinned_used) {
+    char* base = mmap(NULL, size + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base != MAP_FAILED) {
+      memcpy(base, &size, sizeof(size));
+      pinned_used += size;
+      *buffer = base + 4096;
+      code = kSuccess;
+    }
+  }
+  pthread_mutex_unlock(&mutex);
+  return code;
+}
+int cuMemFreeHost(void* buffer) {
+  char* base = (char*)buffer - 4096;
+  size_t size = 0;
+  memcpy(&size, base, sizeof(size));
+  pthread_mutex_lock(&mutex);
+  pinned_used -= size;
+  pthread_mutex_unlock(&mutex);
+  return munmap(base, size + 4096) == 0 ? kSuccess : kInvalidValue;
+}
+int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+  if (Current() < 0) return kNoContext;
+  pthread_mutex_lock(&mutex);
+  *total_bytes = Limit();
+  *free_bytes = Limit() - used[Current()];
+  pthread_mutex_unlock(&mutex);
+  return kSuccess;
+}
+
+int cuStreamCreate(void** stream, unsigned flags) {
+  (void)flags;
+  if (Current() < 0) return kNoContext;
+  *stream = &contexts[Current()];
+  return kSuccess;
+}
+int cuStreamSynchronize(void* stream) {
+  (void)stream;
+  return Current() < 0 ? kNoContext : kSuccess;
+}
+// The bytes behind a pointer of any kind; null where `size` goes beyond its block.
+static char* Bytes(DevicePointer pointer, size_t size) {
+  Block* block = Find(pointer);
+  char* const address = (char*)(uintptr_t)pointer;
+  if (block == NULL) return address;
+  const size_t offset = (size_t)(address - block->address);
+  return size <= block->size - offset ? block->bytes + offset : NULL;
+}
+int cuMemcpyAsync(DevicePointer to, DevicePointer from, size_t size, void* stream) {
+  (void)stream;
+  if (Current() < 0) return kNoContext;
+  pthread_mutex_lock(&mutex);
+  char* const target = Bytes(to, size);
+  char* const source = Bytes(from, size);
+  if (target != NULL && source != NULL) memmove(target, source, size);
+  pthread_mutex_unlock(&mutex);
+  return target != NULL && source != NULL ? kSuccess : kInvalidValue;
+}
+int cuMemcpyHtoD_v2(DevicePointer to, const void* from, size_t size) { return cuMemcpyAsync(to, (uintptr_t)from, size, NULL); }
+int cuMemcpyDtoH_v2(void* to, DevicePointer from, size_t size) { return cuMemcpyAsync((uintptr_t)to, from, size, NULL); }
+
+int cuDeviceCanAccessPeer(int* can, int device, int peer) {
+  *can = IsDevice(device) && IsDevice(peer) && device != peer;
+  return kSuccess;
+}
+int cuCtxEnablePeerAccess(void* context, unsigned flags) {
+  if (Current() < 0 || flags != 0) return kInvalidValue;
+  int* const enabled = &peers[Current()][((Context*)context)->device];
+  if (*enabled) return kPeerEnabled;
+  *enabled = 1;
+  return kSuccess;
+}
+// Not of CUDA: what the tests ask.
+int FakeCudaPeer(int device, int peer) { return peers[device][peer]; }
+size_t FakeCudaUsed(int device) { return used[device]; }
+
+int cuIpcGetMemHandle(IpcHandle* handle, DevicePointer pointer) {
+  memset(handle, 0, sizeof(*handle));
+  pthread_mutex_lock(&mutex);
+  Block* block = Find(pointer);
+  const int known = block != NULL && block->file[0] != 0;
+  if (known) memcpy(handle->bytes, block->file, sizeof(handle->bytes));
+  pthread_mutex_unlock(&mutex);
+  return known ? kSuccess : kNotSupported;
+}
+int cuIpcOpenMemHandle_v2(DevicePointer* pointer, IpcHandle handle, unsigned flags) {
+  (void)flags;
+  char path[4096];
+  struct stat status;
+  if (Current() < 0) return kNoContext;
+  handle.bytes[sizeof(handle.bytes) - 1] = 0;
+  if (strncmp(handle.bytes, "fake_cuda.", 10) != 0 || strchr(handle.bytes, '/') != NULL) return kInvalidValue;
+  if (!FolderFile(path, sizeof(path), handle.bytes)) return kNotSupported;
+  const int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) return kInvalidValue;
+  pthread_mutex_lock(&mutex);
+  Block* block = fstat(fd, &status) == 0 ? Map(fd, (size_t)status.st_size, Current()) : NULL;
+  if (block != NULL) {
+    block->is_opened = 1;
+    *pointer = (uintptr_t)block->address;
+  }
+  pthread_mutex_unlock(&mutex);
+  close(fd);
+  return block != NULL ? kSuccess : kOutOfMemory;
+}
+int cuIpcCloseMemHandle(DevicePointer pointer) {
+  pthread_mutex_lock(&mutex);
+  Block* block = Find(pointer);
+  const int known = block != NULL && block->is_opened;
+  if (known) Unmap(block);
+  pthread_mutex_unlock(&mutex);
+  return known ? kSuccess : kInvalidValue;
+}
+int cuMemGetAddressRange_v2(DevicePointer* base, size_t* size, DevicePointer pointer) {
+  pthread_mutex_lock(&mutex);
+  Block* block = Find(pointer);
+  if (block != NULL) {
+    *base = (uintptr_t)block->address;
+    *size = block->size;
+  }
+  pthread_mutex_unlock(&mutex);
+  return block != NULL ? kSuccess : kInvalidValue;
+}
