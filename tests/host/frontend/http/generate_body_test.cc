@@ -77,8 +77,7 @@ TEST(GenerateBodyTest, RefusesWhatIsWrongAndNamesIt) {
   for (const char* json :
        {"", "[]", "{", R"({"text_input":null})", R"({"text_input":[["a"]]})", R"({"foo":{}})",
         R"({"foo":null})", R"({"id":7})", R"({"max_tokens":3000000000})", R"({"max_tokens":1.5})",
-        R"({"text_input":"a","text_input":"b"})", R"({"text_input":"a"} x)",
-        R"({"foo":99999999999999999999})"}) {
+        R"({"text_input":"a","text_input":"b"})", R"({"text_input":"a"} x)"}) {
     EXPECT_NE(ErrorOf(json), "no error") << json;
   }
 }
