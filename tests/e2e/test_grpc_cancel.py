@@ -130,9 +130,13 @@ def test_a_half_closed_stream_still_gets_its_responses(stub):
 
 def test_a_strict_error_cancels_the_rest_of_its_stream(stub):
     before = counters(stub)[1]
-    refused = pb.ModelInferRequest(model_name="nosuch")
-    answers = stub.ModelStreamInfer(iter([request("ticker", count=-1, interval_ms=FOREVER_MS), refused]),
-                                    metadata=(("triton_grpc_error", "true"),), timeout=20)
+
+    def requests():
+        yield request("ticker", count=-1, interval_ms=FOREVER_MS)
+        wait_running(stub, 1)
+        yield pb.ModelInferRequest(model_name="nosuch")
+
+    answers = stub.ModelStreamInfer(requests(), metadata=(("triton_grpc_error", "true"),), timeout=20)
     with pytest.raises(grpc.RpcError) as caught:
         list(answers)
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
