@@ -72,11 +72,17 @@ Status DecodeOutput(Reader* reader, InferResponse* response) {
   if (name == nullptr || !reader->TakeNumber(&data_type) || !reader->TakeNumber(&num_dims)) {
     return Corrupt("an output");
   }
+  if (data_type == 0 || data_type > static_cast<uint64_t>(DataType::kBf16)) {
+    return Corrupt("a data type");
+  }
   constexpr uint64_t kMaxDims = 1024;
   const std::byte* dims = num_dims > kMaxDims ? nullptr : reader->Take(num_dims * sizeof(int64_t));
   if (dims == nullptr && num_dims > 0) return Corrupt("a shape");
   std::vector<int64_t> shape(num_dims);
   if (num_dims > 0) std::memcpy(shape.data(), dims, num_dims * sizeof(int64_t));
+  for (const int64_t dim : shape) {
+    if (dim < 0) return Corrupt("a shape");
+  }
   if (!reader->TakeNumber(&byte_size)) return Corrupt("the size of an output");
   const std::byte* content = reader->Take(byte_size);
   if (content == nullptr) return Corrupt("the content of an output");

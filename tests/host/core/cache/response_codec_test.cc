@@ -1,0 +1,115 @@
+// Cached responses come back from a plug-in: whatever it says is answered or refused, and does no
+// harm.
+#include "cache/response_codec.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "support/test_client.h"
+
+namespace nereid {
+namespace {
+
+using test::FakeTarget;
+using test::TestClient;
+using test::TestRequest;
+
+constexpr char kConfig[] = R"({"backend": "b",
+  "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [1]}],
+  "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]},
+             {"name": "TEXT", "data_type": "TYPE_STRING", "dims": [-1]}]})";
+// Where the numbers of the first output lie: behind the head, the name's length and the name.
+constexpr size_t kDataTypeAt = 16 + 8 + 3;
+constexpr size_t kDimAt = kDataTypeAt + 8 + 8;
+
+class ResponseCodecTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(request_.Prepare().ok()); }
+  void TearDown() override { request_.Release(TRITONSERVER_REQUEST_RELEASE_ALL); }
+
+  std::unique_ptr<InferResponse> NewResponse() {
+    return std::move(InferResponse::New(request_.sink())).value();
+  }
+  static void Fill(InferResponse& response, const char* name, DataType type,
+                   std::span<const int64_t> shape, std::string_view content) {
+    OutputTensor* const output = response.AddClientOutput(name, type, Shape(shape)).value();
+    TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
+    int64_t id = 0;
+    std::memcpy(output->AllocateBuffer(content.size(), &memory_type, &id).value(), content.data(),
+                content.size());
+  }
+  // A response with both outputs, encoded.
+  std::vector<std::byte> Encoded() {
+    const auto response = NewResponse();
+    Fill(*response, "OUT", DataType::kFp32, std::vector<int64_t>{2}, "12345678");
+    Fill(*response, "TEXT", DataType::kBytes, std::vector<int64_t>{1}, std::string(4, '\0'));
+    std::vector<std::byte> bytes(EncodedSize(*response));
+    EXPECT_TRUE(Encode(*response, bytes).ok());
+    return bytes;
+  }
+  Status DecodeWith(size_t position, uint64_t value) {
+    std::vector<std::byte> bytes = Encoded();
+    std::memcpy(bytes.data() + position, &value, sizeof(value));
+    return Decode(bytes, NewResponse().get());
+  }
+
+  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kConfig);
+  TestClient client_;
+  TestRequest owner_{target_, &client_, "r", {1}};
+  InferRequest& request_ = owner_.request;
+};
+
+TEST_F(ResponseCodecTest, GivesBackWhatWasEncoded) {
+  const auto response = NewResponse();
+  ASSERT_TRUE(Decode(Encoded(), response.get()).ok());
+  ASSERT_EQ(response->num_outputs(), 2U);
+  const OutputTensor& output = *response->output(0);
+  EXPECT_EQ(output.name(), "OUT");
+  EXPECT_EQ(output.data_type(), DataType::kFp32);
+  EXPECT_EQ(std::memcmp(output.base(), "12345678", 8), 0);
+}
+
+TEST_F(ResponseCodecTest, RefusesTypesThatDoNotExist) {
+  for (const uint64_t type : {uint64_t{0}, uint64_t{15}, uint64_t{1} << 32 | 11, ~uint64_t{0}}) {
+    EXPECT_EQ(DecodeWith(kDataTypeAt, type).message(),
+              "cached response: a data type is not what was cached")
+        << type;
+  }
+}
+
+TEST_F(ResponseCodecTest, RefusesShapesThatCannotBe) {
+  EXPECT_EQ(DecodeWith(kDimAt, static_cast<uint64_t>(-2)).message(),
+            "cached response: a shape is not what was cached");
+  EXPECT_FALSE(DecodeWith(kDimAt - 8, uint64_t{1} << 60).ok()) << "the number of dimensions";
+}
+
+TEST_F(ResponseCodecTest, RefusesEveryPrefix) {
+  const std::vector<std::byte> bytes = Encoded();
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(Decode(std::span(bytes).first(size), NewResponse().get()).ok()) << size;
+  }
+}
+
+TEST_F(ResponseCodecTest, WhateverABitBecomesIsReadWithinBounds) {
+  std::mt19937 random(11);
+  const std::vector<std::byte> original = Encoded();
+  for (int i = 0; i < 20000; ++i) {
+    std::vector<std::byte> bytes = original;
+    for (int flips = 1 + random() % 4; flips > 0; --flips) {
+      bytes[random() % bytes.size()] ^= std::byte{1} << random() % 8;
+    }
+    const auto response = NewResponse();
+    if (!Decode(bytes, response.get()).ok()) continue;
+    for (size_t k = 0; k < response->num_outputs(); ++k) {
+      const OutputTensor& output = *response->output(k);
+      EXPECT_NE(std::string(DataTypeName(output.data_type())), "<invalid>");
+      for (const int64_t dim : output.shape()) EXPECT_GE(dim, 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nereid
