@@ -8,10 +8,10 @@
 // there are processors. Where a range ends within a tile, sums go to memory, and the last block of
 // a tile adds them up in the order of the depth.
 //
-// Of an H200's memory bandwidth (4.65 TB/s): gate and up of an 8B shape 35 % at 32 rows, 28 % at 64
-// (318 TFLOP/s), 20 % at 128 (443 TFLOP/s); some 9 us a launch are lost to its start and to sums of
-// parts. At 256 rows the input's way to shared memory is the limit (300 TFLOP/s), and unpacking for
-// cuBLASLt is faster.
+// Of an H200's memory bandwidth (4.65 TB/s): gate and up of an 8B shape 37 % at 32 rows, 29 % at 64
+// (328 TFLOP/s), 20 % at 128 (445 TFLOP/s), 486 TFLOP/s at 256; the narrow products 6 to 18 %. Some
+// 9 us a launch are lost to its start and to sums of parts; within, instructions issue in 38 % of
+// the cycles: warps wait for what they unpack.
 #include "gpu_llm/kernels/async_copy.cuh"
 #include "gpu_llm/kernels/device.cuh"
 #include "gpu_llm/kernels/int4_gemm.h"
@@ -25,23 +25,23 @@ constexpr int kUnitColumns = 2 * kInt4BlockColumns;  // of the depth: what a ran
 constexpr int kStageColumns = 64;                    // of the input in shared memory
 constexpr int kUnitStages = kUnitColumns / kStageColumns;
 constexpr int kMaxUnitBytes = 2 * Int4BlockBytes(4);  // of a tile's weights
-constexpr int kMaxTileRows = 256;
+constexpr int kMaxTileRows = 128;
 
 template <int kRows>
 struct Shape {
-  static constexpr int kGroups = kRows <= 64 ? 4 : kRows <= 128 ? 3 : 2;  // of 64 outputs
+  static constexpr int kGroups = kRows <= 64 ? 4 : 3;  // of 64 outputs
   static constexpr int kWarps = 4 * kGroups;
   static constexpr int kThreads = 128 * (kGroups + 1);
   static constexpr int kOutputs = 64 * kGroups;
   static constexpr int kStageBytes = kRows * kStageColumns * 2;
-  static constexpr int kStages = kRows <= 64 ? 8 : kRows <= 128 ? 6 : 4;
+  static constexpr int kStages = kRows <= 64 ? 8 : 6;
   static constexpr int kRingUnits = 3;
   static constexpr int kSharedBytes =
       kStages * kStageBytes + kWarps * kRingUnits * kMaxUnitBytes + 1024;
   static constexpr int kSumBytes = kOutputs * kRows * 4;
   // Stages that the producers have on their way at a time: 16 registers of 16 bytes a thread.
-  static constexpr int kBatch = kRows <= 64 ? kUnitStages : kRows <= 128 ? 2 : 1;
-  static constexpr int kConsumerRegisters = kRows <= 64 ? 96 : kRows <= 128 ? 136 : 200;
+  static constexpr int kBatch = kRows <= 64 ? kUnitStages : 2;
+  static constexpr int kConsumerRegisters = kRows <= 64 ? 96 : 136;
   static constexpr int kProducerRegisters = kRows <= 64 ? 96 : 104;
 };
 
@@ -156,29 +156,31 @@ struct WeightRing {
   using S = Shape<kRows>;
   uint32_t bytes;  // its address in shared memory
   uint64_t* full;
-  int next, end;  // units of the range
+  int next, end;   // units of the range
+  int tile, unit;  // where `next` is
   int slot = 0, parity = 0;
 
   // Lane 0: begins the copy of unit `next` to a slot.
   __device__ void Fill(const Int4GemmParams& p, const Work& work, int to) {
     if (next >= end) return;
     const WeightMatrix& w = p.weights;
-    const int warp = threadIdx.x / 32;
-    const int tile = next / work.num_units / work.num_row_tiles * S::kWarps + warp;
-    const int unit = next % work.num_units;
+    const int warp = threadIdx.x / 32, from = unit;
+    const int output_tile =
+        (work.num_row_tiles == 1 ? tile : tile / work.num_row_tiles) * S::kWarps + warp;
     ++next;
-    if (tile * kInt4TileRows >= w.num_outputs) {
+    if (++unit == work.num_units) unit = 0, ++tile;
+    if (output_tile * kInt4TileRows >= w.num_outputs) {
       BarrierArrive(full + to);
       return;
     }
     const int block_bytes = Int4BlockBytes(w.scales_per_block);
     const int num_blocks = (w.depth + kInt4BlockColumns - 1) / kInt4BlockColumns;
-    const int count = min(2, num_blocks - 2 * unit);
+    const int count = min(2, num_blocks - 2 * from);
     BarrierExpect(full + to, count * block_bytes);
-    BulkCopy(
-        bytes + to * kMaxUnitBytes,
-        static_cast<const char*>(w.data) + (int64_t{tile} * num_blocks + 2 * unit) * block_bytes,
-        count * block_bytes, full + to);
+    BulkCopy(bytes + to * kMaxUnitBytes,
+             static_cast<const char*>(w.data) +
+                 (int64_t{output_tile} * num_blocks + 2 * from) * block_bytes,
+             count * block_bytes, full + to);
   }
   __device__ void Advance() {
     if (++slot == S::kRingUnits) slot = 0, parity ^= 1;
@@ -394,6 +396,8 @@ __global__ void __launch_bounds__(Shape<kRows>::kThreads, 1) Int4GemmKernel(Int4
     ring.full = weights_full[warp];
     ring.next = work.Begin(blockIdx.x);
     ring.end = work.Begin(blockIdx.x + 1);
+    ring.tile = ring.next / work.num_units;
+    ring.unit = ring.next % work.num_units;
     if (threadIdx.x % 32 == 0) {
       for (int slot = 0; slot < S::kRingUnits; ++slot) ring.Fill(p, work, slot);
     }
@@ -432,8 +436,7 @@ bool CanMultiplyInt4(const WeightMatrix& weights, int num_rows) {
 void Int4Gemm(const Int4GemmParams& params, int num_processors, cudaStream_t stream) {
   if (params.num_rows <= 32) return Start<32>(params, num_processors, stream);
   if (params.num_rows <= 64) return Start<64>(params, num_processors, stream);
-  if (params.num_rows <= 128) return Start<128>(params, num_processors, stream);
-  Start<256>(params, num_processors, stream);
+  Start<128>(params, num_processors, stream);
 }
 
 }  // namespace nereid::gpu

@@ -35,7 +35,8 @@ __host__ __device__ constexpr int InputRowBytes(int depth) {
 // What a stage of the ring holds of a tile. kSteps: of 32 columns, of each warp.
 template <WeightFormat kFormat>
 struct StageOf {
-  static constexpr int kWarps = 8, kProducers = 4;
+  // fp8 takes more instructions a byte.
+  static constexpr int kWarps = kFormat == WeightFormat::kFp8 ? 16 : 8, kProducers = 4;
   // 16 pieces of rows, a pitch apart in which the reads of a warp share no banks
   static constexpr int kRowBytes = 512;
   static constexpr int kElementBytes = kFormat == WeightFormat::kBf16 ? 2 : 1;

@@ -2,6 +2,7 @@
 #include "gpu_llm/model/gemm.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace nereid::gpu {
 namespace {
@@ -75,6 +76,12 @@ Result<Gemm> Gemm::Create() {
                           DeviceMemory::Allocate(kWorkspaceBytes, "cuBLASLt's workspace"));
   NEREID_ASSIGN_OR_RETURN(gemm.start_, MakeEvent(cudaEventDefault));
   NEREID_ASSIGN_OR_RETURN(gemm.end_, MakeEvent(cudaEventDefault));
+  int device = 0;
+  cudaDeviceProp properties = {};
+  NEREID_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device));
+  gemm.algorithms_ = AlgorithmCache(AlgorithmCache::DefaultFolder(),
+                                    StrCat(properties.name, "-cublaslt-", cublasLtGetVersion()));
   return gemm;
 }
 
@@ -125,16 +132,17 @@ Status Gemm::Run(const GemmCall& call, bool may_time, cudaStream_t stream) {
   if (call.num_rows == 0) return {};
   const Layouts layouts(call);
   if (!layouts.is_ok()) return InternalError("cuBLASLt: descriptors of a product can not be made");
-  const Key key = {call.num_outputs, call.depth,        Bucket(call.num_rows),
-                   call.is_fp8(),    call.out_is_float, call.accumulates};
-  if (const auto known = algorithms_.find(key); known != algorithms_.end()) {
+  const AlgorithmKey key = {call.num_outputs, call.depth,        Bucket(call.num_rows),
+                            call.is_fp8(),    call.out_is_float, call.accumulates};
+  static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
+  if (const auto known = algorithms_.Find(key)) {
     // An algorithm of the same bucket may not fit this very size.
-    if (Multiply(call, layouts, known->second, call.out, stream) == CUBLAS_STATUS_SUCCESS)
-      return {};
+    const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*known);
+    if (Multiply(call, layouts, algorithm, call.out, stream) == CUBLAS_STATUS_SUCCESS) return {};
   }
   NEREID_ASSIGN_OR_RETURN(const cublasLtMatmulAlgo_t algorithm,
                           Choose(call, layouts, may_time, stream));
-  if (may_time) algorithms_.insert_or_assign(key, algorithm);
+  if (may_time) algorithms_.Add(key, std::bit_cast<Algorithm>(algorithm));
   const cublasStatus_t status = Multiply(call, layouts, algorithm, call.out, stream);
   if (status == CUBLAS_STATUS_SUCCESS) return {};
   return InternalError("cuBLASLt: product of ", call.num_rows, " x ", call.depth, " by ",

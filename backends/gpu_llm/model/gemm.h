@@ -1,5 +1,5 @@
 // Products of a step with the weights, by cuBLASLt. Which of its algorithms is taken for a size is
-// found by timing them once. [engine thread]
+// found by timing them once, and remembered (algorithm_cache.h). [engine thread]
 #pragma once
 
 #include <cublasLt.h>
@@ -7,12 +7,11 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <tuple>
 
 #include "gpu_llm/cuda/memory.h"
 #include "gpu_llm/cuda/stream.h"
+#include "gpu_llm/model/algorithm_cache.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {
@@ -48,8 +47,6 @@ class Gemm {
   struct LtDeleter {
     void operator()(cublasLtContext* handle) const { (void)cublasLtDestroy(handle); }
   };
-  // num_outputs, depth, bucket of num_rows, is_fp8, out_is_float, accumulates
-  using Key = std::tuple<int, int, int, bool, bool, bool>;
   class Layouts;
 
   Gemm() = default;
@@ -61,7 +58,7 @@ class Gemm {
   std::unique_ptr<cublasLtContext, LtDeleter> handle_;
   DeviceMemory workspace_;
   Event start_, end_;
-  std::map<Key, cublasLtMatmulAlgo_t> algorithms_;
+  AlgorithmCache algorithms_;
 };
 
 }  // namespace nereid::gpu

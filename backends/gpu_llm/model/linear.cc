@@ -36,7 +36,7 @@ int MaxStreamRows(const GpuMatrix& weights) {
 }
 
 // Beyond, unpacking to memory costs less than what cuBLASLt is faster.
-constexpr int kInt4GemmRows = 128;
+constexpr int kInt4GemmRows = 256;
 
 int64_t OutputRowBytes(StreamOutput output, int64_t num_outputs) {
   if (output == StreamOutput::kFloat) return num_outputs * 4;

@@ -151,7 +151,7 @@ Result<Encoding> EncodeWithOffsets(const TokenizerParts& parts, std::string_view
     const size_t num_added =
         add_special_tokens ? parts.prefix_ids.size() + parts.suffix_ids.size() : 0;
     NEREID_ASSIGN_OR_RETURN(const size_t limit, parts.truncation->Limit(count, num_added));
-    ranges = CutRanges(count, limit, *parts.truncation);
+    NEREID_ASSIGN_OR_RETURN(ranges, CutRanges(count, limit, num_added, *parts.truncation));
   }
   std::vector<Encoding> pieces;
   for (const TextSpan& range : ranges) {

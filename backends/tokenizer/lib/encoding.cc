@@ -122,14 +122,21 @@ Result<std::optional<Padding>> Padding::Read(const Json& spec) {
   return std::optional<Padding>(padding);
 }
 
-std::vector<TextSpan> CutRanges(size_t count, size_t max_length, const Truncation& truncation) {
+Result<std::vector<TextSpan>> CutRanges(size_t count, size_t max_length, size_t num_added,
+                                        const Truncation& truncation) {
   const auto range = [](size_t begin, size_t end) {
     return TextSpan{static_cast<uint32_t>(begin), static_cast<uint32_t>(end)};
   };
-  if (max_length >= count) return {range(0, count)};
-  if (max_length == 0) return {range(0, 0), range(0, count)};
+  if (max_length >= count) return std::vector<TextSpan>{range(0, count)};
+  if (max_length == 0) return std::vector<TextSpan>{range(0, 0), range(0, count)};
   std::vector<TextSpan> ranges;
   const size_t step = max_length - std::min(truncation.stride, max_length - 1);
+  const size_t num_pieces = 1 + (count - max_length + step - 1) / step;
+  if (num_pieces > kMaxTokensOfCall / (max_length + num_added)) {
+    return InvalidArgError("truncation: ", count, " tokens make ", num_pieces, " pieces of ",
+                           max_length + num_added, " with a stride of ", truncation.stride,
+                           ", expected at most ", kMaxTokensOfCall, " tokens in all");
+  }
   for (size_t done = 0; done < count; done += step) {
     if (truncation.side == Side::kRight) {
       const size_t end = std::min(done + max_length, count);
@@ -144,7 +151,7 @@ std::vector<TextSpan> CutRanges(size_t count, size_t max_length, const Truncatio
   return ranges;
 }
 
-void Pad(std::span<Encoding> batch, const Padding& padding) {
+Status Pad(std::span<Encoding> batch, const Padding& padding) {
   size_t length = padding.fixed.value_or(0);
   if (!padding.fixed) {
     for (const Encoding& encoding : batch) length = std::max(length, encoding.ids.size());
@@ -152,7 +159,14 @@ void Pad(std::span<Encoding> batch, const Padding& padding) {
   if (padding.multiple_of > 0 && length % padding.multiple_of > 0) {
     length += padding.multiple_of - length % padding.multiple_of;
   }
+  size_t num_pieces = batch.size();
+  for (const Encoding& encoding : batch) num_pieces += encoding.overflowing.size();
+  if (length > 0 && num_pieces > kMaxTokensOfCall / length) {
+    return InvalidArgError("padding: ", num_pieces, " texts and pieces of texts of ", length,
+                           " tokens, expected at most ", kMaxTokensOfCall, " tokens in all");
+  }
   for (Encoding& encoding : batch) PadOne(encoding, length, padding);
+  return {};
 }
 
 }  // namespace nereid::tokenizer

@@ -52,10 +52,16 @@ struct Padding {
   static Result<std::optional<Padding>> Read(const nlohmann::json& spec);
 };
 
-// Where `count` tokens are cut into pieces of `max_length`: the one that stays, then those that
-// overflow.
-std::vector<TextSpan> CutRanges(size_t count, size_t max_length, const Truncation& truncation);
-// Pads all of a batch, and what overflows of them.
-void Pad(std::span<Encoding> batch, const Padding& padding);
+// What all pieces of one call may hold together: a stride close to the length, and a padded length
+// far over the texts', make much out of little.
+constexpr size_t kMaxTokensOfCall = 1u << 24;
+
+// Where `count` tokens are cut into pieces of `max_length`, each of which then gets `num_added`
+// more: the one that stays, then those that overflow. INVALID_ARG over kMaxTokensOfCall.
+Result<std::vector<TextSpan>> CutRanges(size_t count, size_t max_length, size_t num_added,
+                                        const Truncation& truncation);
+// Pads all of a batch, and what overflows of them. INVALID_ARG, and nothing is padded, over
+// kMaxTokensOfCall.
+Status Pad(std::span<Encoding> batch, const Padding& padding);
 
 }  // namespace nereid::tokenizer

@@ -183,7 +183,9 @@ Result<Encoding> Tokenizer::EncodeUnpadded(std::string_view text, EncodeOptions 
 
 Result<Encoding> Tokenizer::EncodeFully(std::string_view text, EncodeOptions options) const {
   NEREID_ASSIGN_OR_RETURN(Encoding encoding, EncodeUnpadded(text, options));
-  if (parts_->padding) Pad(std::span(&encoding, 1), *parts_->padding);
+  if (parts_->padding) {
+    NEREID_RETURN_IF_ERROR(Pad(std::span(&encoding, 1), *parts_->padding));
+  }
   return encoding;
 }
 
@@ -194,7 +196,7 @@ Result<std::vector<Encoding>> Tokenizer::EncodeBatch(std::span<const std::string
     NEREID_ASSIGN_OR_RETURN(Encoding encoding, EncodeUnpadded(text, options));
     batch.push_back(std::move(encoding));
   }
-  if (parts_->padding) Pad(batch, *parts_->padding);
+  if (parts_->padding) NEREID_RETURN_IF_ERROR(Pad(batch, *parts_->padding));
   return batch;
 }
 

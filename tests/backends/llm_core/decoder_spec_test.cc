@@ -145,6 +145,19 @@ TEST(CheckpointTest, ReadsShards) {
   EXPECT_THAT(MessageOf(folder), HasSubstr("tensor 'lost' is not in 'one.safetensors'"));
   folder.Write("model.safetensors.index.json", R"({"weight_map":{"a":"../../etc/passwd"}})");
   EXPECT_THAT(MessageOf(folder), HasSubstr("expected a file name"));
+  for (const char* name : {R"("/etc/passwd")", R"("sub/one.safetensors")", R"("")", "5", "null"}) {
+    folder.Write("model.safetensors.index.json",
+                 std::string(R"({"weight_map":{"a":)") + name + "}}");
+    EXPECT_THAT(MessageOf(folder),
+                HasSubstr(std::string("tensor 'a' is in ") + name + ", expected a file name"));
+  }
+  for (const char* name : {".", ".."}) {
+    folder.Write("model.safetensors.index.json",
+                 std::string(R"({"weight_map":{"a":")") + name + "\"}}");
+    EXPECT_THAT(MessageOf(folder), HasSubstr("is not a regular file"));
+  }
+  folder.Write("model.safetensors.index.json", R"({"weight_map":["one.safetensors"]})");
+  EXPECT_THAT(MessageOf(folder), HasSubstr("no object 'weight_map'"));
   folder.Write("model.safetensors.index.json", R"({"weight_map":{"a":"three.safetensors"}})");
   EXPECT_THAT(MessageOf(folder), HasSubstr("three.safetensors"));
 }
@@ -222,6 +235,17 @@ TEST(DecoderSpecTest, NamesTheKeyThatMakesNoSense) {
   EXPECT_THAT(MessageForConfig(WithKey(R"("num_key_value_heads":3)")),
               HasSubstr("no multiple of 3"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("num_hidden_layers":100000)")), HasSubstr("limit 1024"));
+  for (const char* key :
+       {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+        "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings"}) {
+    for (const char* value : {"-1", "0", "1.5", "\"8\"", "4611686018427387904", "1e300", "[]"}) {
+      const std::string pair = StrCat('"', key, "\":", value);
+      EXPECT_THAT(MessageForConfig(WithKey(pair)), HasSubstr(key)) << pair;
+    }
+  }
+  EXPECT_THAT(MessageForConfig(WithKey(R"("num_attention_heads":3,"num_key_value_heads":3)")),
+              HasSubstr("hidden_size 4 is no multiple of num_attention_heads 3"));
+  EXPECT_THAT(MessageForConfig(std::string(100000, '[')), HasSubstr("is not a JSON object"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("head_dim":3)")), HasSubstr("rope of 3 of 3"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("rope_theta":0)")), HasSubstr("rope_theta 0"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("eos_token_id":"end")")), HasSubstr("'eos_token_id'"));

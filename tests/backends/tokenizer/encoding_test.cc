@@ -93,6 +93,24 @@ TEST(Encoding, ATextWithoutASecondOneCannotBeCutInTheSecond) {
   EXPECT_FALSE(tokenizer->Encode("abcd", {.truncate = true}).ok());
 }
 
+TEST(Encoding, RefusesToMakeFarTooMuchOfAText) {
+  json spec = ByteLevelSpec();
+  spec["truncation"] = Cut(4096, 4095);
+  const std::string text(1u << 14, 'x');
+  const auto overlapping = Tokenizer::FromJson(spec.dump()).value()->EncodeFully(text);
+  EXPECT_NE(overlapping.status().message().find(
+                "16384 tokens make 12289 pieces of 4096 with a stride of 4095"),
+            std::string::npos)
+      << overlapping.status().message();
+  spec["truncation"] = Cut(2, 0);
+  spec["padding"] = Fill({{"Fixed", 1u << 20}});
+  const auto padded = Tokenizer::FromJson(spec.dump()).value();
+  EXPECT_NE(padded->EncodeFully(text).status().message().find(
+                "padding: 8192 texts and pieces of texts of 1048576 tokens"),
+            std::string::npos);
+  EXPECT_TRUE(padded->Encode(text).ok());
+}
+
 TEST(Encoding, ALongTextHasOffsetsToo) {
   const auto tokenizer = Tokenizer::FromJson(ByteLevelSpec().dump()).value();
   const std::string text(1u << 14, 'x');

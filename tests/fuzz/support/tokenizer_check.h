@@ -4,10 +4,29 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "tokenizer.h"
 
 namespace nereid::tokenizer {
+
+// Every list of an encoding has an element for each id, in what overflows too.
+inline void CheckLists(const Encoding& encoding) {
+  const size_t count = encoding.ids.size();
+  if (encoding.offsets.size() != count || encoding.attention_mask.size() != count ||
+      encoding.special_mask.size() != count) {
+    std::abort();
+  }
+  for (const Encoding& part : encoding.overflowing) CheckLists(part);
+}
+
+// Truncation and padding of the file are followed, or refused.
+inline void CheckEncodesFully(const Tokenizer& tokenizer) {
+  const std::string_view texts[] = {"", "a b\u00e9c <s>d"};
+  const auto batch = tokenizer.EncodeBatch(texts);
+  if (!batch.ok()) return;
+  for (const Encoding& encoding : *batch) CheckLists(encoding);
+}
 
 // It encodes, and what it streams is what it decodes.
 inline void CheckEncodesAndStreams(const Tokenizer& tokenizer) {

@@ -1,5 +1,5 @@
-// Any bytes as tokenizer.json: a verdict, never a crash; what is accepted encodes, and streams as
-// it decodes.
+// Any bytes as tokenizer.json: a verdict, never a crash; what is accepted encodes, with
+// its truncation and padding, and streams as it decodes.
 #include <cstdint>
 
 #include "../support/tokenizer_check.h"
@@ -9,5 +9,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto tokenizer = Tokenizer::FromJson({reinterpret_cast<const char*>(data), size});
   if (!tokenizer.ok()) return 0;
   CheckEncodesAndStreams(**tokenizer);
+  CheckEncodesFully(**tokenizer);
   return 0;
 }

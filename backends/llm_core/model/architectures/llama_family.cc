@@ -27,6 +27,11 @@ void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec) {
   spec.intermediate_size = config.Size("intermediate_size");
   spec.num_heads = config.Size("num_attention_heads");
   spec.num_kv_heads = config.SizeOr("num_key_value_heads", spec.num_heads);
+  if (!config.Has("head_dim") && spec.hidden_size % spec.num_heads != 0) {
+    config.Fail(InvalidArgError("config.json: hidden_size ", spec.hidden_size,
+                                " is no multiple of num_attention_heads ", spec.num_heads,
+                                ", and there is no head_dim"));
+  }
   spec.head_dim = config.SizeOr("head_dim", std::max(1, spec.hidden_size / spec.num_heads));
   spec.max_positions = config.SizeOr("max_position_embeddings", 2048);
   spec.norm.epsilon = static_cast<float>(config.NumberOr("rms_norm_eps", 1e-6));

@@ -1,0 +1,75 @@
+// What is kept between starts, and files that are damaged or can not be.
+#include "gpu_llm/model/algorithm_cache.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace nereid::gpu {
+namespace {
+
+class AlgorithmCacheTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "algorithms-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_;
+};
+
+constexpr AlgorithmKey kOne = {4096, 14336, 64, 1, 0, 1}, kOther = {4096, 14336, 64, 1, 0, 0};
+constexpr Algorithm kFirst = {1, ~uint64_t{0}, 3, 4, 5, 6, 7, 8}, kSecond = {9, 8, 7, 6};
+
+TEST_F(AlgorithmCacheTest, TheNextStartFindsWhatWasAdded) {
+  const std::string inner = folder_ + "/a/b";
+  {
+    AlgorithmCache cache(inner, "GPU x/1");
+    EXPECT_FALSE(cache.Find(kOne));
+    cache.Add(kOne, kFirst);
+    cache.Add(kOther, kFirst);
+    cache.Add(kOther, kSecond);
+    EXPECT_EQ(cache.Find(kOther), kSecond);
+  }
+  const AlgorithmCache again(inner, "GPU x/1"), elsewhere(inner, "GPU x/2");
+  EXPECT_EQ(again.Find(kOne), kFirst);
+  EXPECT_EQ(again.Find(kOther), kFirst);  // replaced in memory alone
+  EXPECT_FALSE(elsewhere.Find(kOne));
+}
+
+TEST_F(AlgorithmCacheTest, DamagedLinesAreAsIfTheyWereNotThere) {
+  AlgorithmCache(folder_, "GPU").Add(kOne, kFirst);
+  AlgorithmCache(folder_, "GPU").Add(kOther, kSecond);
+  const std::string path = std::filesystem::directory_iterator(folder_)->path().string();
+  std::string text;
+  {
+    std::ifstream in(path);
+    text.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  ASSERT_EQ(text[0], '1');  // 4096 is 1000
+  text[0] = '2';
+  text.insert(text.find('\n') + 1, "what is this\n\n1 2 3\n");
+  std::ofstream(path) << text;
+  const AlgorithmCache cache(folder_, "GPU");
+  EXPECT_FALSE(cache.Find(kOne));
+  EXPECT_EQ(cache.Find(kOther), kSecond);
+}
+
+TEST_F(AlgorithmCacheTest, WithoutAFolderItKeepsNothing) {
+  AlgorithmCache none("", "GPU");
+  none.Add(kOne, kFirst);
+  EXPECT_EQ(none.Find(kOne), kFirst);
+  std::ofstream(folder_ + "/file") << "no folder";
+  AlgorithmCache blocked(folder_ + "/file", "GPU");
+  blocked.Add(kOne, kFirst);
+  EXPECT_EQ(blocked.Find(kOne), kFirst);
+  EXPECT_FALSE(AlgorithmCache(folder_ + "/file", "GPU").Find(kOne));
+}
+
+}  // namespace
+}  // namespace nereid::gpu

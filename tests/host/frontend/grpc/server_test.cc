@@ -1,0 +1,271 @@
+// Calls over real sockets, answered from other threads: every call ends exactly once, whatever its
+// client does meanwhile.
+#include "host/frontend/grpc/transport/server.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "raw_client.h"
+
+namespace nereid::rpc {
+namespace {
+
+constexpr char kEcho[] = "/test/Echo";
+constexpr char kEchoStream[] = "/test/EchoStream";
+constexpr char kNever[] = "/test/Never";
+
+// Two threads on which services answer.
+class Workers {
+ public:
+  Workers() {
+    for (std::thread& thread : threads_) thread = std::thread([this] { Run(); });
+  }
+  ~Workers() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopping_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  void Post(std::function<void()> task) {
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  void Run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return is_stopping_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  bool is_stopping_ = false;
+  std::thread threads_[2];
+};
+
+// What all calls of a test have in common.
+struct Bench {
+  std::atomic<int> num_started{0};
+  std::atomic<int> num_done{0};
+  Workers workers;
+};
+
+// Answers from a worker, or never where it waits for its cancellation.
+class Echo final : public CallHandler, public std::enable_shared_from_this<Echo> {
+ public:
+  Echo(Bench& bench, Call& call) : bench_(bench), call_(call) { ++bench_.num_started; }
+  CallHandler* Start(const Slice* message) {
+    self_ = shared_from_this();
+    if (message != nullptr) {
+      bench_.workers.Post([self = self_, bytes = *message] {
+        if (!self->is_finished_.exchange(true)) self->call_.FinishWith(WireMessage(bytes));
+      });
+    }
+    return this;
+  }
+
+ private:
+  void OnCancel() override {
+    if (!is_finished_.exchange(true)) call_.Finish({GrpcCode::kCancelled, "given up"});
+  }
+  void OnDone() override {
+    ++bench_.num_done;
+    self_.reset();
+  }
+
+  Bench& bench_;
+  Call& call_;
+  std::atomic<bool> is_finished_{false};
+  std::shared_ptr<Echo> self_;
+};
+
+// Each message back, from a worker.
+class EchoStream final : public CallHandler, public std::enable_shared_from_this<EchoStream> {
+ public:
+  EchoStream(Bench& bench, Call& call) : bench_(bench), call_(call) { ++bench_.num_started; }
+  CallHandler* Start() {
+    self_ = shared_from_this();
+    call_.Read();
+    return this;
+  }
+
+ private:
+  void OnReadDone(const Slice* message) override {
+    if (message == nullptr) return End();
+    is_writing_ = true;
+    bench_.workers.Post(
+        [self = self_, bytes = *message] { self->call_.Write(WireMessage(bytes)); });
+  }
+  void OnWriteDone() override {
+    is_writing_ = false;
+    if (must_end_) return End();
+    call_.Read();
+  }
+  void OnCancel() override { End(); }
+  void OnDone() override {
+    ++bench_.num_done;
+    self_.reset();
+  }
+  void End() {
+    must_end_ = true;
+    if (is_writing_ || std::exchange(is_finished_, true)) return;
+    call_.Finish({});
+  }
+
+  Bench& bench_;
+  Call& call_;
+  bool is_writing_ = false;
+  bool must_end_ = false;
+  bool is_finished_ = false;
+  std::shared_ptr<EchoStream> self_;
+};
+
+class GrpcTransportTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    options_.address = "127.0.0.1";
+    options_.port = 0;
+    methods_.Add(kEcho, {.unary =
+                             [this](Call& call, const Slice& message) {
+                               return std::make_shared<Echo>(bench_, call)->Start(&message);
+                             },
+                         .stream = nullptr});
+    methods_.Add(kNever, {.unary =
+                              [this](Call& call, const Slice&) {
+                                return std::make_shared<Echo>(bench_, call)->Start(nullptr);
+                              },
+                          .stream = nullptr});
+    methods_.Add(kEchoStream, {.unary = nullptr, .stream = [this](Call& call) {
+                                 return std::make_shared<EchoStream>(bench_, call)->Start();
+                               }});
+    auto server = Server::Start(options_, methods_);
+    ASSERT_TRUE(server.ok()) << server.status().message();
+    server_ = std::move(server).value();
+  }
+
+  Bench bench_;
+  GrpcOptions options_;
+  MethodTable methods_;
+  std::unique_ptr<Server> server_;
+};
+
+std::string WholeCall(uint32_t stream, std::string_view path, std::string_view message) {
+  return Frame(kHeaders, kEndHeaders, stream, CallHeaders(path)) +
+         Frame(kData, kEndStream, stream, Framed(message));
+}
+
+TEST_F(GrpcTransportTest, AnswersManyCallsOfOneConnection) {
+  constexpr uint32_t kNumCalls = 200;
+  RawClient client(server_->port());
+  ASSERT_TRUE(client.is_open());
+  std::string frames;
+  for (uint32_t i = 0; i < kNumCalls; ++i) {
+    frames += WholeCall(2 * i + 1, kEcho, "call " + std::to_string(i));
+  }
+  client.Send(frames);
+  std::set<uint32_t> ended;
+  RawClient::ReadFrame frame;
+  while (ended.size() < kNumCalls && client.Read(frame)) {
+    if (frame.type == kData) {
+      EXPECT_EQ(frame.payload, Framed("call " + std::to_string(frame.stream / 2)));
+    }
+    if (frame.type == kHeaders && (frame.flags & kEndStream) != 0) ended.insert(frame.stream);
+  }
+  EXPECT_EQ(ended.size(), kNumCalls);
+}
+
+TEST_F(GrpcTransportTest, SendsBackEachMessageOfAStream) {
+  RawClient client(server_->port());
+  std::string frames = Frame(kHeaders, kEndHeaders, 1, CallHeaders(kEchoStream));
+  std::string expected;
+  for (int i = 0; i < 50; ++i) {
+    const std::string message = Framed(std::string(i * 10, 'x'));
+    frames += Frame(kData, kNoFlag, 1, message.substr(0, 7)) +
+              Frame(kData, i == 49 ? kEndStream : kNoFlag, 1,
+                    message.substr(std::min<size_t>(7, message.size())));
+    expected += message;
+  }
+  client.Send(frames);
+  std::string received;
+  RawClient::ReadFrame frame;
+  while (client.Read(frame)) {
+    if (frame.type == kData) received += frame.payload;
+    if (frame.type == kHeaders && (frame.flags & kEndStream) != 0) break;
+  }
+  EXPECT_EQ(received, expected);
+}
+
+TEST_F(GrpcTransportTest, CancelsCallsOfClientsThatLeave) {
+  {
+    RawClient client(server_->port());
+    client.Send(WholeCall(1, kNever, "") + WholeCall(3, kEcho, "x"));
+    RawClient::ReadFrame frame;
+    while (client.Read(frame) && !(frame.type == kHeaders && (frame.flags & kEndStream) != 0)) {
+    }
+  }
+  server_->Stop(std::chrono::seconds(60));
+  EXPECT_EQ(bench_.num_started, 2);
+  EXPECT_EQ(bench_.num_done, 2);
+}
+
+TEST_F(GrpcTransportTest, StopsWithoutPatienceWhileCallsAreUnderWay) {
+  RawClient client(server_->port());
+  client.Send(WholeCall(1, kNever, "") + Frame(kHeaders, kEndHeaders, 3, CallHeaders(kEchoStream)) +
+              WholeCall(5, kEcho, "x"));
+  RawClient::ReadFrame frame;
+  while (client.Read(frame) && !(frame.type == kHeaders && (frame.flags & kEndStream) != 0)) {
+  }
+  server_->Stop(std::chrono::milliseconds(0));
+  EXPECT_EQ(bench_.num_done, 3);
+}
+
+TEST_F(GrpcTransportTest, EndsEveryCallOfClientsThatDoAsTheyLike) {
+  std::minstd_rand random(20261122);
+  const char* const paths[] = {kEcho, kEchoStream, kNever, "/test/Unknown"};
+  for (int round = 0; round < 60; ++round) {
+    RawClient client(server_->port());
+    std::string frames;
+    for (uint32_t stream = 1; stream < 40; stream += 2) {
+      frames += Frame(kHeaders, kEndHeaders, stream, CallHeaders(paths[random() % 4]));
+      const std::string message = Framed(std::string(random() % 300, 'x'));
+      frames +=
+          Frame(kData, random() % 2 == 0 ? kEndStream : kNoFlag, stream,
+                message.substr(0, random() % 4 == 0 ? random() % message.size() : message.size()));
+      if (random() % 3 == 0)
+        frames += Frame(kReset, kNoFlag, 1 + 2 * (random() % 20), Number(8, 4));
+    }
+    if (random() % 4 == 0) frames[random() % frames.size()] ^= 0x40;
+    client.Send(std::string_view(frames).substr(0, frames.size() - random() % 50));
+    RawClient::ReadFrame frame;
+    for (size_t i = random() % 8; i > 0 && client.Read(frame); --i) {
+      if (frame.type != kSettings && frame.type != kData && frame.type != kHeaders) break;
+    }
+  }
+  server_->Stop(std::chrono::milliseconds(0));
+  EXPECT_GT(bench_.num_started, 0);
+  EXPECT_EQ(bench_.num_done, bench_.num_started);
+}
+
+}  // namespace
+}  // namespace nereid::rpc
