@@ -52,6 +52,8 @@ Status EventLoop::Initialize() {
 
 EventLoop::~EventLoop() {
   Stop();
+  // A task may have run, and led here, before the thread that posted it has left Post.
+  while (num_posting_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
   retired_.clear();
   for (event* event : {wake_event_, tick_event_, retire_event_}) {
     if (event != nullptr) event_free(event);
@@ -101,17 +103,18 @@ void EventLoop::Stop() {
 }
 
 void EventLoop::Post(LoopTask* task) {
-  const int wake_fd = wake_fd_;
+  num_posting_.fetch_add(1, std::memory_order_relaxed);
   LoopTask* head = posted_.load(std::memory_order_relaxed);
   do {
     task->next_ = head == AsleepMark() ? nullptr : head;
   } while (!posted_.compare_exchange_weak(head, task, std::memory_order_release,
                                           std::memory_order_relaxed));
-  // From here on `task` may already have run and be gone, and the loop with it.
+  // From here on `task` may already have run and be gone.
   if (head == AsleepMark()) {
     const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(wake_fd, &one, sizeof(one));
+    [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof(one));
   }
+  num_posting_.fetch_sub(1, std::memory_order_release);
 }
 
 void EventLoop::PostFunction(std::function<void()> function) {

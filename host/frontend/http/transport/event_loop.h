@@ -84,6 +84,7 @@ class EventLoop {
   event* retire_event_ = nullptr;
   int wake_fd_ = -1;
   std::atomic<LoopTask*> posted_{nullptr};  // newest first; RunPosted turns it round; or a mark
+  std::atomic<int> num_posting_{0};         // threads inside Post
   bool is_stopping_ = false;
   uint64_t num_events_ = 0;
   SpinWait spin_;
