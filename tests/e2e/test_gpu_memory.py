@@ -1,5 +1,5 @@
 """Tensors in the memory of a GPU, shared by a client. Here with a driver of the tests (tests/support/cuda), whose device memory nobody can
-touch; with NEREID_TEST_GPU=1 with the machine's own (scripts/test-gpu)."""
+touch; with NEREID_TEST_GPU=1 with the machine's own."""
 import json
 import os
 import pathlib
