@@ -216,6 +216,10 @@ const Flag kFlags[] = {
      "Bytes of a stream that its client has not read; beyond that it is dropped. "
      "Default: 67108864.",
      NEREID_INT(grpc.max_unsent_bytes_per_stream, 1, INT64_MAX)},
+    {kGrpc, "--grpc-write-timeout", "ms",
+     "Until an answer of which its client takes nothing is dropped, or twice as long. "
+     "Default: 60000.",
+     NEREID_INT(grpc.write_timeout_ms, 1, 86'400'000)},
     {kGrpc, "--grpc-header-forward-pattern", "pattern",
      "Headers whose names match become parameters of requests.",
      NEREID_TEXT(grpc.header_forward_pattern)},

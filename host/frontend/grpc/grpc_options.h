@@ -43,6 +43,8 @@ struct GrpcOptions {
   size_t max_message_bytes = 2'147'483'647;  // one request; gRPC's own ceiling is 2 GiB - 1
   int max_streams_per_connection = 0;        // 0: gRPC's default, no limit
   size_t max_requests_per_stream = 1024;  // in flight on one ModelStreamInfer; then reading stops
+  int64_t write_timeout_ms = 60'000;  // an answer of which the client takes nothing for so long, or
+                                      // up to twice as long, is dropped
   size_t max_unsent_bytes_per_stream = 64 << 20;  // beyond it the slow reader's stream is ended
 
   // A header whose name matches this RE2 pattern in full, letter case aside, becomes a string

@@ -30,6 +30,11 @@ std::optional<double> Find(std::string_view page, std::string_view kind) {
   return sum;
 }
 
+// An engine that has not started yet may say so with a number below zero.
+bool IsKnown(const std::optional<double>& value) {
+  return value && *value >= 0 && *value < 1e15;
+}
+
 }  // namespace
 
 OrcaFormat ParseOrcaFormat(std::string_view header) {
@@ -43,17 +48,18 @@ std::string OrcaHeader(OrcaFormat format, std::string_view metrics_page) {
   const std::optional<double> max = Find(metrics_page, "max");
   const std::optional<double> used = Find(metrics_page, "used");
   const std::optional<double> tokens_per = Find(metrics_page, "tokens_per");
-  if (!max || !used || !tokens_per || *max <= 0) return "";
-  std::string utilization;
-  AppendJsonDouble(utilization, *used / *max);
+  if (!IsKnown(max) || !IsKnown(used) || !IsKnown(tokens_per)) return "";
+  const double utilization = *max > 0 ? *used / *max : 0;
   std::string capacity;
   AppendJsonUint(capacity, static_cast<uint64_t>(*max * *tokens_per));
   constexpr std::string_view kName = "endpoint-load-metrics: ";
   if (format == OrcaFormat::kText) {
-    return StrCat(kName, "TEXT named_metrics.kv_cache_utilization=", utilization,
+    return StrCat(kName, "TEXT named_metrics.kv_cache_utilization=", std::to_string(utilization),
                   ", named_metrics.max_token_capacity=", capacity, "\r\n");
   }
-  return StrCat(kName, "JSON {\"named_metrics\":{\"kv_cache_utilization\":", utilization,
+  std::string number;
+  AppendJsonDouble(number, utilization);
+  return StrCat(kName, "JSON {\"named_metrics\":{\"kv_cache_utilization\":", number,
                 ",\"max_token_capacity\":", capacity, "}}\r\n");
 }
 

@@ -128,6 +128,11 @@ bool Connection::FillFromSession() {
 }
 
 void Connection::Flush() {
+  WriteOut();
+  if (num_unread_answers_ > 0) WatchAnswers();
+}
+
+void Connection::WriteOut() {
   if (is_closed_ || (tls_ != nullptr && !tls_->is_established())) return;
   while (true) {
     if (!is_lingering_ && !FillFromSession()) return Close();

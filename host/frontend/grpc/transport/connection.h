@@ -55,6 +55,8 @@ class Connection final : private http::LoopTask {
   std::atomic<size_t>& num_calls() { return shared_.num_calls; }
   void Link(Stream* stream);
   void Unlink(Stream* stream);
+  // One more, or one fewer, whole answer waits for its client to read it.
+  void CountAnswer(bool waits) { num_unread_answers_ += waits ? 1 : size_t{0} - 1; }
   // Something may be there to send: once the loop has done what is posted.
   void FlushSoon();
   // The client may send as many bytes more.
@@ -74,6 +76,7 @@ class Connection final : private http::LoopTask {
   void OnReadable();
   ssize_t Receive(char* data, size_t size);
   void Flush();
+  void WriteOut();
   bool FillFromSession();
   void WatchWrites(bool on);
   // All that is to be said is said: lets the client read it, then closes.
@@ -84,6 +87,8 @@ class Connection final : private http::LoopTask {
   void OnTimer();
   void SetTimer(int64_t now_ms);
   void CheckKeepalive(int64_t now_ms);
+  void WatchAnswers();
+  void LookAtAnswers(int64_t now_ms);
   void OnRead();
   void OnPing();
   void OnPingAck();
@@ -102,6 +107,7 @@ class Connection final : private http::LoopTask {
   SendBuffer out_;
   Stream* first_stream_ = nullptr;
   size_t num_streams_ = 0;
+  size_t num_unread_answers_ = 0;
 
   bool is_closed_ = false;
   bool is_lingering_ = false;
@@ -121,6 +127,7 @@ class Connection final : private http::LoopTask {
   int64_t drain_begin_ms_ = 0;
   int64_t drain_end_ms_ = 0;
   int64_t linger_end_ms_ = 0;
+  int64_t next_look_ms_ = 0;  // at answers that are not read; 0: none was left over
 };
 
 }  // namespace nereid::rpc

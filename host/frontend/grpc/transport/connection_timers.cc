@@ -57,6 +57,7 @@ void Connection::OnTimer() {
   }
   if (is_draining_ && now_ms >= drain_begin_ms_ + kLastGoawayMs) SendLastGoaway();
   if (!is_lingering_) CheckKeepalive(now_ms);
+  if (next_look_ms_ != 0 && now_ms >= next_look_ms_) LookAtAnswers(now_ms);
   if (!is_closed_) SetTimer(now_ms);
 }
 
@@ -67,6 +68,7 @@ void Connection::SetTimer(int64_t now_ms) {
                                       : quiet_since_ms_ + keepalive.time_ms;
   if (!has_settings_) due_ms = std::min(due_ms, opened_ms_ + kHandshakeMs);
   if (is_lingering_) due_ms = std::min(due_ms, linger_end_ms_);
+  if (next_look_ms_ != 0) due_ms = std::min(due_ms, next_look_ms_);
   if (is_draining_) {
     due_ms = std::min(due_ms, drain_end_ms_);
     if (!is_last_goaway_sent_) due_ms = std::min(due_ms, drain_begin_ms_ + kLastGoawayMs);
@@ -119,6 +121,24 @@ void Connection::OnPing() {
 void Connection::OnDataSent() {
   strikes_.OnDataSent();
   pings_without_data_ = 0;
+}
+
+// ---- answers that nobody reads
+
+// Only what the client did not take at once is worth a timer.
+void Connection::WatchAnswers() {
+  if (is_closed_ || next_look_ms_ != 0) return;
+  const int64_t now_ms = NowMs();
+  next_look_ms_ = now_ms + shared_.options.write_timeout_ms;
+  SetTimer(now_ms);
+}
+
+void Connection::LookAtAnswers(int64_t now_ms) {
+  for (Stream* stream = first_stream_; stream != nullptr; stream = stream->next) {
+    stream->DropIfUnread();
+  }
+  next_look_ms_ = num_unread_answers_ > 0 ? now_ms + shared_.options.write_timeout_ms : 0;
+  FlushSoon();
 }
 
 // ---- end

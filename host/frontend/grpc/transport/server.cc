@@ -37,6 +37,8 @@ int ListenOn(int family, const sockaddr* address, socklen_t size, bool reuse_por
   const int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
   const int on = 1;
+  const int off = 0;
+  if (family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
   if (family != AF_UNIX) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (reuse_port) setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
   if (bind(fd, address, size) == 0 && listen(fd, kBacklog) == 0) return fd;
@@ -44,6 +46,19 @@ int ListenOn(int family, const sockaddr* address, socklen_t size, bool reuse_por
   close(fd);
   errno = error;
   return -1;
+}
+
+// As gRPC has it, "any address" is that of both families.
+bool IsAnyIpv4(const addrinfo& where) {
+  return where.ai_family == AF_INET &&
+         reinterpret_cast<const sockaddr_in*>(where.ai_addr)->sin_addr.s_addr == INADDR_ANY;
+}
+
+int ListenOnAny(uint16_t port, bool reuse_port) {
+  sockaddr_in6 any{};
+  any.sin6_family = AF_INET6;
+  any.sin6_port = htons(port);
+  return ListenOn(AF_INET6, reinterpret_cast<sockaddr*>(&any), sizeof(any), reuse_port);
 }
 
 // gRPC's clients insist on "h2".
@@ -103,6 +118,8 @@ Status Server::ListenAtPort() {
     return InvalidArgError("gRPC: address '", options_.address, "': ", gai_strerror(error));
   }
   for (const addrinfo* at = found; at != nullptr && listen_fd_ < 0; at = at->ai_next) {
+    if (IsAnyIpv4(*at)) listen_fd_ = ListenOnAny(options_.port, options_.is_port_reused);
+    if (listen_fd_ >= 0) break;  // a machine without IPv6 goes on
     listen_fd_ = ListenOn(at->ai_family, at->ai_addr, at->ai_addrlen, options_.is_port_reused);
   }
   const int bind_error = errno;

@@ -178,6 +178,7 @@ void Stream::TellCancel() {
 }
 
 void Stream::OnClosed() {
+  CountAnswer(false);
   connection_->Unlink(this);
   connection_ = nullptr;
   if (deadline_event_ != nullptr) event_del(deadline_event_);

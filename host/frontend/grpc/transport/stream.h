@@ -48,6 +48,8 @@ class Stream final : public Call, private http::LoopTask {
   ssize_t OfferData(size_t max_bytes, uint32_t* data_flags);
   // The next `count` bytes leave.
   void TakeData(size_t count, SendBuffer& out);
+  // Ends the call when its client has taken nothing of a whole answer since the last look.
+  void DropIfUnread();
 
   int32_t id() const { return id_; }
   // Of the connection's list.
@@ -99,6 +101,7 @@ class Stream final : public Call, private http::LoopTask {
   void SubmitStatusOnly(const CallStatus& status);
   void SubmitTrailers();
   void SkipSentPieces();
+  void CountAnswer(bool waits);
   void End();
   OutMessage Frame(WireMessage message) const;
   void ChooseResponseEncoding();
@@ -144,6 +147,8 @@ class Stream final : public Call, private http::LoopTask {
   size_t out_offset_ = 0;  // in that piece
   size_t out_bytes_ = 0;   // that wait
   bool is_write_waiting_ = false;
+  bool is_whole_answer_ = false;  // of a unary call, and some of it waits
+  size_t looked_bytes_ = 0;       // out_bytes_ at the last look
   bool has_headers_ = false;
   bool is_aborted_ = false;
   CallStatus status_;

@@ -116,6 +116,7 @@ void Stream::CarryStatus(CallStatus status) {
   }
   if (deadline_event_ != nullptr) event_del(deadline_event_);
   if (is_aborted_) return;  // the session closes the stream
+  CountAnswer(method_->unary != nullptr && out_bytes_ > 0);
   status_ = forced_status_ ? std::move(*forced_status_) : std::move(status);
   if (has_headers_) {
     nghttp2_session_resume_data(connection_->session(), id_);
@@ -204,6 +205,7 @@ ssize_t Stream::OfferData(size_t max_bytes, uint32_t* data_flags) {
 
 void Stream::TakeData(size_t count, SendBuffer& out) {
   out_bytes_ -= count;
+  if (out_bytes_ == 0) CountAnswer(false);
   while (count > 0) {
     const OutMessage& front = out_.front();
     const bool is_prefix = out_piece_ == 0;
@@ -240,6 +242,18 @@ void Stream::SkipSentPieces() {
     out_.pop_front();
     return;
   }
+}
+
+// ---- answers that nobody reads
+
+void Stream::CountAnswer(bool waits) {
+  if (std::exchange(is_whole_answer_, waits) == waits) return;
+  connection_->CountAnswer(waits);
+}
+
+void Stream::DropIfUnread() {
+  if (!is_whole_answer_) return;
+  if (std::exchange(looked_bytes_, out_bytes_) == out_bytes_) DropClient();
 }
 
 void Stream::OnLocalEnd() {

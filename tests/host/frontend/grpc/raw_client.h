@@ -13,7 +13,14 @@
 
 namespace nereid::rpc {
 
-enum FrameType : uint8_t { kData = 0, kHeaders = 1, kReset = 3, kSettings = 4, kPing = 6 };
+enum FrameType : uint8_t {
+  kData = 0,
+  kHeaders = 1,
+  kReset = 3,
+  kSettings = 4,
+  kPing = 6,
+  kWindowUpdate = 8
+};
 enum FrameFlag : uint8_t { kNoFlag = 0, kEndStream = 1, kEndHeaders = 4 };
 
 inline std::string Number(uint64_t value, int bytes) {

@@ -143,8 +143,8 @@ class EchoStream final : public CallHandler, public std::enable_shared_from_this
 
 class GrpcTransportTest : public testing::Test {
  protected:
+  GrpcTransportTest() { options_.address = "127.0.0.1"; }
   void SetUp() override {
-    options_.address = "127.0.0.1";
     options_.port = 0;
     methods_.Add(kEcho, {.unary =
                              [this](Call& call, const Slice& message) {
@@ -162,6 +162,18 @@ class GrpcTransportTest : public testing::Test {
     auto server = Server::Start(options_, methods_);
     ASSERT_TRUE(server.ok()) << server.status().message();
     server_ = std::move(server).value();
+  }
+
+  // The end of a stream, by its server or by a reset: 0 for a good end, else the code of HTTP/2.
+  static uint32_t EndOf(RawClient& client, uint32_t stream) {
+    RawClient::ReadFrame frame;
+    while (client.Read(frame)) {
+      if (frame.stream != stream) continue;
+      if (frame.type == kReset) return static_cast<uint8_t>(frame.payload.back());
+      if (frame.type == kHeaders && (frame.flags & kEndStream) != 0) return 0;
+    }
+    ADD_FAILURE() << "stream " << stream << ": the connection ended first";
+    return UINT32_MAX;
   }
 
   Bench bench_;
@@ -238,6 +250,64 @@ TEST_F(GrpcTransportTest, StopsWithoutPatienceWhileCallsAreUnderWay) {
   }
   server_->Stop(std::chrono::milliseconds(0));
   EXPECT_EQ(bench_.num_done, 3);
+}
+
+class GrpcImpatientTest : public GrpcTransportTest {
+ protected:
+  void SetUp() override {
+    options_.write_timeout_ms = 50;
+    GrpcTransportTest::SetUp();
+  }
+};
+
+TEST_F(GrpcImpatientTest, DropsAnswersThatNobodyReads) {
+  constexpr uint32_t kCancel = 8;
+  RawClient client(server_->port());
+  const std::string window = Number(4, 2) + Number(20, 4);  // SETTINGS_INITIAL_WINDOW_SIZE
+  client.Send(Frame(kSettings, kNoFlag, 0, window) +
+              WholeCall(1, kEcho, "longer than what the client takes") + WholeCall(3, kEcho, "x"));
+  EXPECT_EQ(EndOf(client, 1), kCancel);
+  client.Send(WholeCall(5, kEcho, "short"));
+  EXPECT_EQ(EndOf(client, 5), 0U) << "the connection goes on";
+  server_->Stop(std::chrono::seconds(60));
+  EXPECT_EQ(bench_.num_done, 3);
+}
+
+TEST_F(GrpcImpatientTest, StreamsMayPause) {
+  RawClient client(server_->port());
+  const std::string window = Number(4, 2) + Number(20, 4);
+  client.Send(Frame(kSettings, kNoFlag, 0, window) +
+              Frame(kHeaders, kEndHeaders, 1, CallHeaders(kEchoStream)) +
+              Frame(kData, kNoFlag, 1, Framed("longer than what the client takes")) +
+              WholeCall(3, kEcho, "longer than what the client takes"));
+  EXPECT_NE(EndOf(client, 3), 0U);
+  client.Send(Frame(kWindowUpdate, kNoFlag, 1, Number(1000, 4)) + Frame(kData, kEndStream, 1, ""));
+  EXPECT_EQ(EndOf(client, 1), 0U);
+}
+
+class GrpcAnyAddressTest : public GrpcTransportTest {
+ protected:
+  void SetUp() override {
+    options_.address = "0.0.0.0";
+    GrpcTransportTest::SetUp();
+  }
+};
+
+TEST_F(GrpcAnyAddressTest, TakesClientsOfBothFamilies) {
+  EXPECT_TRUE(RawClient(server_->port()).is_open());
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_addr = in6addr_loopback;
+  const int probe = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (probe < 0 || bind(probe, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    if (probe >= 0) close(probe);
+    GTEST_SKIP() << "this machine has no IPv6";
+  }
+  close(probe);
+  const int client = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  address.sin6_port = htons(server_->port());
+  EXPECT_EQ(connect(client, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  close(client);
 }
 
 TEST_F(GrpcTransportTest, EndsEveryCallOfClientsThatDoAsTheyLike) {

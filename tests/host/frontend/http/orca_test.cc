@@ -16,7 +16,7 @@ constexpr std::string_view kPage =
 
 TEST(OrcaTest, TellsUtilizationAndCapacity) {
   EXPECT_EQ(OrcaHeader(OrcaFormat::kText, kPage),
-            "endpoint-load-metrics: TEXT named_metrics.kv_cache_utilization=0.25, "
+            "endpoint-load-metrics: TEXT named_metrics.kv_cache_utilization=0.250000, "
             "named_metrics.max_token_capacity=12800\r\n");
   EXPECT_EQ(OrcaHeader(OrcaFormat::kJson, kPage),
             "endpoint-load-metrics: JSON {\"named_metrics\":{\"kv_cache_utilization\":0.25,"
@@ -30,6 +30,18 @@ TEST(OrcaTest, WithoutTheNumbersThereIsNoHeader) {
   EXPECT_EQ(OrcaHeader(OrcaFormat::kText,
                        "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"max\"} x"),
             "");
+}
+
+TEST(OrcaTest, AnEngineWithoutBlocksIsNotFull) {
+  const auto page = [](const char* max) {
+    const std::string family = "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=";
+    return family + "\"max\"} " + max + "\n" + family + "\"used\"} 0\n" + family +
+           "\"tokens_per\"} 64\n";
+  };
+  EXPECT_EQ(OrcaHeader(OrcaFormat::kText, page("0")),
+            "endpoint-load-metrics: TEXT named_metrics.kv_cache_utilization=0.000000, "
+            "named_metrics.max_token_capacity=0\r\n");
+  EXPECT_EQ(OrcaHeader(OrcaFormat::kText, page("-1")), "") << "not known yet";
 }
 
 TEST(OrcaTest, KnowsTwoFormats) {
