@@ -34,6 +34,7 @@ constexpr const char* kUsage = R"(usage:
       makes the same with a model NAME before it, in the manner of Qualcomm's LLM samples: input `prompt`, output
       `generation`; sample clients are in share/repo_templates/qaic/clients
       --model_type causal|kv_cache           accepted; the engine keeps a KV cache either way
+      --python_backend_dir DIR               accepted; the model runs in the backend `python`
       --decoupled                            one response a token
       --compile_config_path FILE             ctx_len, prefill_seq_len, batch_size, full_batch_size are taken over
   nereid-repo check REPO
@@ -117,11 +118,12 @@ Result<NewQaicOptions> NewQaicOptionsFrom(const CommandLine& line) {
     if (!line.ValueOr(option, "").empty()) continue;
     return InvalidArgError("new qaic-style: ", option, " is missing");
   }
-  for (const char* option : {"--aic_binary_dir", "--python_backend_dir"}) {
-    if (line.ValueOr(option, "").empty()) continue;
-    return nereid::UnsupportedError("new qaic-style: ", option,
-                                    ": there is no compiled binary and no backend folder here");
+  if (const std::string binary = line.ValueOr("--aic_binary_dir", ""); !binary.empty()) {
+    return nereid::UnsupportedError("new qaic-style: --aic_binary_dir: '", binary,
+                                    "': a compiled binary cannot be run here; without it the "
+                                    "checkpoint of --hf_model_name is");
   }
+  options.has_backend_dir = !line.ValueOr("--python_backend_dir", "").empty();
   if (line.words.size() > 2) return InvalidArgError("unexpected argument '", line.words[2], "'");
   options.model_type = line.ValueOr("--model_type", options.model_type);
   options.compile_config = line.ValueOr("--compile_config_path", "");

@@ -154,6 +154,10 @@ Status NewQaic(const NewQaicOptions& options, std::vector<std::string>& notes) {
   if (options.model_type == "causal") {
     notes.push_back("--model_type causal: the engine keeps a KV cache all the same");
   }
+  if (options.has_backend_dir) {
+    notes.push_back(
+        "--python_backend_dir has no meaning here: the backend `python` runs the model");
+  }
   std::error_code ignored;
   const bool existed = fs::exists(options.out, ignored);
   NewLlmOptions llm;

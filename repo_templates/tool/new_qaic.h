@@ -18,7 +18,8 @@ struct NewQaicOptions {
   std::string out;             // absent or empty so far
   std::string backend = "auto";
   bool decoupled = false;
-  std::string templates;  // the folder of template files: llm/ and qaic/
+  bool has_backend_dir = false;  // --python_backend_dir was given
+  std::string templates;         // the folder of template files: llm/ and qaic/
 };
 
 // `notes` gets what has no meaning here, by name. On error nothing of `out` is left behind.

@@ -24,7 +24,7 @@ def ask(server, model, endpoint="generate", **fields):
 
 @pytest.fixture(scope="module")
 def server(start_server, dist, tmp_path_factory):
-    """mistral_7b answers whole, mistral_decoupled a token at a time; both call the same engine."""
+    """mistral_7b and starcoder_15b (with a batch of three) answer whole, mistral_decoupled a token at a time; all call the same engine."""
     root = tmp_path_factory.mktemp("qaic")
     config = root / "compile_config.json"
     config.write_text(json.dumps({"prefill_seq_len": 128, "ctx_len": 256, "full_batch_size": 4, "num_cores": 14, "mxint8_kv_cache": False}))
@@ -33,7 +33,11 @@ def server(start_server, dist, tmp_path_factory):
     assert "'num_cores' has no meaning here" in made.stderr
     other = make(dist, root / "other", "--model_name", "mistral_decoupled", "--model_type", "causal", "--decoupled")
     assert other.returncode == 0, other.stderr
+    config.write_text(json.dumps({"batch_size": 3}))
+    fixed = make(dist, root / "fixed", "--model_name", "starcoder_15b", "--compile_config_path", config)
+    assert fixed.returncode == 0, fixed.stderr
     shutil.move(root / "other/mistral_decoupled", root / "models/mistral_decoupled")
+    shutil.move(root / "fixed/starcoder_15b", root / "models/starcoder_15b")
     return start_server(root / "models", [f"--backend-config=python,interpreter={sys.executable}"])
 
 
@@ -49,6 +53,41 @@ def test_a_prompt_is_answered_as_the_engine_answers_it(server):
 def test_prompts_in_one_text_are_a_batch(server):
     answer = json.loads(ask(server, "mistral_7b", prompt="|".join(PROMPTS), max_tokens=12))
     assert answer["generation"] == [whole(server, each) for each in PROMPTS]
+
+
+@pytest.mark.parametrize("num_prompts", [1, 2, 5])
+def test_a_fixed_batch_size_cuts_and_repeats_prompts(server, num_prompts):
+    prompts = (PROMPTS * 3)[:num_prompts]
+    answer = json.loads(ask(server, "starcoder_15b", prompt="|".join(prompts), max_tokens=4))
+    texts = {each: json.loads(ask(server, "ensemble", text_input=each, max_tokens=4))["text_output"] for each in PROMPTS}
+    assert answer["generation"] == [texts[prompts[i % num_prompts]] for i in range(3)]
+
+
+def test_more_prompts_than_a_full_batch_are_answered(server):
+    prompts = PROMPTS * 3
+    answer = json.loads(ask(server, "mistral_7b", prompt="|".join(prompts), max_tokens=12))
+    assert answer["generation"] == [whole(server, each) for each in prompts]
+
+
+@pytest.mark.parametrize("name, flags, is_decoupled", [
+    ("starcoder_15b", ["--model_type", "causal"], False), ("starcoder_decoupled", ["--model_type=causal", "--decoupled"], True),
+    ("mistral_7b", ["--model_type", "kv_cache"], False), ("mistral_decoupled", ["--model_type=kv_cache", "--decoupled"], True)])
+def test_the_samples_are_made_by_their_flags(dist, tmp_path, name, flags, is_decoupled):
+    config = tmp_path / "compile_config.json"
+    config.write_text(json.dumps({"onnx_path": "m.onnx", "prefill_seq_len": 32, "ctx_len": 128, "batch_size": 1, "full_batch_size": None, "num_cores": 14,
+                                  "mxfp6_matmul": False, "mxint8_kv_cache": False, "aic_enable_depth_first": True, "mos": 1}))
+    made = make(dist, tmp_path / "models", "--model_name", name, "--compile_config_path", config, "--python_backend_dir", "/opt/qaic_backend_python", *flags)
+    assert made.returncode == 0, made.stderr
+    for without_meaning in ("'onnx_path'", "'num_cores'", "'aic_enable_depth_first'", "'mos'", "--python_backend_dir"):
+        assert f"{without_meaning} has no meaning here" in made.stderr
+    assert ("--model_type causal: the engine keeps a KV cache" in made.stderr) == ("causal" in " ".join(flags))
+    written = (tmp_path / "models" / name / "config.pbtxt").read_text()
+    assert f"decoupled: {str(is_decoupled).lower()} " in written and 'key: "batch_size"      value { string_value: "1" }' in written
+    engine = (tmp_path / "models/tensorrt_llm/config.pbtxt").read_text()
+    assert 'key: "max_seq_len" value { string_value: "128" }' in engine
+    assert 'key: "max_num_tokens" value { string_value: "96" }' in engine
+    check = subprocess.run([dist / "bin/nereid-repo", "check", tmp_path / "models", "--backend-directory", dist / "backends"], capture_output=True, text=True)
+    assert check.returncode == 0, check.stdout + check.stderr
 
 
 def test_a_decoupled_model_answers_token_by_token(server):
