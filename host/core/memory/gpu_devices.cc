@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "memory/cuda_driver.h"
+#include "nereid/cuda_driver.h"
 
 namespace nereid {
 

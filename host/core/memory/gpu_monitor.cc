@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include "memory/cuda_driver.h"
+#include "nereid/cuda_driver.h"
 #include "observe/log.h"
 
 namespace nereid {
@@ -50,7 +50,8 @@ GpuMonitor& GpuMonitor::Get() {
 GpuMonitor::GpuMonitor() {
   const CudaDriver* const driver = CudaDriver::Get();
   if (driver == nullptr) return;
-  for (const int32_t device : driver->devices()) devices_.emplace_back().uuid = driver->UuidOf(device);
+  for (const int32_t device : driver->devices())
+    devices_.emplace_back().uuid = driver->UuidOf(device);
   void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   auto* const functions = new Functions;
   if (library == nullptr || !functions->Load(library) || functions->init() != 0) {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "memory/buffer_attributes.h"
-#include "memory/cuda_driver.h"
+#include "nereid/cuda_driver.h"
 #include "observe/log.h"
 
 namespace nereid {

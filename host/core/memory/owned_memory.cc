@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "memory/cuda_driver.h"
+#include "nereid/cuda_driver.h"
 
 namespace nereid {
 

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <vector>
 
-#include "memory/cuda_driver.h"
 #include "memory/gpu_devices.h"
 #include "memory/owned_memory.h"
+#include "nereid/cuda_driver.h"
 #include "tests/support/cuda/fake_gpus.h"
 
 namespace nereid {
