@@ -64,8 +64,8 @@ class Attributes {
 std::string HowEnded(const siginfo_t& info) {
   if (info.si_code == CLD_EXITED) return StrCat("exited with code ", info.si_status);
   const char* name = sigabbrev_np(info.si_status);
-  return StrCat("was killed by signal ", info.si_status, " (SIG", name == nullptr ? "?" : name,
-                ")");
+  return StrCat("was killed by signal ", info.si_status, " (SIG", name == nullptr ? "?" : name, ")",
+                info.si_status == SIGKILL ? ", as the kernel does where memory runs out" : "");
 }
 
 }  // namespace

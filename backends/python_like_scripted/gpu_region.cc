@@ -19,7 +19,7 @@ Status NoDriver() {
 
 GpuRegion::~GpuRegion() {
   const CudaDriver* const driver = CudaDriver::Get();
-  for (const Chunk& chunk : chunks_) driver->Free(chunk.device, chunk.base);
+  for (const Chunk& chunk : chunks_) driver->FreeOnDevice(chunk.device, chunk.base);
   for (const Chunk& chunk : opened_) driver->Close(chunk.device, chunk.base);
 }
 
@@ -48,10 +48,11 @@ Result<GpuRegion::Chunk*> GpuRegion::ChunkWithRoom(int64_t device, uint64_t need
   Chunk chunk;
   chunk.device = device;
   chunk.size_bytes = std::max(needed_bytes, kChunkBytes);
-  NEREID_ASSIGN_OR_RETURN(chunk.base, driver->Allocate(device, chunk.size_bytes));
-  Result<GpuHandle> handle = driver->Export(device, chunk.base);
+  NEREID_ASSIGN_OR_RETURN(void* const base, driver->AllocateOnDevice(device, chunk.size_bytes));
+  chunk.base = static_cast<std::byte*>(base);
+  Result<CudaDriver::IpcHandle> handle = driver->Export(device, base);
   if (!handle.ok()) {
-    driver->Free(device, chunk.base);
+    driver->FreeOnDevice(device, base);
     return handle.status();
   }
   chunk.handle = *handle;
@@ -91,7 +92,10 @@ Result<const GpuRegion::Chunk*> GpuRegion::Find(const GpuPlace& place) {
   Chunk chunk;
   chunk.device = place.device;
   chunk.handle = place.handle;
-  NEREID_ASSIGN_OR_RETURN(chunk.base, driver->Open(place.device, place.handle, &chunk.size_bytes));
+  NEREID_ASSIGN_OR_RETURN(const CudaDriver::Opened opened,
+                          driver->Open(place.device, place.handle));
+  chunk.base = opened.base;
+  chunk.size_bytes = opened.size_bytes;
   opened_.push_front(std::move(chunk));
   if (opened_.size() > kMaxOpened) {
     driver->Close(opened_.back().device, opened_.back().base);

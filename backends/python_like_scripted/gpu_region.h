@@ -12,8 +12,8 @@
 #include <mutex>
 #include <vector>
 
-#include "backends/python_like_scripted/cuda_driver.h"
 #include "backends/python_like_scripted/shared_region.h"
+#include "nereid/cuda_driver.h"
 #include "nereid/status.h"
 
 namespace nereid::scripted {
@@ -21,7 +21,7 @@ namespace nereid::scripted {
 // Bytes in an allocation of a GPU.
 struct GpuPlace {
   int64_t device = 0;
-  GpuHandle handle{};
+  CudaDriver::IpcHandle handle{};
   uint64_t offset = 0;
   uint64_t size_bytes = 0;
 };
@@ -50,7 +50,7 @@ class GpuRegion {
  private:
   struct Chunk {
     int64_t device = 0;
-    GpuHandle handle{};
+    CudaDriver::IpcHandle handle{};
     std::byte* base = nullptr;
     uint64_t size_bytes = 0;
     std::map<uint64_t, std::pair<uint64_t, Block>> used;  // begin -> end, token

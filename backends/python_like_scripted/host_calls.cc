@@ -62,7 +62,10 @@ void HostCalls::Reply(int64_t call, const Status& status, const std::string& val
     writer.Int(static_cast<int64_t>(status.code()));
     writer.Text(status.message());
   }
-  (void)worker_->Post(writer.Take());
+  const Status posted = worker_->Post(writer.Take());
+  if (posted.ok()) return;
+  // No room for a long one, and whoever asked waits.
+  if (status.ok() || status.message() != posted.message()) Reply(call, posted, "");
 }
 
 Status HostCalls::OnCall(MarshalReader& message) {

@@ -7,76 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "backends/python_like_scripted/call_outputs.h"
 #include "backends/python_like_scripted/tensor_codec.h"
 #include "nereid/infer_request.h"
 #include "nereid/infer_response.h"
 #include "nereid/log.h"
-#include "nereid/response_allocator.h"
 
 namespace nereid::scripted {
 namespace {
-
-// Where one output of a called model lies: in the caller's shared memory, or here when it is short.
-struct OutputPlace {
-  std::optional<Block> block;
-  bool is_workers = false;  // the message that names the block is on its way
-  std::unique_ptr<char[]> bytes;
-};
-
-// `request_userp` is the caller's Worker.
-struct CallerMemory {
-  static Result<OutputBuffer> Allocate(const OutputRequest& output, void* request_userp) {
-    auto place = std::make_unique<OutputPlace>();
-    OutputBuffer buffer{nullptr};
-    if (output.size_bytes > kInlineBytes) {
-      SharedRegion& region = static_cast<Worker*>(request_userp)->to_worker();
-      NEREID_ASSIGN_OR_RETURN(place->block, region.Allocate(output.size_bytes));
-      buffer.base = place->block->data();
-    } else {
-      place->bytes = std::make_unique<char[]>(output.size_bytes + 1);
-      buffer.base = place->bytes.get();
-    }
-    buffer.userp = place.release();
-    return buffer;
-  }
-  static void Release(const OutputBuffer& buffer, size_t) {
-    const std::unique_ptr<OutputPlace> place(static_cast<OutputPlace*>(buffer.userp));
-    if (place->block.has_value() && !place->is_workers) place->block->Release();
-  }
-};
-
-// One for the process; callees may hold responses until its end.
-Result<const ResponseAllocator*> Allocator() {
-  static const auto* const allocator =
-      new Result<ResponseAllocator>(ResponseAllocator::Create<CallerMemory>());
-  if (!allocator->ok()) return allocator->status();
-  return &allocator->value();
-}
-
-Status WriteOutputs(const InferResponse& response, MarshalWriter& writer) {
-  NEREID_ASSIGN_OR_RETURN(const uint32_t count, response.OutputCount());
-  writer.Tuple(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    NEREID_ASSIGN_OR_RETURN(const OutputView output, response.Output(i));
-    auto* place = static_cast<OutputPlace*>(output.userp);
-    const bool is_block = place != nullptr && place->block.has_value();
-    const std::string_view bytes(static_cast<const char*>(output.base),
-                                 is_block ? 0 : output.size_bytes);
-    WriteTensor(output.name, output.datatype, output.shape, bytes,
-                is_block ? &*place->block : nullptr, writer);
-  }
-  return {};
-}
-
-void HandOver(const InferResponse& response) {
-  const Result<uint32_t> count = response.OutputCount();
-  for (uint32_t i = 0; count.ok() && i < *count; ++i) {
-    const Result<OutputView> output = response.Output(i);
-    if (output.ok() && output->userp != nullptr) {
-      static_cast<OutputPlace*>(output->userp)->is_workers = true;
-    }
-  }
-}
 
 Status WriteParameters(const InferResponse& response, MarshalWriter& writer) {
   NEREID_ASSIGN_OR_RETURN(const uint32_t count, response.ParameterCount());
@@ -117,12 +55,13 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
  public:
   InferCall(int64_t number, std::shared_ptr<Worker> worker,
             std::shared_ptr<InferCalls::Table> table)
-      : number_(number), worker_(std::move(worker)), table_(std::move(table)) {}
+      : number_(number), worker_(std::move(worker)), table_(std::move(table)), target_{*worker_} {}
+  void PreferGpu(int64_t gpu_id) { target_.gpu_id = gpu_id; }
 
   // On Ok nothing more is to be done; otherwise no callback comes.
   Status Send(const Server& server, InferRequest request, TRITONSERVER_InferenceTrace* trace) {
-    NEREID_ASSIGN_OR_RETURN(const ResponseAllocator* allocator, Allocator());
-    NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, *allocator, worker_.get()));
+    NEREID_ASSIGN_OR_RETURN(const ResponseAllocator* allocator, CallOutputAllocator());
+    NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, *allocator, &target_));
     handle_ = request.get();
     self_ = shared_from_this();
     {
@@ -143,7 +82,9 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
     Begin(writer);
     WriteError(error, writer);
     writer.Bool(is_final);
-    (void)worker_->Post(writer.Take());
+    const Status posted = worker_->Post(writer.Take());
+    if (posted.ok() || posted.message() == error.message()) return;
+    PostError(posted, is_final);  // no room for a long one, and the worker waits
   }
 
   void Cancel() { (void)InferRequest::Cancel(handle_); }
@@ -156,14 +97,34 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
 
   void OnRelease(InferRequest request) noexcept override {
     released_.emplace(std::move(request));
-    for (const PackedTensor& input : inputs) {
-      if (input.block.has_value()) input.block->Release();
-    }
+    ReleaseInputs();
     DropOne();
   }
 
-  std::vector<PackedTensor> inputs;  // until the release
-  std::string message;               // which inline tensors are part of
+  // Copies of what lies on a GPU, which the worker may have back.
+  Status TakeGpuInputs() {
+    gpu_inputs.resize(inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const std::optional<GpuPlace>& place = inputs[i].gpu;
+      if (!place.has_value() || place->size_bytes == 0) continue;
+      NEREID_ASSIGN_OR_RETURN(gpu_inputs[i],
+                              worker_->gpu().Allocate(place->device, place->size_bytes));
+      NEREID_RETURN_IF_ERROR(worker_->gpu().CopyFrom(*place, gpu_inputs[i]->data));
+    }
+    return {};
+  }
+  void ReleaseInputs() {
+    for (const PackedTensor& input : inputs) {
+      if (input.block.has_value()) input.block->Release();
+    }
+    for (const std::optional<GpuBlock>& input : gpu_inputs) {
+      if (input.has_value()) input->token.Release();
+    }
+  }
+
+  std::vector<PackedTensor> inputs;                 // until the release
+  std::vector<std::optional<GpuBlock>> gpu_inputs;  // those that lie on a GPU, by the same index
+  std::string message;                              // which inline tensors are part of
 
  private:
   void Begin(MarshalWriter& writer) const {
@@ -187,7 +148,7 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
     MarshalWriter writer;
     Begin(writer);
     writer.Tuple(3);
-    Status status = WriteOutputs(response, writer);
+    Status status = WriteOutputs(response, *worker_, writer);
     if (status.ok()) {
       writer.None();
       status = WriteParameters(response, writer);
@@ -197,8 +158,12 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
       return {};
     }
     writer.Bool(is_final);
-    HandOver(response);
-    return worker_->Post(writer.Take());
+    SetWorkers(response, true);
+    status = worker_->Post(writer.Take());
+    if (status.ok()) return {};
+    SetWorkers(response, false);
+    PostError(status, is_final);  // short: whoever waits hears of it
+    return {};
   }
 
   void Forget() {
@@ -220,6 +185,7 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
   const int64_t number_;
   const std::shared_ptr<Worker> worker_;
   const std::shared_ptr<InferCalls::Table> table_;
+  CallTarget target_;
   TRITONSERVER_InferenceRequest* handle_ = nullptr;  // valid as long as this object
   std::optional<InferRequest> released_;             // handle_'s owner after the release
   std::shared_ptr<InferCall> self_;
@@ -228,8 +194,6 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
 
 InferCalls::InferCalls(Server server, OpenRequests& open, std::shared_ptr<Worker> worker)
     : server_(std::move(server)), open_(open), worker_(std::move(worker)) {}
-
-namespace {
 
 struct PackedCall {
   std::string model_name;
@@ -242,15 +206,18 @@ struct PackedCall {
   std::vector<std::string> outputs;
   std::vector<PackedTensor> inputs;
   uint64_t trace_key = 0;
+  int64_t gpu_id = -1;
   bool takes_stream = false;
 };
 
-// ((model, version, id, correlation id, flags, timeout, parameters, outputs, inputs, trace),
-// stream)
+namespace {
+
+// ((model, version, id, correlation id, flags, timeout, parameters, outputs, inputs, trace,
+// preferred GPU), stream)
 PackedCall ReadCall(MarshalReader& reader, SharedRegion& region) {
   PackedCall call;
   reader.TupleOf(2);
-  reader.TupleOf(10);
+  reader.TupleOf(11);
   call.model_name = reader.Text();
   call.model_version = reader.Int();
   call.id = reader.Text();
@@ -271,6 +238,7 @@ PackedCall ReadCall(MarshalReader& reader, SharedRegion& region) {
     call.inputs.push_back(ReadTensor(reader, region));
   }
   call.trace_key = static_cast<uint64_t>(reader.Int());
+  call.gpu_id = reader.Int();
   call.takes_stream = reader.Bool();
   return call;
 }
@@ -290,7 +258,20 @@ Status SetParameter(const PackedParameter& parameter, InferRequest& request) {
   return {};
 }
 
-Result<InferRequest> MakeRequest(const Server& server, const PackedCall& call) {
+Status AddInput(const PackedTensor& input, const std::optional<GpuBlock>& on_gpu,
+                InferRequest& request) {
+  const std::string name(input.name);
+  NEREID_RETURN_IF_ERROR(request.AddInput(name.c_str(), ToC(input.datatype), input.shape));
+  if (on_gpu.has_value()) {
+    return request.AppendInputData(name.c_str(), on_gpu->data, on_gpu->place.size_bytes,
+                                   TRITONSERVER_MEMORY_GPU, on_gpu->place.device);
+  }
+  const std::string_view bytes = input.bytes();
+  return request.AppendInputData(name.c_str(), bytes.data(), bytes.size());
+}
+
+Result<InferRequest> MakeRequest(const Server& server, const PackedCall& call,
+                                 const InferCall& inputs) {
   const char* model = call.model_name.c_str();
   NEREID_ASSIGN_OR_RETURN(InferRequest request, server.NewRequest(model, call.model_version));
   NEREID_ASSIGN_OR_RETURN(const bool is_decoupled, server.IsDecoupled(model, call.model_version));
@@ -314,11 +295,8 @@ Result<InferRequest> MakeRequest(const Server& server, const PackedCall& call) {
   for (const std::string& output : call.outputs) {
     NEREID_RETURN_IF_ERROR(request.AddRequestedOutput(output.c_str()));
   }
-  for (const PackedTensor& input : call.inputs) {
-    const std::string name(input.name);
-    const std::string_view bytes = input.bytes();
-    NEREID_RETURN_IF_ERROR(request.AddInput(name.c_str(), ToC(input.datatype), input.shape));
-    NEREID_RETURN_IF_ERROR(request.AppendInputData(name.c_str(), bytes.data(), bytes.size()));
+  for (size_t i = 0; i < inputs.inputs.size(); ++i) {
+    NEREID_RETURN_IF_ERROR(AddInput(inputs.inputs[i], inputs.gpu_inputs[i], request));
   }
   return request;
 }
@@ -333,18 +311,18 @@ Status InferCalls::Start(int64_t number, MarshalReader& reader) {
   PackedCall packed = ReadCall(own, worker_->from_worker());
   NEREID_RETURN_IF_ERROR(own.Finish());
   call->inputs = std::move(packed.inputs);
-  packed.inputs = call->inputs;
-  Result<InferRequest> request = MakeRequest(server_, packed);
-  Status status = std::move(request).status();
-  if (status.ok()) {
-    status = call->Send(server_, std::move(*request), ChildTrace(packed.trace_key));
-  }
+  call->PreferGpu(packed.gpu_id);
+  Status status = call->TakeGpuInputs();
+  if (status.ok()) status = Send(packed, *call);
   if (status.ok()) return status;
-  for (const PackedTensor& input : call->inputs) {
-    if (input.block.has_value()) input.block->Release();
-  }
+  call->ReleaseInputs();
   call->PostError(status, /*is_final=*/true);
   return {};
+}
+
+Status InferCalls::Send(const PackedCall& packed, InferCall& call) {
+  NEREID_ASSIGN_OR_RETURN(InferRequest request, MakeRequest(server_, packed, call));
+  return call.Send(server_, std::move(request), ChildTrace(packed.trace_key));
 }
 
 TRITONSERVER_InferenceTrace* InferCalls::ChildTrace(uint64_t request_key) {

@@ -16,6 +16,7 @@
 namespace nereid::scripted {
 
 class InferCall;
+struct PackedCall;
 
 class InferCalls {
  public:
@@ -36,6 +37,7 @@ class InferCalls {
   };
   friend class InferCall;
 
+  Status Send(const PackedCall& packed, InferCall& call);
   TRITONSERVER_InferenceTrace* ChildTrace(uint64_t request_key);
 
   const Server server_;

@@ -130,6 +130,7 @@ Result<std::unique_ptr<Worker>> PythonModel::StartWorker() const {
   NEREID_ASSIGN_OR_RETURN(options.command, WorkerCommand());
   options.region_bytes = settings_.region_bytes;
   options.region_growth_bytes = settings_.region_growth_bytes;
+  options.region_max_bytes = settings_.region_max_bytes;
   options.region_prefix = settings_.region_prefix;
   options.leaves_gpu_inputs = leaves_gpu_inputs_;
   options.start_timeout = settings_.start_timeout;

@@ -125,14 +125,15 @@ std::string Session::WriteQuestion(std::vector<uint64_t>& keys, std::vector<Bloc
   for (const uint64_t key : keys) {
     const size_t mark = writer.Mark();
     const size_t num_blocks = blocks.size();
-    const Status status = open_.With(key, [&](Request& request) -> Status {
+    Status status = open_.With(key, [&](Request& request) -> Status {
       return WriteRequest(request, key, blocks, writer);
     });
     if (status.ok()) {
       written.push_back(key);
       continue;
     }
-    open_.Fail(key, status);
+    open_.Fail(key,
+               std::move(status).WithContext(StrCat("model '", instance_.model().name(), "'")));
     writer.Rewind(mark);
     for (size_t i = num_blocks; i < blocks.size(); ++i) blocks[i].Release();
     blocks.resize(num_blocks);
@@ -231,9 +232,10 @@ Status Session::OnRespond(MarshalReader& message) {
     if ((flags & kFinalFlag) != 0) open_.Respond(key, nullptr, /*is_final=*/true);
     return {};
   }
-  const PackedResponse response = ReadResponse(message, worker_->from_worker());
+  PackedResponse response = ReadResponse(message, worker_->from_worker(), &worker_->to_worker());
   const int64_t flags = message.Int();
   NEREID_RETURN_IF_ERROR(message.Finish());
+  response.gpu = &worker_->gpu();
   open_.Respond(key, &response, (flags & kFinalFlag) != 0);
   response.Release();
   return {};

@@ -9,10 +9,15 @@
 namespace nereid::scripted {
 namespace {
 
-constexpr std::string_view kKeys[] = {"interpreter",          "shm-default-byte-size",
-                                      "shm-growth-byte-size", "shm-region-prefix-name",
-                                      "stub-timeout-seconds", "execute-timeout-seconds",
-                                      "thread-pool-size",     "shm_message_queue_size"};
+constexpr std::string_view kKeys[] = {"interpreter",
+                                      "shm-default-byte-size",
+                                      "shm-growth-byte-size",
+                                      "shm-max-byte-size",
+                                      "shm-region-prefix-name",
+                                      "stub-timeout-seconds",
+                                      "execute-timeout-seconds",
+                                      "thread-pool-size",
+                                      "shm_message_queue_size"};
 // What the host says to every backend.
 constexpr std::string_view kHostKeys[] = {"auto-complete-config", "backend-directory",
                                           "min-compute-capability", "default-max-batch-size",
@@ -78,6 +83,12 @@ Result<Settings> Settings::Parse(const Json& backend_config) {
                           keys.Number("shm-default-byte-size", settings.region_bytes, 1));
   NEREID_ASSIGN_OR_RETURN(settings.region_growth_bytes,
                           keys.Number("shm-growth-byte-size", settings.region_growth_bytes, 1));
+  NEREID_ASSIGN_OR_RETURN(settings.region_max_bytes, keys.Number("shm-max-byte-size", 0, 0));
+  if (settings.region_max_bytes != 0 && settings.region_max_bytes < settings.region_bytes) {
+    return InvalidArgError("--backend-config=python,shm-max-byte-size: expected at least the ",
+                           settings.region_bytes, " of shm-default-byte-size, got ",
+                           settings.region_max_bytes);
+  }
   NEREID_ASSIGN_OR_RETURN(const uint64_t start_s, keys.Number("stub-timeout-seconds", 30, 1));
   NEREID_ASSIGN_OR_RETURN(const uint64_t execute_s, keys.Number("execute-timeout-seconds", 0, 0));
   NEREID_RETURN_IF_ERROR(keys.Number("thread-pool-size", 32, 1).status());

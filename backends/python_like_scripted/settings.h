@@ -16,6 +16,7 @@ struct Settings {
   std::string interpreter;
   uint64_t region_bytes = 1 << 20;              // shm-default-byte-size
   uint64_t region_growth_bytes = 1 << 20;       // shm-growth-byte-size
+  uint64_t region_max_bytes = 0;                // shm-max-byte-size, each way; 0: none
   std::string region_prefix = "nereid";         // shm-region-prefix-name
   std::chrono::milliseconds start_timeout{};    // stub-timeout-seconds; also for finalize
   std::chrono::milliseconds load_timeout{};     // stub-timeout-seconds when it is given; 0: none

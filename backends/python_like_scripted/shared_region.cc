@@ -47,7 +47,8 @@ bool Block::is_in_use() const {
 
 Result<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::string& name,
                                                            uint64_t initial_bytes,
-                                                           uint64_t growth_bytes) {
+                                                           uint64_t growth_bytes,
+                                                           uint64_t max_bytes) {
   UniqueFd fd(memfd_create(name.substr(0, 200).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const uint64_t size_bytes = RoundUp(std::max<uint64_t>(initial_bytes, 4096), 4096);
   if (!fd.is_open()) return ErrnoError("memfd_create", size_bytes);
@@ -59,7 +60,8 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::string& na
   }
   NEREID_ASSIGN_OR_RETURN(auto mapping, Mapping::Of(fd.get(), size_bytes));
   return std::unique_ptr<SharedRegion>(new SharedRegion(
-      std::move(fd), std::move(mapping), RoundUp(std::max<uint64_t>(growth_bytes, 4096), 4096)));
+      std::move(fd), std::move(mapping), RoundUp(std::max<uint64_t>(growth_bytes, 4096), 4096),
+      RoundUp(max_bytes, 4096)));
 }
 
 // First fit: the memory that was used last is used again, and is warm.
@@ -90,7 +92,12 @@ Result<Block> SharedRegion::Allocate(uint64_t size_bytes) {
 // Memory is reserved here, so that a full machine is an error and not a signal later.
 Status SharedRegion::Grow(uint64_t size_bytes) {
   const uint64_t old_bytes = mapping_->size_bytes();
-  const uint64_t new_bytes = RoundUp(std::max(size_bytes, old_bytes + growth_bytes_), 4096);
+  uint64_t new_bytes = RoundUp(std::max(size_bytes, old_bytes + growth_bytes_), 4096);
+  if (max_bytes_ != 0 && size_bytes > max_bytes_) {
+    return UnavailableError("shared memory of ", new_bytes, " bytes: at most ", max_bytes_,
+                            " are allowed by shm-max-byte-size");
+  }
+  if (max_bytes_ != 0) new_bytes = std::min(new_bytes, max_bytes_);
   const int error = posix_fallocate(fd_.get(), static_cast<off_t>(old_bytes),
                                     static_cast<off_t>(new_bytes - old_bytes));
   if (error != 0) {

@@ -52,19 +52,25 @@ struct Block {
 class SharedRegion {
  public:
   // `name` is what /proc shows. The file can grow and not shrink: no reader ever meets a hole.
+  // Allocate lets it grow to `max_bytes` at most (0: without limit).
   static Result<std::unique_ptr<SharedRegion>> Create(const std::string& name,
-                                                      uint64_t initial_bytes,
-                                                      uint64_t growth_bytes);
+                                                      uint64_t initial_bytes, uint64_t growth_bytes,
+                                                      uint64_t max_bytes = 0);
   int fd() const { return fd_.get(); }
 
-  // Of the region that the host writes. UNAVAILABLE when memory ran out. [any thread]
+  // Of the region that the host writes. UNAVAILABLE when memory, or what
+  // is allowed of it, ran out. [any thread]
   Result<Block> Allocate(uint64_t size_bytes);
   // Of the region that the worker writes: checks what it claims. [any thread]
   Result<Block> Find(uint64_t offset, uint64_t size_bytes);
 
  private:
-  SharedRegion(UniqueFd fd, std::shared_ptr<Mapping> mapping, uint64_t growth_bytes)
-      : fd_(std::move(fd)), mapping_(std::move(mapping)), growth_bytes_(growth_bytes) {}
+  SharedRegion(UniqueFd fd, std::shared_ptr<Mapping> mapping, uint64_t growth_bytes,
+               uint64_t max_bytes)
+      : fd_(std::move(fd)),
+        mapping_(std::move(mapping)),
+        growth_bytes_(growth_bytes),
+        max_bytes_(max_bytes) {}
   Status Grow(uint64_t size_bytes);
 
   const UniqueFd fd_;
@@ -72,6 +78,7 @@ class SharedRegion {
   std::shared_ptr<Mapping> mapping_;   // the newest
   std::map<uint64_t, uint64_t> used_;  // blocks handed out, header included: begin -> end
   const uint64_t growth_bytes_;
+  const uint64_t max_bytes_;
 };
 
 }  // namespace nereid::scripted

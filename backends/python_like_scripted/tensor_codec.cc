@@ -75,8 +75,17 @@ bool IsOnOneGpu(const TensorView& tensor) {
          });
 }
 
-// (device, handle, offset, size, token). Its memory may be another process's, which cannot be
-// shared on: it is copied to the region's own.
+// (device, handle, offset, size, token)
+void WriteGpuPlace(const GpuBlock& block, MarshalWriter& writer) {
+  writer.Tuple(5);
+  writer.Int(block.place.device);
+  writer.Bytes({block.place.handle.data(), block.place.handle.size()});
+  writer.Uint(block.place.offset);
+  writer.Uint(block.place.size_bytes);
+  writer.Uint(block.token.offset);
+}
+
+// Its memory may be another process's, which cannot be shared on: it is copied to the region's own.
 Status WriteOnGpu(const TensorView& tensor, GpuRegion& region, std::vector<Block>& blocks,
                   MarshalWriter& writer) {
   const CudaDriver* const driver = CudaDriver::Get();
@@ -89,12 +98,7 @@ Status WriteOnGpu(const TensorView& tensor, GpuRegion& region, std::vector<Block
     NEREID_RETURN_IF_ERROR(driver->Copy(device, target, piece.bytes.data(), piece.bytes.size()));
     target += piece.bytes.size();
   }
-  writer.Tuple(5);
-  writer.Int(device);
-  writer.Bytes({block.place.handle.data(), block.place.handle.size()});
-  writer.Uint(block.place.offset);
-  writer.Uint(block.place.size_bytes);
-  writer.Uint(block.token.offset);
+  WriteGpuPlace(block, writer);
   return {};
 }
 
@@ -103,7 +107,7 @@ Status WriteOnGpu(const TensorView& tensor, GpuRegion& region, std::vector<Block
 void ReadPlace(MarshalReader& reader, SharedRegion& region, SharedRegion* to_worker,
                PackedTensor& tensor) {
   const uint32_t count = reader.Tuple();
-  if (count != 2 && (to_worker == nullptr || count < 3 || count > 4)) {
+  if (count != 2 && count != 4 && (to_worker == nullptr || count != 3)) {
     return reader.Fail(StrCat("a place has ", count, " elements"));
   }
   if (count == 4) {
@@ -216,6 +220,12 @@ void WriteTensor(const char* name, TRITONSERVER_DataType datatype, std::span<con
   } else {
     writer.Bytes(bytes);
   }
+}
+
+void WriteGpuTensor(const char* name, TRITONSERVER_DataType datatype,
+                    std::span<const int64_t> shape, const GpuBlock& block, MarshalWriter& writer) {
+  WriteHead(name, datatype, shape, writer);
+  WriteGpuPlace(block, writer);
 }
 
 PackedTensor ReadTensor(MarshalReader& reader, SharedRegion& region, SharedRegion* to_worker) {

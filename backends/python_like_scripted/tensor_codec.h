@@ -60,13 +60,16 @@ struct PackedResponse {
 // is copied to the host's.
 Status WriteTensor(const TensorView& tensor, SharedRegion& region, GpuRegion* gpu,
                    std::vector<Block>& blocks, MarshalWriter& writer);
+// The same of bytes in memory of a GPU that `block` names; the worker gives it back.
+void WriteGpuTensor(const char* name, TRITONSERVER_DataType datatype,
+                    std::span<const int64_t> shape, const GpuBlock& block, MarshalWriter& writer);
 // The same of bytes that lie in a block of `region`, or short ones anywhere.
 void WriteTensor(const char* name, TRITONSERVER_DataType datatype, std::span<const int64_t> shape,
                  std::string_view bytes, const Block* block, MarshalWriter& writer);
 
 // Checks that type, shape and size agree; faults go to the reader. What the worker got from the
-// host and hands back uncopied lies in `to_worker`; neither that nor memory of a GPU is taken where
-// it is null: both stay as they are only until the worker's next question.
+// host and hands back uncopied lies in `to_worker`, and is taken only where that is not null. It
+// and memory of a GPU stay as they are until the worker hears that the message was handled.
 PackedTensor ReadTensor(MarshalReader& reader, SharedRegion& region,
                         SharedRegion* to_worker = nullptr);
 std::vector<PackedParameter> ReadParameters(MarshalReader& reader);

@@ -35,12 +35,12 @@ Result<std::unique_ptr<Worker>> Worker::Start(const WorkerOptions& options) {
 
 Status Worker::Open() {
   const std::string& prefix = options_.region_prefix;
-  NEREID_ASSIGN_OR_RETURN(to_worker_,
-                          SharedRegion::Create(prefix + "_to_worker", options_.region_bytes,
-                                               options_.region_growth_bytes));
-  NEREID_ASSIGN_OR_RETURN(from_worker_,
-                          SharedRegion::Create(prefix + "_from_worker", options_.region_bytes,
-                                               options_.region_growth_bytes));
+  NEREID_ASSIGN_OR_RETURN(
+      to_worker_, SharedRegion::Create(prefix + "_to_worker", options_.region_bytes,
+                                       options_.region_growth_bytes, options_.region_max_bytes));
+  NEREID_ASSIGN_OR_RETURN(
+      from_worker_, SharedRegion::Create(prefix + "_from_worker", options_.region_bytes,
+                                         options_.region_growth_bytes, options_.region_max_bytes));
   gpu_ = std::make_unique<GpuRegion>(*to_worker_);
   UniqueFd asked_end, posted_end;
   NEREID_ASSIGN_OR_RETURN(asked_,
@@ -60,6 +60,7 @@ Status Worker::Open() {
                                 from_worker_->fd()};
   for (const int fd : fds) command.arguments.push_back(std::to_string(fd));
   command.arguments.push_back(std::to_string(options_.region_growth_bytes));
+  command.arguments.push_back(std::to_string(options_.region_max_bytes));
   NEREID_ASSIGN_OR_RETURN(process_, ChildProcess::Start(std::move(command), fds, output_end.get()));
   return {};
 }

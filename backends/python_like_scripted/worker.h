@@ -29,6 +29,7 @@ struct WorkerOptions {
   Command command;    // the interpreter and its arguments, up to the descriptors
   uint64_t region_bytes = 1 << 20;
   uint64_t region_growth_bytes = 1 << 20;
+  uint64_t region_max_bytes = 0;  // 0: without limit
   std::string region_prefix = "nereid";
   bool leaves_gpu_inputs = false;  // FORCE_CPU_ONLY_INPUT_TENSORS=no
   std::chrono::milliseconds start_timeout{30000};

@@ -1,5 +1,6 @@
 """What the tests of Python models share. The interpreter that runs them runs the models too."""
 import json
+import os
 import pathlib
 import sys
 import time
@@ -79,6 +80,24 @@ def children(pid):
         except (FileNotFoundError, ProcessLookupError):
             pass
     return sorted(found)
+
+
+def check_nothing_stays(server, prefix):
+    """No file has a name, and the server holds the memory of workers that live and of no others: two regions each."""
+    if os.path.isdir("/dev/shm"):
+        assert not [each for each in os.listdir("/dev/shm") if prefix in each]
+    if server.alive():
+        wait_for(lambda: open_regions(server, prefix) == 2 * len(children(server.process.pid)), "the memory of dead workers is given back")
+
+
+def open_regions(server, prefix):
+    found = 0
+    for each in pathlib.Path(f"/proc/{server.process.pid}/fd").iterdir():
+        try:
+            found += prefix in os.readlink(each)
+        except FileNotFoundError:
+            pass
+    return found
 
 
 def write_model(root, name, code, config=""):

@@ -1,6 +1,7 @@
 """Every way in which a Python model may hurt its host."""
 import json
 import os
+import pathlib
 import random
 import shutil
 import signal
@@ -8,7 +9,29 @@ import threading
 import time
 
 import pytest
-from python_support import MODELS, PATIENCE_S, ask_caller, children, hurt, is_running, post, python_flags, recovered_pid, wait_for
+from python_support import (MODELS, PATIENCE_S, ask_caller, check_nothing_stays, children, hurt, is_running, post, python_flags, recovered_pid,
+                            wait_for)
+
+PREFIX = f"nereid_faults_{os.getpid()}"
+
+
+def flags(*further):
+    return python_flags(f"--backend-config=python,shm-region-prefix-name={PREFIX}", *further)
+
+
+@pytest.fixture(scope="module")
+def python_server(start_server, python_repository):
+    models = [f"--load-model={each.name}" for each in python_repository.iterdir() if each.name != "spare"]
+    running = start_server(python_repository, flags("--model-control-mode=explicit", *models))
+    yield running
+    assert running.stop() == 0
+    check_nothing_stays(running, PREFIX)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(python_server):
+    yield
+    check_nothing_stays(python_server, PREFIX)
 
 
 @pytest.mark.parametrize("case, text", [
@@ -16,6 +39,7 @@ from python_support import MODELS, PATIENCE_S, ask_caller, children, hurt, is_ru
     ("exit", "exited with code 3"),
     ("sys_exit", "exited with code 4"),
     ("abort", "was killed by signal 6 (SIGABRT)"),
+    ("oom_killed", "was killed by signal 9 (SIGKILL), as the kernel does where memory runs out"),
     ("fork_then_die", "exited with code 5"),
     ("close_all", "the Python worker"),
     ("garbage_answer", "it sent garbage: "),
@@ -36,6 +60,7 @@ def test_a_worker_that_ends_answers_with_how(python_server, case, text):
     ("wrong_type", "Expected an 'InferenceResponse' object in the execute function return list, found type 'str'."),
     ("unprintable", "Unprintable"),
     ("recursion", "RecursionError: "),
+    ("out_of_memory", "MemoryError: "),
 ])
 def test_a_model_that_errs_goes_on(python_server, case, text):
     before = recovered_pid(python_server)
@@ -61,6 +86,21 @@ def test_a_killed_worker_is_replaced_while_it_idles(python_server):
     assert recovered_pid(python_server) != before
 
 
+def test_a_worker_killed_from_outside_answers_with_how(python_server):
+    """As the kernel does it: in the middle of a request."""
+    before = recovered_pid(python_server)
+    answers = []
+    request = threading.Thread(target=lambda: answers.append(hurt(python_server, "hang")))
+    request.start()
+    wait_for(lambda: f"worker {before} hangs" in pathlib.Path(python_server.log).read_text(errors="replace"), "the model runs")
+    os.kill(before, signal.SIGKILL)
+    request.join(PATIENCE_S)
+    [(status, answer)] = answers
+    assert status == 503 and "was killed by signal 9 (SIGKILL), as the kernel does where memory runs out" in answer["error"], answer
+    assert recovered_pid(python_server) != before
+    assert ask_caller(python_server, "exec") == [2.0, 4.0]
+
+
 def test_nothing_that_a_worker_forked_stays(python_server):
     before = recovered_pid(python_server)
     child = int(hurt(python_server, "fork")[1]["outputs"][0]["data"][0])
@@ -72,34 +112,34 @@ def test_nothing_that_a_worker_forked_stays(python_server):
 
 def test_a_worker_that_hangs_is_ended_in_time(start_server, tmp_path):
     shutil.copytree(MODELS / "fragile", tmp_path / "models/fragile")
-    running = start_server(tmp_path / "models", python_flags("--backend-config=python,execute-timeout-seconds=1"))
+    running = start_server(tmp_path / "models", flags("--backend-config=python,execute-timeout-seconds=1"))
     for case in ("hang", "stop"):
         before = recovered_pid(running)
         status, answer = hurt(running, case)
         assert status == 503 and "it did not answer within 1000 ms" in answer["error"], answer
         assert recovered_pid(running) != before
+        check_nothing_stays(running, PREFIX)
     assert running.stop() == 0
 
 
 def test_workers_end_with_their_host(start_server, tmp_path):
     shutil.copytree(MODELS / "fragile", tmp_path / "models/fragile")
-    running = start_server(tmp_path / "models", python_flags())
+    running = start_server(tmp_path / "models", flags())
     worker = recovered_pid(running)
     child = int(hurt(running, "fork")[1]["outputs"][0]["data"][0])
     running.process.kill()
     running.process.wait()
     wait_for(lambda: not is_running(worker) and not is_running(child), "the end of the workers")
+    check_nothing_stays(running, PREFIX)
 
 
 def test_a_host_that_is_stopped_leaves_nothing(start_server, tmp_path):
     shutil.copytree(MODELS / "fragile", tmp_path / "models/fragile")
-    before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
-    running = start_server(tmp_path / "models", python_flags("--backend-config=python,shm-region-prefix-name=nereid_leak_test"))
+    running = start_server(tmp_path / "models", flags())
     worker = recovered_pid(running)
     assert running.stop() == 0
     assert not is_running(worker)
-    if os.path.isdir("/dev/shm"):
-        assert not [each for each in set(os.listdir("/dev/shm")) - before if "nereid_leak_test" in each]
+    check_nothing_stays(running, PREFIX)
 
 
 def test_no_reply_is_lost_while_workers_are_killed(python_server):

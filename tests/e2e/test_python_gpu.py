@@ -2,6 +2,7 @@
 one forbids. Only the driver's copies reach its memory, so that every byte that arrives went its way."""
 import base64
 import ctypes
+import json
 import os
 import pathlib
 
@@ -20,6 +21,8 @@ class Client:
     def __init__(self, driver, url):
         self.driver, self.http = driver, httpclient.InferenceServerClient(url, network_timeout=PATIENCE_S)
         self.base, handle = ctypes.c_uint64(), (ctypes.c_char * 64)()
+        context = ctypes.c_void_p()
+        assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and driver.cuCtxSetCurrent(context) == 0
         assert driver.cuMemAlloc_v2(ctypes.byref(self.base), ctypes.c_size_t(REGION_BYTES)) == 0
         assert driver.cuIpcGetMemHandle(handle, self.base) == 0
         self.http.register_cuda_shared_memory("r", base64.b64encode(handle.raw), 0, REGION_BYTES)
@@ -50,11 +53,11 @@ class Client:
 
 @pytest.fixture(scope="module")
 def client(start_server, tmp_path_factory):
-    library = pathlib.Path(os.environ.get("NEREID_TEST_BACKENDS", "")) / "python_like_scripted/libcuda.so.1"
+    library = pathlib.Path(os.environ.get("NEREID_TEST_BACKENDS", "")).parent / "cuda/libcuda.so.1"
     if not library.exists():
         pytest.skip("NEREID_TEST_BACKENDS names no folder with the driver of this test")
     memory = tmp_path_factory.mktemp("device")
-    os.environ["NEREID_FAKE_CUDA"] = str(memory)
+    os.environ["NEREID_FAKE_CUDA_DIR"] = str(memory)
     try:
         driver = ctypes.CDLL(str(library))
         assert driver.cuInit(0) == 0
@@ -65,7 +68,7 @@ def client(start_server, tmp_path_factory):
         client.close()
         assert server.stop() == 0
     finally:
-        del os.environ["NEREID_FAKE_CUDA"]
+        del os.environ["NEREID_FAKE_CUDA_DIR"]
 
 
 @pytest.mark.parametrize("size", [10, 30_000])
@@ -95,3 +98,17 @@ def test_a_model_that_takes_host_memory_gets_it(client, size):
     values = np.arange(size, dtype=np.float32)
     assert np.array_equal(client.ask("plain", values, {"OUT": (200_000, 4 * size)})["OUT"], 3 * values)
     assert np.array_equal(client.ask("plain", values, {"OUT": (None, 0)})["OUT"], 3 * values)
+
+
+@pytest.mark.parametrize("size", [10, 30_000])
+def test_calls_and_senders_leave_tensors_on_the_gpu(client, size):
+    for start in (0, 1000):
+        values = np.arange(start, start + size, dtype=np.float32)
+        answer = client.ask("calls", values, {"SAME": (200_000, 4 * size), "OWN": (400_000, 4 * size), "SEEN": (None, 0)})
+        assert np.array_equal(answer["SAME"], values)
+        assert np.array_equal(answer["OWN"], 2 * values)
+        on_host = {"SAME": "host", "OWN": "host", "TEXT": "host"}
+        assert json.loads(answer["SEEN"][0]) == {
+            "on_gpu": {"SAME": "gpu", "OWN": "gpu", "TEXT": "host"}, "on_host": on_host, "no_gpu": on_host,
+            "text": "Tensor is stored in GPU and cannot be converted to NumPy.", "callee_is_cpu": False,
+            "same": float(values.astype(np.float64).sum())}

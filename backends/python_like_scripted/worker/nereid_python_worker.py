@@ -1,5 +1,5 @@
 """One worker of backend "python". Arguments: the inherited descriptors of the two sockets and the two shared memories, by how many
-bytes the worker's own shared memory grows, and the descriptor that tells of the host's end, with which this process ends too."""
+bytes the worker's own shared memory grows and how long it may get (0: without limit), and the descriptor that tells of the host's end, with which this process ends too."""
 import fcntl
 import os
 import select
@@ -17,7 +17,7 @@ def die_with_host(descriptor):
 
 
 def main():
-    asked, posted, to_worker, from_worker, growth, life = map(int, sys.argv[1:7])
+    asked, posted, to_worker, from_worker, growth, limit, life = map(int, sys.argv[1:8])
     del sys.argv[1:]
     for descriptor in (asked, posted, to_worker, from_worker, life):
         os.set_inheritable(descriptor, False)
@@ -25,7 +25,7 @@ def main():
     sys.stdout.reconfigure(line_buffering=True)
     try:
         from nereid_worker import channel
-        channel.open_channels(asked, posted, to_worker, from_worker, growth)
+        channel.open_channels(asked, posted, to_worker, from_worker, growth, limit)
     except ImportError as error:
         import marshal
         os.write(asked, marshal.dumps((1, f"interpreter '{sys.executable}': {error}"), 2))

@@ -69,5 +69,15 @@ TEST(SharedRegionTest, RefusesWhatNoMachineHas) {
   EXPECT_EQ(Region()->Allocate(uint64_t{1} << 60).status().code(), StatusCode::kUnavailable);
 }
 
+TEST(SharedRegionTest, GrowsToItsLimitAndNotBeyond) {
+  const auto region = *SharedRegion::Create("test", 4096, 1 << 20, 3 * 4096);
+  const Block most = *region->Allocate(3 * 4096 - kBlockHeaderBytes);
+  const Status full = region->Allocate(1).status();
+  EXPECT_EQ(full.code(), StatusCode::kUnavailable);
+  EXPECT_NE(full.message().find("at most 12288 are allowed"), std::string::npos) << full.message();
+  most.Release();
+  EXPECT_TRUE(region->Allocate(1).ok());
+}
+
 }  // namespace
 }  // namespace nereid::scripted

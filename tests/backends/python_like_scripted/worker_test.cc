@@ -125,6 +125,7 @@ class WorkerTest : public testing::Test {
     options.command.environment = EnvironmentWith({"PYTHONDONTWRITEBYTECODE=1"});
     options.region_bytes = 4096;
     options.region_growth_bytes = 4096;
+    options.region_max_bytes = 8 << 20;
     options.start_timeout = std::chrono::seconds(60);
     return options;
   }

@@ -1,6 +1,7 @@
-// A CUDA driver of the tests, for machines without a GPU: as much of libcuda.so.1 as the host uses. Memory of a device has addresses
-// that nobody may touch; its bytes lie elsewhere, and copies translate. So a host that reads such memory itself crashes, as it would
-// with a GPU. What it is:
+// A CUDA driver of the tests, for machines without a GPU: as much of libcuda.so.1 as the host, the workers of Python models and their
+// tests use. Memory of a device has addresses that nobody may touch; its bytes lie elsewhere, and copies translate. So a host that reads
+// such memory itself crashes, as it would with a GPU. As the real one it opens no handle of its own process, and makes none for memory
+// that it opened. What it is:
 //   NEREID_FAKE_CUDA_DEVICES   how many devices (1)
 //   NEREID_FAKE_CUDA_BYTES     memory of each (1 GiB); more is out of memory
 //   NEREID_FAKE_CUDA_PINNED    the same for pinned memory
@@ -95,6 +96,13 @@ int cuCtxPopCurrent_v2(void** context) {
   *context = stack[--depth];
   return kSuccess;
 }
+
+int cuCtxSetCurrent(void* context) {
+  if (depth == 0) depth = 1;
+  stack[depth - 1] = context;
+  return kSuccess;
+}
+int cuCtxSynchronize(void) { return Current() < 0 ? kNoContext : kSuccess; }
 
 // Maps the file's bytes and takes addresses for them. The caller holds the mutex.
 static Block* Map(int fd, size_t size, int device) {
@@ -235,6 +243,7 @@ int cuMemcpyAsync(DevicePointer to, DevicePointer from, size_t size, void* strea
   pthread_mutex_unlock(&mutex);
   return target != NULL && source != NULL ? kSuccess : kInvalidValue;
 }
+int cuMemcpy(DevicePointer to, DevicePointer from, size_t size) { return cuMemcpyAsync(to, from, size, NULL); }
 int cuMemcpyHtoD_v2(DevicePointer to, const void* from, size_t size) { return cuMemcpyAsync(to, (uintptr_t)from, size, NULL); }
 int cuMemcpyDtoH_v2(void* to, DevicePointer from, size_t size) { return cuMemcpyAsync((uintptr_t)to, from, size, NULL); }
 
@@ -269,6 +278,7 @@ int cuIpcOpenMemHandle_v2(DevicePointer* pointer, IpcHandle handle, unsigned fla
   if (Current() < 0) return kNoContext;
   handle.bytes[sizeof(handle.bytes) - 1] = 0;
   if (strncmp(handle.bytes, "fake_cuda.", 10) != 0 || strchr(handle.bytes, '/') != NULL) return kInvalidValue;
+  if (atoi(handle.bytes + 10) == (int)getpid()) return kNoContext;
   if (!FolderFile(path, sizeof(path), handle.bytes)) return kNotSupported;
   const int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) return kInvalidValue;

@@ -8,7 +8,7 @@ from collections import deque
 
 from . import channel, protocol
 from .errors import TritonModelException
-from .response import InferenceResponse
+from .tensor import give_back
 
 _next_call = itertools.count(1)
 _slots = {}  # by call
@@ -17,6 +17,7 @@ _slots_lock = threading.Lock()
 _pump = None
 is_allowed = False  # only execute() may call other models
 on_is_ready = None  # takes the query
+make_response = None  # of a packed one; response.py, which calls the host too, sets it
 
 
 class _Slot:
@@ -101,7 +102,11 @@ def _begin(operation, arguments, notify=None):
     slot = _Slot(notify)
     with _slots_lock:
         _slots[number] = slot
-    channel.post((protocol.CALL, number, operation, arguments))
+    try:
+        channel.post((protocol.CALL, number, operation, arguments))
+    except BaseException:
+        _end(number)
+        raise
     return number, slot
 
 
@@ -122,24 +127,38 @@ def call(operation, arguments):
     return value
 
 
+def await_handled():
+    """Until the host has handled, and so copied, what was posted before: it takes messages in their order."""
+    call(protocol.IS_CANCELLED, (0,))
+
+
 # ---- other models
 
-def _check(request):
+
+def _begin_infer(request, decoupled, notify=None):
     if not is_allowed:
         raise TritonModelException("BLS is only supported during the 'execute' function.")
-    return request.packed()
+    kept = []
+    packed = request.packed(kept)
+    try:
+        begun = _begin(protocol.INFER, (packed, bool(decoupled)), notify)
+    except BaseException:
+        give_back(packed[8])
+        raise
+    if kept:
+        await_handled()
+    return begun
 
 
 def infer(request, decoupled):
-    arguments = (_check(request), bool(decoupled))
-    number, slot = _begin(protocol.INFER, arguments)
+    number, slot = _begin_infer(request, decoupled)
     if decoupled:
         return ResponseIterator(number, slot)
     try:
         message = _wait(slot)
     finally:
         _end(number)
-    return InferenceResponse.received(message[2])
+    return make_response(message[2])
 
 
 def infer_async(request, decoupled):
@@ -153,15 +172,14 @@ def infer_async(request, decoupled):
 
     def settle():
         if not future.done():
-            future.set_result(InferenceResponse.received(slot.messages.popleft()[2]))
+            future.set_result(make_response(slot.messages.popleft()[2]))
 
     def forget(done):
         _end(number)
         if done.cancelled():
             channel.post((protocol.CANCEL, number))
 
-    arguments = (_check(request), bool(decoupled))
-    number, slot = _begin(protocol.INFER, arguments, None if decoupled else arrived)
+    number, slot = _begin_infer(request, decoupled, None if decoupled else arrived)
     if decoupled:
         iterator = ResponseIterator(number, slot)
         future.set_result(iterator)
@@ -193,7 +211,7 @@ class ResponseIterator:
                 self._is_done = True
                 _end(self._number)
             if packed is not None:
-                self._seen.append(InferenceResponse.received(packed))
+                self._seen.append(make_response(packed))
         self._position += 1
         return self._seen[self._position - 1]
 

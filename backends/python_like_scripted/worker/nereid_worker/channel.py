@@ -13,11 +13,11 @@ incoming = outgoing = None
 num_posted = 0
 
 
-def open_channels(asked, posted, to_worker, from_worker, growth):
+def open_channels(asked, posted, to_worker, from_worker, growth, limit):
     global asked_fd, posted_fd, incoming, outgoing
     asked_fd, posted_fd = asked, posted
     incoming = IncomingRegion(to_worker)
-    outgoing = OutgoingRegion(from_worker, growth)
+    outgoing = OutgoingRegion(from_worker, growth, limit)
 
 
 def _packed(message):

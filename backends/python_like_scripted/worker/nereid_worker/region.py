@@ -7,6 +7,8 @@ import weakref
 
 import numpy
 
+from .errors import TritonModelException
+
 HEADER = 64
 _UINT8 = numpy.dtype(numpy.uint8)
 
@@ -57,9 +59,10 @@ class IncomingRegion:
 class OutgoingRegion:
     """What this worker writes and the host gives back. First fit: the memory that was used last is used again."""
 
-    def __init__(self, fd, growth):
+    def __init__(self, fd, growth, limit):
         self._fd = fd
         self._growth = growth
+        self._limit = limit  # 0: none
         self._map = mmap.mmap(fd, os.fstat(fd).st_size)
         self._used = []  # (begin, end), in order
         self._lock = threading.Lock()
@@ -78,6 +81,10 @@ class OutgoingRegion:
             offset = self._allocate(len(data))
             self._map[offset:offset + len(data)] = data
         return offset, len(data)
+
+    def give_back(self, offset):
+        """What was placed and will not be sent."""
+        self._map[offset - HEADER] = 0
 
     def free_bytes(self):
         with self._lock:
@@ -103,5 +110,13 @@ class OutgoingRegion:
     def _grow(self, size):
         old = len(self._map)
         new = (max(size, old + self._growth) + 4095) // 4096 * 4096
-        os.posix_fallocate(self._fd, old, new - old)
-        self._map = mmap.mmap(self._fd, new)
+        if self._limit:
+            limit = (self._limit + 4095) // 4096 * 4096
+            if size > limit:
+                raise TritonModelException(f"shared memory of {new} bytes: at most {limit} are allowed by shm-max-byte-size")
+            new = min(new, limit)
+        try:
+            os.posix_fallocate(self._fd, old, new - old)
+            self._map = mmap.mmap(self._fd, new)
+        except OSError as error:
+            raise TritonModelException(f"shared memory of {new} bytes: {os.strerror(error.errno)}") from None

@@ -5,7 +5,7 @@ from . import calls, protocol
 from .arguments import text_of
 from .errors import TritonModelException
 from .response import InferenceResponseSender, parameters_text, parameters_tuple
-from .tensor import Tensor
+from .tensor import Tensor, packed_all
 
 RELEASE_ALL, RELEASE_RESCHEDULE = 1, 2
 
@@ -19,7 +19,7 @@ TRITONSERVER_MEMORY_GPU, TRITONSERVER_MEMORY_CPU = MemoryType
 
 
 class PreferredMemory:
-    """Where a called model's outputs should lie. They lie in host memory; a wish for a GPU is heard and not granted."""
+    """Where a called model's outputs should lie. Texts lie in host memory, and all of them where there is no such GPU."""
 
     def __init__(self, preferred_memory_type, preferred_device_id=0):
         if not isinstance(preferred_memory_type, MemoryType):
@@ -144,8 +144,15 @@ class InferenceRequest:
     def async_exec(self, decoupled=False):
         return calls.infer_async(self, decoupled)
 
-    def packed(self):
-        """As it travels to another model."""
+    def packed(self, kept_on_gpu):
+        """As it travels to another model; `kept_on_gpu` as Tensor.packed says."""
         return (self._model_name, self._model_version, self._id, self._correlation_id, self._flags, self._timeout,
-                parameters_tuple(self._parameters), self._outputs, tuple([each.packed() for each in self._inputs]),
-                self._trace._request_key if self._trace is not None else 0)
+                parameters_tuple(self._parameters), self._outputs, packed_all(self._inputs, None, kept_on_gpu),
+                self._trace._request_key if self._trace is not None else 0, self._preferred_gpu())
+
+    def _preferred_gpu(self):
+        """The GPU whose memory the outputs should lie in; -1 for memory of the host."""
+        wish = self._preferred_memory
+        if wish is None or wish.preferred_memory_type() != TRITONSERVER_MEMORY_GPU:
+            return -1
+        return wish.preferred_device_id()

@@ -1,9 +1,9 @@
 """What a model answers: a response, and the sender of responses that come one by one."""
 import threading
 
-from . import channel, protocol
+from . import calls, channel, protocol
 from .errors import TritonError, TritonModelException
-from .tensor import Tensor
+from .tensor import Tensor, give_back, packed_all
 
 FINAL = 1  # TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
@@ -68,12 +68,15 @@ class InferenceResponse:
     def parameters(self):
         return self._parameters
 
-    def packed(self, kept=None):
-        """As it travels: (outputs, error, parameters); `kept` as Tensor.packed says."""
+    def packed(self, kept=None, kept_on_gpu=None):
+        """As it travels: (outputs, error, parameters); the lists as Tensor.packed says."""
         error = self._error
         if error is not None:
             return ((), (error.code(), error.message()), parameters_tuple(self._parameters))
-        return (tuple([each.packed(kept) for each in self._outputs]), None, parameters_tuple(self._parameters))
+        return (packed_all(self._outputs, kept, kept_on_gpu), None, parameters_tuple(self._parameters))
+
+
+calls.make_response = InferenceResponse.received
 
 
 class InferenceResponseSender:
@@ -98,9 +101,17 @@ class InferenceResponseSender:
                 f"Unable to send response. Unsupported flag provided: {flags}; 0 and TRITONSERVER_RESPONSE_COMPLETE_FINAL are supported.")
         if response is None and not flags:
             raise TritonModelException("Inference Response object must be provided when the response flags is set to zero.")
-        packed = None if response is None else response.packed()
-        with self._lock:
-            if self._is_closed:
-                raise TritonModelException("Unable to send response. Response sender has been closed.")
-            self._is_closed = flags == FINAL
-            channel.post((protocol.RESPOND, self._request._key, packed, int(flags)))
+        kept = []
+        packed = None if response is None else response.packed(kept_on_gpu=kept)
+        try:
+            with self._lock:
+                if self._is_closed:
+                    raise TritonModelException("Unable to send response. Response sender has been closed.")
+                channel.post((protocol.RESPOND, self._request._key, packed, int(flags)))
+                self._is_closed = flags == FINAL
+        except BaseException:
+            if packed is not None:
+                give_back(packed[0])
+            raise
+        if kept:
+            calls.await_handled()

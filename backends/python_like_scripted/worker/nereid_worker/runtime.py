@@ -10,6 +10,7 @@ from . import calls, channel, protocol
 from .errors import TritonModelException, describe
 from .request import RELEASE_RESCHEDULE, InferenceRequest
 from .response import InferenceResponse
+from .tensor import give_back
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _RESCHEDULED = 2  # in the place of a response
@@ -43,7 +44,12 @@ def serve():
             answer = (0, handlers[question[0]](*question[1:]))
         except Exception as error:  # noqa: BLE001 whatever a model raises is its answer
             answer = (1, _text(error))
-        channel.answer(answer)
+        try:
+            channel.answer(answer)
+        except TritonModelException as error:  # no room for it
+            if question[0] == protocol.EXECUTE:
+                _give_back(answer[1][2])
+            channel.answer((1, _text(error)))
         if question[0] == protocol.FINALIZE:
             return
 
@@ -142,7 +148,20 @@ def _packed(requests, responses):
         raise TritonModelException(
             "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
             f"InferenceRequest(s) size is:{len(requests)}, and InferenceResponse(s) size is:{len(responses)}")
-    return tuple([_packed_one(*each) for each in zip(requests, responses)])
+    packed = []
+    try:
+        for each in zip(requests, responses):
+            packed.append(_packed_one(*each))
+    except BaseException:
+        _give_back(packed)
+        raise
+    return tuple(packed)
+
+
+def _give_back(responses):
+    for each in responses:
+        if type(each) is tuple:
+            give_back(each[0])
 
 
 def _packed_one(request, response):
@@ -152,7 +171,7 @@ def _packed_one(request, response):
                                        f"found type '{type(response).__name__}'.")
         if request._sender is not None and request._sender.is_closed():
             raise TritonModelException("A response was returned for a request whose response sender has been closed.")
-        return response.packed(_kept)
+        return response.packed(_kept, _kept)
     if request._release_flags == RELEASE_RESCHEDULE:
         return _RESCHEDULED
     if request._sender is None:

@@ -88,11 +88,11 @@ class Tensor:
         self._data = None
         return array
 
-    def packed(self, kept=None):
+    def packed(self, kept=None, kept_on_gpu=None):
         """As it travels: (name, type, shape, data). With a list `kept`, what came from the host goes back as its place there, and joins the
-        list, which holds it until the host has read it."""
+        list, which holds it until the host has read it; with a list `kept_on_gpu` memory of a GPU stays there, and joins that one."""
         if self._gpu is not None:
-            data = self._placed_on_gpu(kept)
+            data = self._placed_on_gpu(kept_on_gpu)
         elif self._array is None:
             data = self._data
             if type(data) is not bytes:
@@ -159,6 +159,25 @@ class Tensor:
 
     def __repr__(self):
         return f"Tensor({self._name!r}, {NAMES[self._type]}, {list(self._shape)})"
+
+
+def packed_all(tensors, kept=None, kept_on_gpu=None):
+    """Tensor.packed of each, or of none: when one fails, what the others took of the shared memory is given back."""
+    packed = []
+    try:
+        for each in tensors:
+            packed.append(each.packed(kept, kept_on_gpu))
+    except BaseException:
+        give_back(packed)
+        raise
+    return tuple(packed)
+
+
+def give_back(packed):
+    """The shared memory of packed tensors that will not be sent."""
+    for _, _, _, data in packed:
+        if type(data) is tuple and len(data) == 2:
+            channel.outgoing.give_back(data[0])
 
 
 def numpy_type(number):

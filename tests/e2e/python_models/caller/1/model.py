@@ -124,7 +124,7 @@ class TritonPythonModel:
                 "cancelled": request.is_cancelled(), "trace": request.trace().get_context(), "inputs": [each.name() for each in request.inputs()]}
 
     def case_memory(self, values, request):
-        preferred = pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 0)
+        preferred = pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU, 0)
         response = call("doubler", values, preferred_memory=preferred, request_id="b", parameters={"k": 1, "t": "x", "b": True},
                         timeout=1000000, trace=request.trace()).exec()
         return [result_of(response), json.loads(response.parameters()), response.output_tensors()[0].is_cpu()]

@@ -1,6 +1,7 @@
 """Dies, or worse, in the way that CASE names."""
 import ctypes
 import os
+import resource
 import signal
 import sys
 import time
@@ -31,7 +32,21 @@ class TritonPythonModel:
     def case_abort(self):
         os.abort()
 
+    def case_oom_killed(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def case_out_of_memory(self):
+        """No more memory than the worker has already, and some of it."""
+        size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (64 << 20)
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (size, before[1]))
+        try:
+            return self.answer(len(bytearray(1 << 30)))
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, before)
+
     def case_hang(self):
+        print(f"worker {os.getpid()} hangs")
         while True:
             time.sleep(1)
 
