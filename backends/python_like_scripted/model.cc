@@ -141,7 +141,7 @@ Result<std::unique_ptr<Worker>> PythonModel::StartWorker() const {
   question.Int(static_cast<int64_t>(Question::kLoad));
   question.Text(file_.string());
   question.Text(is_backends_file_ ? "" : std::to_string(context().version()));
-  question.Text((is_backends_file_ ? file_.parent_path() : context().version_directory()).string());
+  question.Text(context().version_directory().string());
   NEREID_RETURN_IF_ERROR(
       worker->Ask(question.Take(), settings_.load_timeout, "read the model's file").status());
   return worker;

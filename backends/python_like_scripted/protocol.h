@@ -9,7 +9,7 @@ namespace nereid::scripted {
 // Asked by the host, each answered by (0, value...) or (1, error text). An answer that nobody asked
 // for comes first: (0, description of the interpreter), when it is ready.
 enum class Question : int32_t {
-  kLoad = 1,        // (kind, path of model.py, version, package folder or None)
+  kLoad = 1,        // (kind, path of model.py, version or "", folder of the version)
   kComplete = 2,    // (kind, configuration) -> the completed one, or None
   kInitialize = 3,  // (kind, arguments as a tuple of pairs, instance name, is_decoupled)
   kExecute = 4,     // (kind, requests)

@@ -140,12 +140,14 @@ class TritonPythonModel:
 
     def initialize(self, args):
         self.factor = int(json.loads(args["model_config"])["parameters"]["factor"]["string_value"])
+        assert open(pb_utils.get_model_dir() + "/name").read() == args["model_name"], "the model's own files"
 
     def execute(self, requests):
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each.inputs()[0].as_numpy() * self.factor)]) for each in requests]
 """)
     for name, factor in (("three", 3), ("four", 4)):
         (tmp_path / "models" / name / "1").mkdir(parents=True)
+        (tmp_path / "models" / name / "1/name").write_text(name)
         (tmp_path / "models" / name / "config.pbtxt").write_text(
             f'backend: "triple"\nparameters {{ key: "factor" value {{ string_value: "{factor}" }} }}\n')
     running = start_server(tmp_path / "models", python_flags(f"--backend-directory={tmp_path}/backends"))
