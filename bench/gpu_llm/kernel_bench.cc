@@ -1,10 +1,12 @@
 // Products alone: each matrix of a layer, by format and rows, one behind the other as in a recorded
-// step, over more weights than the cache holds; with the norm and the gate that belong to them.
+// step, over more weights than the cache holds; with the norm and the gate that belong to them. Or
+// rope with its writes to the cache: up to 512 rows of as many sequences, more of one.
 //
-//   gpu_kernel_bench [--shape 8b|1b] [--rows 1,8,16] [--weights bf16|fp8|int4] [--kernel
-//   auto|stream|int4_gemm]
+//   gpu_kernel_bench [--shape 8b|1b|70b/4] [--rows 1,8,16] [--weights bf16|fp8|int4] [--kernel
+//   auto|stream|int4_gemm|rope]
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -15,6 +17,7 @@
 #include "gpu_llm/cuda/stream.h"
 #include "gpu_llm/kernels/int4_gemm.h"
 #include "gpu_llm/kernels/random_fill.h"
+#include "gpu_llm/kernels/rope.h"
 #include "gpu_llm/kernels/stream_gemm.h"
 #include "gpu_llm/model/linear.h"
 
@@ -116,9 +119,67 @@ class Bench {
       }
     };
     multiply(matrices[0], true);
+    const double us =
+        Measure(static_cast<int>(matrices.size()), [&](int i) { multiply(matrices[i], false); });
+    const char* name = format == WeightFormat::kBf16  ? "bf16"
+                       : format == WeightFormat::kFp8 ? "fp8"
+                                                      : "int4";
+    const double operations = 2.0 * num_rows * shape.num_outputs * shape.depth;
+    std::printf("%-5s %-8s %4d rows: %6.1f us, %5.0f GB/s, %3.0f %% of the roof, %3.0f TFLOP/s\n",
+                name, shape.name, num_rows, us, static_cast<double>(bytes) / us / 1e3,
+                100.0 * static_cast<double>(bytes) / (us * 1e-6) / kRoof, operations / us / 1e6);
+  }
+
+  // 32 and 8 heads of 128.
+  void RunRope(int num_rows, CacheFormat format) {
+    constexpr int kHeads = 32, kKvHeads = 8, kDim = 128;
+    const bool is_decode = num_rows <= 512;
+    const int blocks = is_decode ? num_rows : (num_rows + kBlockTokens - 1) / kBlockTokens;
+    std::vector<int32_t> positions(num_rows), slots(num_rows);
+    for (int row = 0; row < num_rows; ++row) {
+      positions[row] = is_decode ? 640 : row;
+      slots[row] = is_decode ? row * kBlockTokens + row % kBlockTokens : row;
+    }
+    const auto upload = [](const std::vector<int32_t>& values) {
+      DeviceMemory memory = std::move(*DeviceMemory::Allocate(4 * values.size(), "a plan"));
+      Check(cudaMemcpy(memory.data(), values.data(), 4 * values.size(), cudaMemcpyHostToDevice));
+      return memory;
+    };
+    const DeviceMemory positions_there = upload(positions), slots_there = upload(slots),
+                       table =
+                           std::move(*DeviceMemory::Allocate(kDim / 2 * 16384 * 8, "a rope table"));
+    Check(cudaMemset(table.data(), 0, table.size_bytes()));
+    RopeWriteParams rope = {};
+    rope.qkv = out_.as<__nv_bfloat16>();
+    rope.positions = positions_there.as<int32_t>();
+    rope.cache_slots = slots_there.as<int32_t>();
+    rope.cos_sin = table.as<float2>();
+    rope.num_rows = num_rows;
+    rope.num_heads = kHeads;
+    rope.num_kv_heads = kKvHeads;
+    rope.head_dim = rope.rope_dim = kDim;
+    rope.format = format;
+    rope.rows_are_single = is_decode;
+    const int64_t layer_bytes = blocks * kKvHeads * HeadBytes(kDim, format);
+    const auto layers = static_cast<int>(std::min<int64_t>(32, kPoolBytes / layer_bytes));
+    const double us = Measure(layers, [&](int layer) {
+      rope.cache = pool_.as<char>() + layer * layer_bytes;
+      RopeWrite(rope, stream_.get());
+    });
+    const double element = format == CacheFormat::kBf16 ? 2.0 : 1.0;
+    const double bytes = num_rows * double{kDim} *
+                         (2.0 * (kHeads + 2 * kKvHeads) + 2.0 * kHeads + element * 2 * kKvHeads);
+    std::printf("rope, cache of %.0f bytes an element, %5d rows: %6.1f us, %3.0f %% of the roof\n",
+                element, num_rows, us, 100.0 * bytes / (us * 1e-6) / kRoof);
+  }
+
+ private:
+  // Microseconds of one of `count` launches that follow each other in a recorded graph.
+  template <typename Start>
+  double Measure(int count, const Start& start) {
     Check(cudaDeviceSynchronize());
     Check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal));
-    for (const GpuMatrix& one : matrices) multiply(one, false);
+    for (int i = 0; i < count; ++i) start(i);
     cudaGraph_t nodes = nullptr;
     Check(cudaStreamEndCapture(stream_.get(), &nodes));
     cudaGraphExec_t graph = nullptr;
@@ -135,25 +196,17 @@ class Bench {
     }
     Check(cudaGraphExecDestroy(graph));
     Check(cudaGraphDestroy(nodes));
-    const double us = 1e3 * best / static_cast<double>(matrices.size());
-    const char* name = format == WeightFormat::kBf16  ? "bf16"
-                       : format == WeightFormat::kFp8 ? "fp8"
-                                                      : "int4";
-    const double operations = 2.0 * num_rows * shape.num_outputs * shape.depth;
-    std::printf("%-5s %-8s %4d rows: %6.1f us, %5.0f GB/s, %3.0f %% of the roof, %3.0f TFLOP/s\n",
-                name, shape.name, num_rows, us, static_cast<double>(bytes) / us / 1e3,
-                100.0 * static_cast<double>(bytes) / (us * 1e-6) / kRoof, operations / us / 1e6);
+    return 1e3 * best / count;
   }
 
- private:
   DeviceMemory pool_, scales_, in_, normed_, norm_, out_, scratch_;
   Stream stream_;
   Event start_, end_;
 };
 
-std::vector<Shape> Layer(int hidden, int qkv, int inner) {
+std::vector<Shape> Layer(int hidden, int qkv, int attention, int inner) {
   return {{"qkv", qkv, hidden, true, StreamOutput::kBf16},
-          {"out", hidden, hidden, false, StreamOutput::kAdd},
+          {"out", hidden, attention, false, StreamOutput::kAdd},
           {"gate_up", 2 * inner, hidden, true, StreamOutput::kSiluGate},
           {"down", hidden, inner, false, StreamOutput::kAdd}};
 }
@@ -164,13 +217,22 @@ int Main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) given[argv[i]] = argv[i + 1];
   setvbuf(stdout, nullptr, _IOLBF, 0);
   Bench bench;
-  const auto shapes = given["--shape"] == "1b" ? Layer(2048, 3072, 8192) : Layer(4096, 6144, 14336);
+  const std::string shape_name = given["--shape"];
+  const auto shapes = shape_name == "1b"      ? Layer(2048, 3072, 2048, 8192)
+                      : shape_name == "70b/4" ? Layer(8192, 2560, 2048, 7168)
+                                              : Layer(4096, 6144, 4096, 14336);
   const std::pair<const char*, WeightFormat> formats[] = {
       {"bf16", WeightFormat::kBf16}, {"fp8", WeightFormat::kFp8}, {"int4", WeightFormat::kInt4}};
   for (const auto& [name, format] : formats) {
     if (!given["--weights"].empty() && given["--weights"] != name) continue;
     const std::string rows = given["--rows"];
     for (size_t at = 0; at < rows.size(); at = std::min(rows.size(), rows.find(',', at)) + 1) {
+      if (given["--kernel"] == "rope") {
+        if (format != WeightFormat::kInt4)
+          bench.RunRope(std::atoi(rows.c_str() + at),
+                        format == WeightFormat::kFp8 ? CacheFormat::kFp8 : CacheFormat::kBf16);
+        continue;
+      }
       for (const Shape& shape : shapes)
         bench.Run(shape, format, std::atoi(rows.c_str() + at), given["--kernel"]);
     }

@@ -24,6 +24,7 @@ struct RopeWriteParams {
   int num_rows, num_heads, num_kv_heads, head_dim, rope_dim;
   float epsilon;  // of q_norm and k_norm
   CacheFormat format;
+  bool rows_are_single;  // no two rows are of one sequence
 };
 
 void RopeWrite(const RopeWriteParams& params, cudaStream_t stream);

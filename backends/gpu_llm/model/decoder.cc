@@ -463,3 +463,4 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
 }
 
 }  // namespace nereid::gpu
+  rope.rows_are_single = shape.num_prefill == 0;
