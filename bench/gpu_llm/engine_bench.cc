@@ -2,7 +2,8 @@
 // the device: decode rates at fixed batches, time to the first token, prefill, many requests at
 // once.
 //
-//   gpu_engine_bench [--gpus 0,1] [--cache-fraction 0.9] [--shape 8b|70b|34b|1b|tiny]
+//   gpu_engine_bench [--gpus 0,1] [--cache-fraction 0.9]
+//                    [--shape 8b|70b|34b|1b|mixtral-8x7b|qwen3-30b-a3b|tiny]
 //                    [--weights bf16|int4|fp8|fp8-weights]
 //                    [--kv bf16|fp8|int8] [--batches 1,8,32] [--ttft 512,2048]
 //                    [--prefill 16x2048] [--burst 512]
@@ -53,7 +54,23 @@ llm::DecoderSpec Llama(int32_t hidden, int32_t layers, int32_t heads, int32_t kv
   return spec;
 }
 
+// Mixture of experts in every layer.
+llm::DecoderSpec WithExperts(llm::DecoderSpec spec, int32_t count, int32_t a_token, int32_t inner) {
+  spec.moe.num_experts = count;
+  spec.moe.experts_per_token = a_token;
+  spec.moe.intermediate_size = inner;
+  for (llm::LayerSpec& layer : spec.layers) layer.is_moe = true;
+  return spec;
+}
+
 llm::DecoderSpec Shape(const std::string& name) {
+  if (name == "mixtral-8x7b") return WithExperts(Llama(4096, 32, 32, 8, 14336, 32000), 8, 2, 14336);
+  if (name == "qwen3-30b-a3b") {
+    llm::DecoderSpec spec = Llama(2048, 48, 16, 4, 6144, 151936);
+    spec.num_heads = 32;
+    spec.qk_norm = true;
+    return WithExperts(std::move(spec), 128, 8, 768);
+  }
   if (name == "1b") return Llama(2048, 16, 32, 8, 8192, 128256);
   if (name == "70b") return Llama(8192, 80, 64, 8, 28672, 128256);
   if (name == "34b") return Llama(8192, 48, 64, 8, 22016, 32000);

@@ -1,6 +1,8 @@
 // A tile of rows by 64 outputs a block of four warps, 64 columns of depth at a time through a ring
 // in shared memory. A row of a stage is 128 bytes, whose 16-byte pieces are permuted by the row's
-// number, so that the matrix loads find each in a bank of its own.
+// number, so that the matrix loads find each in a bank of its own. Tiles of few rows are bound by
+// reading weights: half as many outputs and a longer ring, so that there are enough blocks and
+// enough bytes on their way.
 #include "gpu_llm/kernels/async_copy.cuh"
 #include "gpu_llm/kernels/device.cuh"
 #include "gpu_llm/kernels/grouped_gemm.h"
@@ -9,11 +11,19 @@
 namespace nereid::gpu {
 namespace {
 
-constexpr int kThreads = 128;
-constexpr int kTileOutputs = 64;
 constexpr int kStepColumns = 64;
-constexpr int kStages = 4;
 constexpr int kRowBytes = kStepColumns * 2;
+
+template <int kTileRows>
+struct Tile {
+  static constexpr bool kIsLarge = kTileRows == kLargeExpertTile;
+  static constexpr int kOutputs = kIsLarge ? 64 : 32;
+  static constexpr int kStages = kIsLarge ? 4 : 8;
+  static constexpr int kWarpsDown = kIsLarge ? 2 : 1, kWarpsAcross = 2;
+  static constexpr int kThreads = 32 * kWarpsDown * kWarpsAcross;
+  static constexpr int kInBytes = kTileRows * kRowBytes;
+  static constexpr int kStageBytes = kInBytes + kOutputs * kRowBytes;
+};
 
 // Byte offset of 16-byte piece `piece` of row `row` within a stage.
 __device__ __forceinline__ int Piece(int row, int piece) {
@@ -35,13 +45,35 @@ __device__ __forceinline__ void LoadMatrices(uint32_t (&to)[4], uint32_t address
                : "memory");
 }
 
+// Of 16 outputs a thread has the gates in one product and what they gate in the next.
+template <int kColumnBlocks>
+__device__ __forceinline__ void StoreGated(const GroupedGemmParams& p, int64_t place,
+                                           int first_output,
+                                           const float (&sums)[2 * kColumnBlocks][4], int half) {
+  bf16* to = static_cast<bf16*>(p.out) + place * (p.num_outputs / 2) + first_output / 2 +
+             threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int j = 0; j < kColumnBlocks; ++j) {
+    if (first_output + 16 * j >= p.num_outputs) break;
+    float gated[2];
+#pragma unroll
+    for (int b = 0; b < 2; ++b) {
+      const float gate = sums[2 * j][2 * half + b];
+      gated[b] = gate / (1.0f + __expf(-gate)) * sums[2 * j + 1][2 * half + b];
+    }
+    *reinterpret_cast<uint32_t*>(to + 8 * j) = PackBf16(gated[0], gated[1]);
+  }
+}
+
 template <int kTileRows>
-__global__ void __launch_bounds__(kThreads) GroupedGemmKernel(GroupedGemmParams p) {
-  constexpr int kWarpsDown = kTileRows == 64 ? 2 : 1, kWarpsAcross = 4 / kWarpsDown;
-  constexpr int kRowBlocks = kTileRows / kWarpsDown / 16;          // of 16 rows a warp
+__global__ void __launch_bounds__(Tile<kTileRows>::kThreads)
+    GroupedGemmKernel(GroupedGemmParams p) {
+  using Shape = Tile<kTileRows>;
+  constexpr int kThreads = Shape::kThreads, kTileOutputs = Shape::kOutputs;
+  constexpr int kStages = Shape::kStages, kInBytes = Shape::kInBytes;
+  constexpr int kWarpsAcross = Shape::kWarpsAcross, kStageBytes = Shape::kStageBytes;
+  constexpr int kRowBlocks = kTileRows / Shape::kWarpsDown / 16;   // of 16 rows a warp
   constexpr int kColumnBlocks = kTileOutputs / kWarpsAcross / 16;  // of 16 outputs a warp
-  constexpr int kInBytes = kTileRows * kRowBytes;
-  constexpr int kStageBytes = kInBytes + kTileOutputs * kRowBytes;
   extern __shared__ __align__(128) char stages[];
   __shared__ int32_t rows[kTileRows];
   LaunchNext();
@@ -67,7 +99,7 @@ __global__ void __launch_bounds__(kThreads) GroupedGemmKernel(GroupedGemmParams 
       const int from_column = is_inside ? column : 0;
       for (int row = threadIdx.x / 8; row < kTileRows; row += kThreads / 8) {
         CopyOrZero(stage + Piece(row, piece), p.in + int64_t{rows[row]} * p.depth + from_column,
-                   is_inside);
+                   is_inside && row < tile.count);
       }
       for (int row = threadIdx.x / 8; row < kTileOutputs; row += kThreads / 8) {
         const int output = first_output + row;
@@ -117,6 +149,10 @@ __global__ void __launch_bounds__(kThreads) GroupedGemmKernel(GroupedGemmParams 
     for (int half = 0; half < 2; ++half) {
       const int row = warp_row + 16 * i + 8 * half + lane / 4;
       if (row >= tile.count) continue;
+      if (p.gates) {
+        StoreGated<kColumnBlocks>(p, tile.first + row, first_output + warp_column, sums[i], half);
+        continue;
+      }
       const int64_t first = int64_t{tile.first + row} * p.num_outputs;
 #pragma unroll
       for (int j = 0; j < 2 * kColumnBlocks; ++j) {
@@ -125,7 +161,8 @@ __global__ void __launch_bounds__(kThreads) GroupedGemmKernel(GroupedGemmParams 
         float low = sums[i][j][2 * half], high = sums[i][j][2 * half + 1];
         if (p.out_is_float) {
           float* to = static_cast<float*>(p.out) + first + output;
-          to[0] = low, to[1] = high;
+          to[0] = low;
+          if (output + 1 < p.num_outputs) to[1] = high;
           continue;
         }
         auto* to = reinterpret_cast<uint32_t*>(static_cast<bf16*>(p.out) + first + output);
@@ -138,11 +175,12 @@ __global__ void __launch_bounds__(kThreads) GroupedGemmKernel(GroupedGemmParams 
 
 template <int kTileRows>
 void LaunchFor(const GroupedGemmParams& p, cudaStream_t stream) {
-  constexpr int kShared = kStages * (kTileRows + kTileOutputs) * kRowBytes;
+  using Shape = Tile<kTileRows>;
+  constexpr int kShared = Shape::kStages * Shape::kStageBytes;
   (void)cudaFuncSetAttribute(GroupedGemmKernel<kTileRows>,
                              cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
-  const dim3 grid((p.num_outputs + kTileOutputs - 1) / kTileOutputs, p.num_tiles);
-  Launch(GroupedGemmKernel<kTileRows>, grid, kThreads, kShared, stream, p);
+  const dim3 grid((p.num_outputs + Shape::kOutputs - 1) / Shape::kOutputs, p.num_tiles);
+  Launch(GroupedGemmKernel<kTileRows>, grid, Shape::kThreads, kShared, stream, p);
 }
 
 }  // namespace

@@ -24,10 +24,13 @@ struct GroupedGemmParams {
   const ExpertTile* tiles;       // [num_tiles]; null: all of one matrix
   int num_rows;                  // without tiles
   void* out;                     // [places, num_outputs] bf16
-  int num_tiles, num_outputs, depth;  // the latter two multiples of 8
-  int tile_rows;                      // one of the two above
+  int num_tiles;
+  int num_outputs;  // a multiple of 8; of 16 with a gate; any for floats
+  int depth;        // a multiple of 8
+  int tile_rows;    // one of the two above
   bool out_is_float;
   bool accumulates;  // out += product
+  bool gates;        // weights as silu_gate.h has them; out [places, num_outputs / 2]
 };
 
 void GroupedGemm(const GroupedGemmParams& params, cudaStream_t stream);

@@ -14,11 +14,10 @@ inline constexpr int kMaxExpertsPerToken = 32;
 
 // Pair = row * experts_per_token + rank.
 struct RouteParams {
-  const __nv_bfloat16* in;      // [num_rows, hidden_size]
-  const __nv_bfloat16* router;  // [num_experts, hidden_size]
-  int32_t* experts;             // [pairs], the likeliest first, equal ones by number
-  float* shares;                // [pairs]: softmax over the chosen ones, or over all
-  int num_rows, hidden_size, num_experts, experts_per_token;
+  float* scores;     // [num_rows, num_experts]: rows x router^T
+  int32_t* experts;  // [pairs], the likeliest first, equal ones by number
+  float* shares;     // [pairs]: softmax over the chosen ones, or over all
+  int num_rows, num_experts, experts_per_token;
   bool normalizes;  // shares of a row add up to 1
 };
 void Route(const RouteParams& params, cudaStream_t stream);
@@ -40,6 +39,18 @@ struct SortPairsParams {
   int num_pairs, num_experts, tile_rows, num_tiles;
 };
 void SortPairs(const SortPairsParams& params, cudaStream_t stream);
+
+// All of it in one kernel, with the scores too, for up to kFewRoutedRows rows.
+inline constexpr int kFewRoutedRows = 16;
+struct RouteFewParams {
+  const __nv_bfloat16* in;      // [num_rows, hidden_size]
+  const __nv_bfloat16* router;  // [num_experts, hidden_size]
+  int hidden_size;
+  int32_t* ticket;  // 0, before and after
+  RouteParams route;
+  SortPairsParams sort;
+};
+void RouteFew(const RouteFewParams& params, cudaStream_t stream);
 
 struct CombineParams {
   const __nv_bfloat16* in;  // [num_pairs, hidden_size], by place

@@ -50,6 +50,7 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
                                 const DecoderLimits& limits, const DecoderShare& share) {
   Decoder decoder(spec, weights, share);
   decoder.cache_format_ = limits.cache_format;
+  decoder.is_invariant_ = limits.is_invariant;
   const int64_t tokens = limits.max_num_tokens;
   const auto allocate = [](DeviceMemory& memory, int64_t size_bytes, const char* what) -> Status {
     NEREID_ASSIGN_OR_RETURN(memory, DeviceMemory::Allocate(static_cast<size_t>(size_bytes), what));
@@ -69,10 +70,11 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   const RouteLayout routes(spec, tokens);
   const int64_t inner =
       std::max(tokens * spec.intermediate_size, routes.num_pairs * spec.moe.intermediate_size);
-  // Also what products that add to the residual write, by way of a norm or while they are timed.
-  NEREID_RETURN_IF_ERROR(allocate(decoder.gate_up_,
-                                  std::max(2 * inner, tokens * spec.hidden_size) * 2,
-                                  "the MLP's gate and up"));
+  // Also what products that add to the residual write, by way of a norm or while they are timed;
+  // scores of experts.
+  const int64_t gate_up_bytes = std::max(
+      {4 * inner, 2 * tokens * spec.hidden_size, 4 * tokens * int64_t{spec.moe.num_experts}});
+  NEREID_RETURN_IF_ERROR(allocate(decoder.gate_up_, gate_up_bytes, "the MLP's gate and up"));
   NEREID_RETURN_IF_ERROR(allocate(decoder.gated_, inner * 2, "the MLP's inner rows"));
   if (HasExperts(spec)) {
     NEREID_RETURN_IF_ERROR(allocate(decoder.expert_out_, routes.num_pairs * spec.hidden_size * 2,
@@ -353,12 +355,33 @@ Status Decoder::RunMoe(int32_t layer, const StepShape& shape, cudaStream_t strea
   auto* shares = reinterpret_cast<float*>(experts + layout.shares());
   int32_t *pairs = experts + layout.pairs(), *places = experts + layout.places();
   auto* tiles = reinterpret_cast<ExpertTile*>(experts + layout.tiles());
-  Route({in.as<__nv_bfloat16>(), weights.router, experts, shares, shape.num_tokens,
-         spec_->hidden_size, moe.num_experts, moe.experts_per_token, moe.normalize_top_k},
-        stream);
-  SortPairs({experts, pairs, places, tiles, num_pairs, moe.num_experts, layout.tile_rows,
-             static_cast<int>(layout.num_tiles)},
-            stream);
+  const SortPairsParams sort = {
+      experts,   pairs,           places,           tiles,
+      num_pairs, moe.num_experts, layout.tile_rows, static_cast<int>(layout.num_tiles)};
+  // Scores stand where the gates will.
+  const RouteParams route = {gate_up_.as<float>(), experts,         shares,
+                             shape.num_tokens,     moe.num_experts, moe.experts_per_token,
+                             moe.normalize_top_k};
+  if (shape.num_tokens <= kFewRoutedRows && !is_invariant_) {
+    RouteFew({in.as<__nv_bfloat16>(), weights.router, spec_->hidden_size, tickets_.as<int32_t>(),
+              route, sort},
+             stream);
+  } else {
+    GroupedGemmParams scores = {};
+    scores.in = in.as<__nv_bfloat16>();
+    scores.weights = weights.router;
+    scores.num_rows = shape.num_tokens;
+    scores.tile_rows =
+        shape.num_tokens <= 2 * kSmallExpertTile ? kSmallExpertTile : kLargeExpertTile;
+    scores.num_tiles = (shape.num_tokens + scores.tile_rows - 1) / scores.tile_rows;
+    scores.num_outputs = moe.num_experts;
+    scores.depth = spec_->hidden_size;
+    scores.out = route.scores;
+    scores.out_is_float = true;
+    GroupedGemm(scores, stream);
+    Route(route, stream);
+    SortPairs(sort, stream);
+  }
   GroupedGemmParams product = {};
   product.in = in.as<__nv_bfloat16>();
   product.pairs = pairs;
@@ -374,10 +397,15 @@ Status Decoder::RunMoe(int32_t layer, const StepShape& shape, cudaStream_t strea
     product.out = out.as<__nv_bfloat16>();
     GroupedGemm(product, stream);
   };
-  multiply(weights.expert_gate_up, gate_up_);
-  Activate({gate_up_.as<__nv_bfloat16>(), nullptr, gated_.as<__nv_bfloat16>(), num_pairs,
-            moe.intermediate_size, spec_->activation, spec_->mlp == llm::MlpKind::kGated},
-           stream);
+  const bool is_gated = spec_->mlp == llm::MlpKind::kGated;
+  product.gates = is_gated && spec_->activation == llm::Activation::kSilu;
+  multiply(weights.expert_gate_up, product.gates ? gated_ : gate_up_);
+  if (!product.gates) {
+    Activate({gate_up_.as<__nv_bfloat16>(), nullptr, gated_.as<__nv_bfloat16>(), num_pairs,
+              moe.intermediate_size, spec_->activation, is_gated},
+             stream);
+  }
+  product.gates = false;
   product.in = gated_.as<__nv_bfloat16>();
   product.pairs = nullptr;
   multiply(weights.expert_down, expert_out_);

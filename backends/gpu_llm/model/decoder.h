@@ -102,6 +102,7 @@ class Decoder {
   DeviceMemory normed_;     // [num_tokens, hidden_size]
   DeviceMemory mlp_in_;     // the same, with a parallel residual
   DeviceMemory qkv_;        // [num_tokens, q_size + 2 * kv_size]
+  bool is_invariant_ = false;
   DeviceMemory attention_;  // [num_tokens, q_size]
   // With experts, rows are pairs of token and expert.
   DeviceMemory gate_up_;             // [num_tokens, 2 * intermediate_size]
@@ -109,7 +110,7 @@ class Decoder {
   DeviceMemory expert_out_;          // [pairs, hidden_size]
   DeviceMemory routes_;              // experts, shares, pairs, places: [pairs] words each; tiles
   DeviceMemory logits_;              // [num_logits, logits_stride()] float
-  DeviceMemory partials_, tickets_;  // of decode attention
+  DeviceMemory partials_, tickets_;  // of decode attention; tickets also of routing
   DeviceMemory last_tokens_;         // [max_num_sequences]
   DeviceMemory parts_;       // [num_tokens, hidden_size], to be summed over GPUs; none: alone
   DeviceMemory own_logits_;  // [num_logits, this GPU's rows of the LM head] float; none: alone

@@ -1,19 +1,17 @@
-// Norms, activations, the ends of layers and of the logits, partial rope, routing and grouped
-// products, each against its CPU sibling or a plain loop, on the same bf16 values, at odd sizes.
+// Norms, activations, the ends of layers and of the logits, routing and grouped products, each
+// against its CPU sibling or a plain loop, on the same bf16 values, at odd sizes.
 #include <algorithm>
 #include <numeric>
 #include <random>
 
 #include "cpu_reference/ops/op_table.h"
 #include "gpu_llm/kernels/activation.h"
-#include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/kernels/embedding.h"
 #include "gpu_llm/kernels/finish_logits.h"
 #include "gpu_llm/kernels/grouped_gemm.h"
 #include "gpu_llm/kernels/layer_norm.h"
 #include "gpu_llm/kernels/moe.h"
 #include "gpu_llm/kernels/residual_add.h"
-#include "gpu_llm/kernels/rope.h"
 #include "gpu_test.h"
 
 namespace nereid::gpu {
@@ -193,59 +191,6 @@ TEST_F(SmallKernelsTest, EmbeddingsAreScaledAndGetPositions) {
   EXPECT_LT(RelativeError(Read(out, expected.size()), expected), kTolerance);
 }
 
-// The queries alone; keys go the same way into the cache.
-TEST_F(SmallKernelsTest, PartialRopeLeavesTheOtherColumns) {
-  for (const auto& [head_dim, rope_dim] :
-       {std::pair(16, 4), {32, 32}, {64, 16}, {80, 20}, {96, 72}, {128, 2}, {256, 128}, {64, 0}}) {
-    const int rows = 33, heads = 3, kv_heads = 1, row_size = (heads + 2 * kv_heads) * head_dim;
-    const Values qkv = Random(rows * row_size);
-    std::vector<int32_t> positions(rows), slots(rows);
-    std::vector<float> cos_values, sin_values;
-    std::vector<float2> table;
-    for (int position = 0; position < 100; ++position) {
-      for (int i = 0; i < rope_dim / 2; ++i) {
-        const float angle = static_cast<float>(position) * std::pow(0.5f, static_cast<float>(i));
-        table.push_back({std::cos(angle), std::sin(angle)});
-      }
-    }
-    for (int row = 0; row < rows; ++row) {
-      positions[row] = row * 3;
-      slots[row] = row;
-      for (int i = 0; i < rope_dim / 2; ++i) {
-        cos_values.push_back(table[positions[row] * rope_dim / 2 + i].x);
-        sin_values.push_back(table[positions[row] * rope_dim / 2 + i].y);
-      }
-    }
-    const DeviceMemory positions_there = ToDevice(positions), slots_there = ToDevice(slots),
-                       table_there = ToDevice(table), cache = Poison(HeadBytes(head_dim) / 2);
-    RopeWriteParams params = {};
-    params.qkv = qkv.bf16();
-    params.positions = positions_there.as<int32_t>();
-    params.cache_slots = slots_there.as<int32_t>();
-    params.cos_sin = table_there.as<float2>();
-    params.cache = cache.data();
-    params.num_rows = rows;
-    params.num_heads = heads;
-    params.num_kv_heads = kv_heads;
-    params.head_dim = head_dim;
-    params.rope_dim = rope_dim;
-    RopeWrite(params, nullptr);
-    const std::vector<float> all = Read(qkv.device, rows * row_size);
-    std::vector<float> got, expected;
-    for (int row = 0; row < rows; ++row) {
-      const auto first = static_cast<int64_t>(row) * row_size;
-      got.insert(got.end(), all.begin() + first, all.begin() + first + heads * head_dim);
-      expected.insert(expected.end(), qkv.host.begin() + first,
-                      qkv.host.begin() + first + heads * head_dim);
-    }
-    if (rope_dim > 0) {
-      ops_.rope(
-          {expected.data(), cos_values.data(), sin_values.data(), rows, heads, head_dim, rope_dim});
-    }
-    EXPECT_LT(RelativeError(got, expected), kTolerance) << head_dim << " " << rope_dim;
-  }
-}
-
 struct Experts {
   int num_rows, num_experts, per_token, hidden, inner;
   bool normalizes;
@@ -253,6 +198,28 @@ struct Experts {
 
 class MoeTest : public SmallKernelsTest {
  protected:
+  // Each pair has a place among those of its expert, and each place lies in a tile of that one.
+  static void CheckPlaces(const Experts& e, const DeviceMemory& experts, const DeviceMemory& pairs,
+                          const DeviceMemory& places, const DeviceMemory& tiles, int num_tiles,
+                          int tile_rows) {
+    const int num_pairs = e.num_rows * e.per_token;
+    const auto expert_of = ToHost<int32_t>(experts, num_pairs);
+    const auto pair_at = ToHost<int32_t>(pairs, num_pairs);
+    const auto place_of = ToHost<int32_t>(places, num_pairs);
+    std::vector<int> covered(num_pairs, 0);
+    for (const ExpertTile& tile : ToHost<ExpertTile>(tiles, num_tiles)) {
+      if (tile.expert < 0) continue;
+      EXPECT_LE(tile.count, tile_rows);
+      for (int place = tile.first; place < tile.first + tile.count; ++place) {
+        ASSERT_LT(place, num_pairs);
+        ++covered[place];
+        EXPECT_EQ(expert_of[pair_at[place]], tile.expert);
+        EXPECT_EQ(place_of[pair_at[place]], place);
+      }
+    }
+    EXPECT_EQ(std::count(covered.begin(), covered.end(), 1), num_pairs);
+  }
+
   void Check(const Experts& e) {
     const int num_pairs = e.num_rows * e.per_token;
     const Values in = Random(e.num_rows * e.hidden), router = Random(e.num_experts * e.hidden),
@@ -262,9 +229,39 @@ class MoeTest : public SmallKernelsTest {
                        shares = ToDevice(std::vector<float>(num_pairs, NAN)),
                        pairs = ToDevice(std::vector<int32_t>(num_pairs, -7)),
                        places = ToDevice(std::vector<int32_t>(num_pairs, -7));
-    Route({in.bf16(), router.bf16(), experts.as<int32_t>(), shares.as<float>(), e.num_rows,
-           e.hidden, e.num_experts, e.per_token, e.normalizes},
-          nullptr);
+    const DeviceMemory scores_there = ToDevice(std::vector<float>(
+                           static_cast<size_t>(e.num_rows) * e.num_experts, NAN)),
+                       ticket = ToDevice(std::vector<int32_t>(1, 0));
+    const RouteParams route = {scores_there.as<float>(),
+                               experts.as<int32_t>(),
+                               shares.as<float>(),
+                               e.num_rows,
+                               e.num_experts,
+                               e.per_token,
+                               e.normalizes};
+    if (e.num_rows <= kFewRoutedRows) {
+      const int num_tiles = static_cast<int>(MaxExpertTiles(num_pairs, e.num_experts, 16));
+      const DeviceMemory tiles = ToDevice(std::vector<ExpertTile>(num_tiles, {-9, -9, -9}));
+      RouteFew({in.bf16(), router.bf16(), e.hidden, ticket.as<int32_t>(), route,
+                SortPairsParams{experts.as<int32_t>(), pairs.as<int32_t>(), places.as<int32_t>(),
+                                tiles.as<ExpertTile>(), num_pairs, e.num_experts, 16, num_tiles}},
+               nullptr);
+      CheckPlaces(e, experts, pairs, places, tiles, num_tiles, 16);
+      EXPECT_EQ(ToHost<int32_t>(ticket, 1)[0], 0);
+    } else {
+      GroupedGemmParams scores = {};
+      scores.in = in.bf16();
+      scores.weights = router.bf16();
+      scores.num_rows = e.num_rows;
+      scores.tile_rows = e.num_rows < 100 ? kSmallExpertTile : kLargeExpertTile;
+      scores.num_tiles = (e.num_rows + scores.tile_rows - 1) / scores.tile_rows;
+      scores.num_outputs = e.num_experts;
+      scores.depth = e.hidden;
+      scores.out = scores_there.data();
+      scores.out_is_float = true;
+      GroupedGemm(scores, nullptr);
+      Route(route, nullptr);
+    }
     const auto chosen = ToHost<int32_t>(experts, num_pairs);
     const auto weight_of = ToHost<float>(shares, num_pairs);
     for (int row = 0; row < e.num_rows; ++row) {
@@ -293,6 +290,7 @@ class MoeTest : public SmallKernelsTest {
                  tiles.as<ExpertTile>(), num_pairs, e.num_experts, tile_rows, num_tiles},
                 nullptr);
       const DeviceMemory made = Poison(num_pairs * e.inner), sum = Poison(e.num_rows * e.inner);
+      CheckPlaces(e, experts, pairs, places, tiles, num_tiles, tile_rows);
       GroupedGemmParams product = {};
       product.in = in.bf16();
       product.pairs = pairs.as<int32_t>();
@@ -321,6 +319,30 @@ class MoeTest : public SmallKernelsTest {
       }
       EXPECT_LT(RelativeError(Read(sum, expected.size()), expected), 2 * kTolerance)
           << e.num_rows << " rows, tiles of " << tile_rows;
+      if (e.inner % 16 != 0) continue;
+      // Groups of eight gates, then of eight that they gate.
+      const DeviceMemory gated = Poison(num_pairs * e.inner / 2);
+      product.out = gated.data();
+      product.gates = true;
+      GroupedGemm(product, nullptr);
+      const auto place_of = ToHost<int32_t>(places, num_pairs);
+      const std::vector<float> got = Read(gated, num_pairs * e.inner / 2);
+      std::vector<float> expected_gated(got.size());
+      for (int pair = 0; pair < num_pairs; ++pair) {
+        const auto dot = [&](int o) {
+          const float* w = weights.host.data() + (int64_t{chosen[pair]} * e.inner + o) * e.hidden;
+          float value = 0.0f;
+          for (int c = 0; c < e.hidden; ++c)
+            value += in.host[pair / e.per_token * e.hidden + c] * w[c];
+          return value;
+        };
+        for (int c = 0; c < e.inner / 2; ++c) {
+          const float gate = dot(c / 8 * 16 + c % 8);
+          expected_gated[int64_t{place_of[pair]} * (e.inner / 2) + c] =
+              gate / (1.0f + std::exp(-gate)) * dot(c / 8 * 16 + c % 8 + 8);
+        }
+      }
+      EXPECT_LT(RelativeError(got, expected_gated), 2 * kTolerance) << "gated";
     }
   }
 };
@@ -328,8 +350,10 @@ class MoeTest : public SmallKernelsTest {
 TEST_F(MoeTest, AnyNumberOfRowsAndExperts) {
   Check({1, 4, 2, 64, 96, true});
   Check({3, 8, 8, 72, 8, false});
+  Check({16, 128, 8, 520, 48, true});
+  Check({9, 61, 3, 2056, 16, false});
   Check({33, 8, 2, 136, 200, true});
-  Check({150, 60, 4, 64, 72, false});
+  Check({150, 60, 4, 64, 80, false});
   Check({257, 3, 1, 64, 64, true});
   Check({65, 128, 8, 256, 136, true});
 }
