@@ -68,16 +68,17 @@ Status PeerGroup::Initialize() {
   all_.limit_ns = kLimitNs;
   const int64_t mail_bytes = int64_t{2} * count() * kMailTiles * kPeerThreads * 16;
   const int64_t flag_bytes = int64_t{4} * kPeerBlocks * count();
-  const int64_t turn_bytes = int64_t{4} * (kMailTiles + kPeerBlocks);
+  const int64_t turn_bytes = int64_t{4} * (2 * kMailTiles + kPeerBlocks);
   for (int32_t rank = 0; rank < count(); ++rank) {
     NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(devices_[rank]));
-    NEREID_ASSIGN_OR_RETURN(
-        DeviceMemory memory,
-        DeviceMemory::Allocate(mail_bytes + flag_bytes + turn_bytes, "what GPUs send each other"));
+    NEREID_ASSIGN_OR_RETURN(DeviceMemory memory,
+                            DeviceMemory::Allocate(2 * mail_bytes + flag_bytes + turn_bytes,
+                                                   "what GPUs send each other"));
     NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(memory.data(), 0, memory.size_bytes()));
     NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
     all_.mail[rank] = memory.as<uint4>();
-    all_.flags[rank] = reinterpret_cast<uint32_t*>(memory.as<char>() + mail_bytes);
+    all_.row_mail[rank] = reinterpret_cast<uint4*>(memory.as<char>() + mail_bytes);
+    all_.flags[rank] = reinterpret_cast<uint32_t*>(memory.as<char>() + 2 * mail_bytes);
     memory_.push_back(std::move(memory));
   }
   return {};
@@ -86,6 +87,7 @@ Status PeerGroup::Initialize() {
 void PeerGroup::Share(int32_t rank, const Buffers& buffers) {
   all_.parts[rank] = buffers.parts;
   all_.residual[rank] = buffers.residual;
+  all_.normed[rank] = buffers.normed;
   all_.last_tokens[rank] = buffers.last_tokens;
   if (rank == 0) all_.logits = buffers.logits;
 }
@@ -96,7 +98,8 @@ const Peers& PeerGroup::peers(int32_t rank) {
     peers = all_;
     peers.rank = rank;
     peers.mail_turns = all_.flags[rank] + int64_t{kPeerBlocks} * count();
-    peers.meet_turns = peers.mail_turns + kMailTiles;
+    peers.row_mail_turns = peers.mail_turns + kMailTiles;
+    peers.meet_turns = peers.row_mail_turns + kMailTiles;
   }
   return peers;
 }

@@ -27,6 +27,7 @@ class PeerGroup {
   struct Buffers {
     __nv_bfloat16* parts = nullptr;
     __nv_bfloat16* residual = nullptr;
+    __nv_bfloat16* normed = nullptr;
     float* logits = nullptr;
     int32_t* last_tokens = nullptr;
   };

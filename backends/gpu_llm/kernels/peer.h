@@ -28,14 +28,19 @@ inline constexpr int kMailTiles = 128;  // of kPeerThreads packets
 struct Peers {
   int32_t rank, count;
   PeerControl* control;
-  uint64_t limit_ns;                  // of one wait
-  uint4* mail[kMaxGpus];              // [2 turns][count senders][kMailTiles * kPeerThreads]
+  uint64_t limit_ns;  // of one wait
+  // [2 turns][count senders][kMailTiles * kPeerThreads]; of SumRows by itself: its blocks have
+  // other packets
+  uint4* mail[kMaxGpus];
+  uint4* row_mail[kMaxGpus];
   uint32_t* flags[kMaxGpus];          // [kPeerBlocks][count senders]: turns at which blocks met
   uint32_t* mail_turns;               // [kMailTiles], of this GPU
+  uint32_t* row_mail_turns;           // [kMailTiles]
   uint32_t* meet_turns;               // [kPeerBlocks], of this GPU
   __nv_bfloat16* parts[kMaxGpus];     // what is to be summed
   __nv_bfloat16* residual[kMaxGpus];  // equal on all
-  float* logits;                      // of rank 0
+  __nv_bfloat16* normed[kMaxGpus];
+  float* logits;  // of rank 0
   int32_t* last_tokens[kMaxGpus];
 };
 
@@ -50,6 +55,18 @@ enum class SumPath : int32_t {
 int64_t PeerMailElements();
 void SumOverPeers(const Peers& peers, int64_t count, SumInto into, SumPath path,
                   cudaStream_t stream);
+
+// residual += sum of parts, and normed = the RMS norm of the residual's rows, on all GPUs; without
+// a weight no norm. With one, and by meeting, a GPU has only its share of the residual's rows
+// after: the last sum over these rows comes without one, and leaves the residual equal on all.
+struct SumRowsParams {
+  const __nv_bfloat16* weight;  // [hidden_size]; null: no norm
+  int num_rows;
+  int hidden_size;  // a multiple of 8, at most kMaxSumRowSize
+  float epsilon;
+};
+inline constexpr int kMaxSumRowSize = 16384;
+void SumRows(const Peers& peers, const SumRowsParams& params, SumPath path, cudaStream_t stream);
 
 // Columns [first, first + width) of rank 0's logits, [num_rows, vocab_size], from
 // `own` [num_rows, width] of each GPU. Multiples of 4.

@@ -112,8 +112,22 @@ __device__ void Produce(const StreamGemmParams& p, int num_stages, char* ring, u
   if constexpr (kFormat != WeightFormat::kInt4) AsyncCopyWaitAll();
 }
 
-// The rows into shared memory, times the norm's weights if so asked; then `squares` has the sum of
-// the squares of a row, in as many parts as there are warps for it.
+// The rows into shared memory as they are, by the copy engine; all consumers wait for it.
+__device__ __forceinline__ void CopyInput(const StreamGemmParams& p, char* shared,
+                                          uint64_t* copied) {
+  const int depth = p.weights.depth;
+  if (threadIdx.x == 0) {
+    BarrierExpect(copied, p.num_rows * depth * 2);
+    for (int row = 0; row < p.num_rows; ++row) {
+      const int64_t from_row = p.rows != nullptr ? p.rows[row] : row;
+      BulkCopy(shared + row * InputRowBytes(depth), p.in + from_row * depth, depth * 2, copied);
+    }
+  }
+  BarrierWait(copied, 0);
+}
+
+// The rows into shared memory, times the norm's weights; then `squares` has the sum of the squares
+// of a row, in as many parts as there are warps for it.
 template <int kWarps>
 __device__ void FillInput(const StreamGemmParams& p, int warps_a_row, char* shared,
                           float (*squares)[kWarps]) {
@@ -126,19 +140,15 @@ __device__ void FillInput(const StreamGemmParams& p, int warps_a_row, char* shar
     float sum = 0.0f;
 #pragma unroll 4
     for (int i = warp % warps_a_row * 32 + lane; i < depth / 8; i += 32 * warps_a_row) {
-      uint4 packed = from[i];
-      if (weight != nullptr) {
-        float values[8], weights[8];
-        Unpack8(packed, values);
-        Unpack8(weight[i], weights);
+      float values[8], weights[8];
+      Unpack8(from[i], values);
+      Unpack8(weight[i], weights);
 #pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          sum += values[j] * values[j];
-          values[j] *= weights[j];
-        }
-        packed = Pack8(values);
+      for (int j = 0; j < 8; ++j) {
+        sum += values[j] * values[j];
+        values[j] *= weights[j];
       }
-      to[i] = packed;
+      to[i] = Pack8(values);
     }
     sum = WarpSum(sum);
     if (lane == 0) squares[row][warp % warps_a_row] = sum;
@@ -281,7 +291,7 @@ __global__ void __launch_bounds__(32 * (StageOf<kFormat>::kWarps + StageOf<kForm
   constexpr int kAhead = Stage::kSteps <= 2 ? 3 : kTokenTiles == 1 ? 1 : 0;
   constexpr bool kReadsAhead = !kInShared && kAhead > 0;
   extern __shared__ __align__(128) char ring[];
-  __shared__ uint64_t full[kMaxStages], empty[kMaxStages];
+  __shared__ uint64_t full[kMaxStages], empty[kMaxStages], copied;
   __shared__ float4 parts[2][kWarps][kTokenTiles][32];
   __shared__ float squares[8 * kTokenTiles][kWarps];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -292,6 +302,7 @@ __global__ void __launch_bounds__(32 * (StageOf<kFormat>::kWarps + StageOf<kForm
       BarrierInit(full + stage, kFormat == WeightFormat::kInt4 ? 1 : 32 * Stage::kProducers);
       BarrierInit(empty + stage, kWarps);
     }
+    BarrierInit(&copied, 1);
     BarrierInitFence();
   }
   __syncthreads();
@@ -299,8 +310,12 @@ __global__ void __launch_bounds__(32 * (StageOf<kFormat>::kWarps + StageOf<kForm
   WaitForPrevious();
   char* shared_input = ring + num_stages * stage_bytes;
   if constexpr (kInShared) {
-    FillInput<kWarps>(p, warps_a_row, shared_input, squares);
-    SyncConsumers<kWarps>();
+    if (p.norm_weight != nullptr) {
+      FillInput<kWarps>(p, warps_a_row, shared_input, squares);
+      SyncConsumers<kWarps>();
+    } else {
+      CopyInput(p, shared_input, &copied);
+    }
   }
   const char* input[kTokenTiles];
 #pragma unroll

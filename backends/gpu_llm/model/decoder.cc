@@ -111,10 +111,21 @@ Status Decoder::AllocateShare(const DecoderLimits& limits) {
   NEREID_ASSIGN_OR_RETURN(own_logits_, DeviceMemory::Allocate(int64_t{limits.max_num_logits} *
                                                                   weights_->lm_head.num_outputs * 4,
                                                               "this GPU's logits"));
-  share_.group->Share(
-      share_.sharding.rank(),
-      {parts_.as<__nv_bfloat16>(), residual_.as<__nv_bfloat16>(), logits(), last_tokens()});
+  share_.group->Share(share_.sharding.rank(),
+                      {parts_.as<__nv_bfloat16>(), residual_.as<__nv_bfloat16>(),
+                       normed_.as<__nv_bfloat16>(), logits(), last_tokens()});
+  norms_sums_ = spec_->norm.kind == llm::NormKind::kRms && !spec_->parallel_residual &&
+                spec_->hidden_size % 8 == 0 && spec_->hidden_size <= kMaxSumRowSize;
+  for (const GpuLayer& layer : weights_->layers) {
+    norms_sums_ = norms_sums_ && layer.attention_out_bias == nullptr &&
+                  layer.down_bias == nullptr && layer.post_attention_norm.weight == nullptr &&
+                  layer.post_mlp_norm.weight == nullptr;
+  }
   return {};
+}
+
+const GpuNorm* Decoder::NextInputNorm(int32_t layer) const {
+  return layer + 1 < spec_->num_layers() ? &weights_->layers[layer + 1].input_norm : nullptr;
 }
 
 int32_t Decoder::ShortPositionsOffset(const llm::DecoderSpec& spec, int32_t max_positions) {
@@ -274,12 +285,13 @@ Status Decoder::Multiply(const GpuMatrix& matrix, const DeviceMemory& in, const 
 }
 
 Status Decoder::AddProduct(const GpuMatrix& matrix, const DeviceMemory& in,
-                           const __nv_bfloat16* bias, const GpuNorm& post_norm, int num_rows,
-                           bool may_time, cudaStream_t stream) {
+                           const Addition& addition, int num_rows, bool may_time,
+                           cudaStream_t stream) {
+  const auto& [bias, post_norm, next_norm] = addition;
   if (share_.group != nullptr) {
     NEREID_RETURN_IF_ERROR(
         Multiply(matrix, in, nullptr, StreamOutput::kBf16, parts_, num_rows, may_time, stream));
-    return AddSum(bias, post_norm, num_rows, stream);
+    return AddSum(addition, num_rows, stream);
   }
   if (bias == nullptr && post_norm.weight == nullptr) {
     return Multiply(matrix, in, nullptr, StreamOutput::kAdd, residual_, num_rows, may_time, stream);
@@ -292,10 +304,19 @@ Status Decoder::AddProduct(const GpuMatrix& matrix, const DeviceMemory& in,
   return {};
 }
 
-Status Decoder::AddSum(const __nv_bfloat16* bias, const GpuNorm& post_norm, int num_rows,
-                       cudaStream_t stream) {
+Status Decoder::AddSum(const Addition& addition, int num_rows, cudaStream_t stream) {
+  const Peers& peers = share_.group->peers(share_.sharding.rank());
+  if (norms_sums_) {
+    const GpuNorm* norm = addition.next_norm;
+    SumRows(peers,
+            {norm != nullptr ? norm->weight : nullptr, num_rows, spec_->hidden_size,
+             spec_->norm.epsilon},
+            SumPath::kAuto, stream);
+    return CudaStatus(cudaGetLastError(), "a sum over GPUs");
+  }
+  const auto& [bias, post_norm, next_norm] = addition;
   const bool is_plain = bias == nullptr && post_norm.weight == nullptr;
-  SumOverPeers(share_.group->peers(share_.sharding.rank()), int64_t{num_rows} * spec_->hidden_size,
+  SumOverPeers(peers, int64_t{num_rows} * spec_->hidden_size,
                is_plain ? SumInto::kResidual : SumInto::kParts, SumPath::kAuto, stream);
   if (!is_plain) {
     ResidualAdd({parts_.as<__nv_bfloat16>(), bias, post_norm.weight, residual_.as<__nv_bfloat16>(),
@@ -308,15 +329,18 @@ Status Decoder::AddSum(const __nv_bfloat16* bias, const GpuNorm& post_norm, int 
 Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
                          cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
-  NEREID_RETURN_IF_ERROR(Multiply(weights.qkv, residual_, &weights.input_norm, StreamOutput::kBf16,
+  const bool is_normed = norms_sums_ && layer > 0;
+  NEREID_RETURN_IF_ERROR(Multiply(weights.qkv, is_normed ? normed_ : residual_,
+                                  is_normed ? nullptr : &weights.input_norm, StreamOutput::kBf16,
                                   qkv_, shape.num_tokens, may_time, stream));
   if (spec_->parallel_residual) {  // the MLP sees the residual as it is before attention
     ApplyNorm(weights.pre_mlp_norm, nullptr, shape.num_tokens, mlp_in_, stream);
   }
   Attend(layer, shape, words, stream);
-  NEREID_RETURN_IF_ERROR(AddProduct(weights.attention_out, attention_, weights.attention_out_bias,
-                                    weights.post_attention_norm, shape.num_tokens, may_time,
-                                    stream));
+  NEREID_RETURN_IF_ERROR(
+      AddProduct(weights.attention_out, attention_,
+                 {weights.attention_out_bias, weights.post_attention_norm, &weights.pre_mlp_norm},
+                 shape.num_tokens, may_time, stream));
   if (spec_->layers[layer].is_moe) {
     return RunMoe(layer, shape, stream);
   }
@@ -325,8 +349,8 @@ Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* w
 
 Status Decoder::RunMlp(int32_t layer, const StepShape& shape, bool may_time, cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
-  const DeviceMemory& in = spec_->parallel_residual ? mlp_in_ : residual_;
-  const GpuNorm* norm = spec_->parallel_residual ? nullptr : &weights.pre_mlp_norm;
+  const DeviceMemory& in = spec_->parallel_residual ? mlp_in_ : norms_sums_ ? normed_ : residual_;
+  const GpuNorm* norm = spec_->parallel_residual || norms_sums_ ? nullptr : &weights.pre_mlp_norm;
   const bool is_gated = spec_->mlp == llm::MlpKind::kGated;
   if (is_gated && spec_->activation == llm::Activation::kSilu && weights.gate_up_bias == nullptr) {
     NEREID_RETURN_IF_ERROR(Multiply(weights.gate_up, in, norm, StreamOutput::kSiluGate, gated_,
@@ -338,7 +362,8 @@ Status Decoder::RunMlp(int32_t layer, const StepShape& shape, bool may_time, cud
               shape.num_tokens, spec_->intermediate_size, spec_->activation, is_gated},
              stream);
   }
-  return AddProduct(weights.down, gated_, weights.down_bias, weights.post_mlp_norm,
+  return AddProduct(weights.down, gated_,
+                    {weights.down_bias, weights.post_mlp_norm, NextInputNorm(layer)},
                     shape.num_tokens, may_time, stream);
 }
 
@@ -346,7 +371,7 @@ Status Decoder::RunMoe(int32_t layer, const StepShape& shape, cudaStream_t strea
   const GpuLayer& weights = weights_->layers[layer];
   const llm::MoeSpec& moe = spec_->moe;
   const DeviceMemory& in = spec_->parallel_residual ? mlp_in_ : normed_;
-  if (!spec_->parallel_residual) {
+  if (!spec_->parallel_residual && !norms_sums_) {
     ApplyNorm(weights.pre_mlp_norm, nullptr, shape.num_tokens, normed_, stream);
   }
   const RouteLayout layout(*spec_, shape.num_tokens);
@@ -415,7 +440,9 @@ Status Decoder::RunMoe(int32_t layer, const StepShape& shape, cudaStream_t strea
   Combine({expert_out_.as<__nv_bfloat16>(), places, shares, sums.as<__nv_bfloat16>(),
            shape.num_tokens, spec_->hidden_size, moe.experts_per_token, !is_normed && !is_shared},
           stream);
-  if (is_shared) return AddSum(nullptr, weights.post_mlp_norm, shape.num_tokens, stream);
+  if (is_shared) {
+    return AddSum({nullptr, weights.post_mlp_norm, NextInputNorm(layer)}, shape.num_tokens, stream);
+  }
   if (is_normed) {
     ResidualAdd(
         {gate_up_.as<__nv_bfloat16>(), nullptr, weights.post_mlp_norm.weight,
@@ -449,6 +476,7 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
   rope.head_dim = spec_->head_dim;
   rope.epsilon = spec_->norm.epsilon;
   rope.format = cache_format_;
+  rope.rows_are_single = shape.num_prefill == 0;
   RopeWrite(rope, stream);
   if (shape.num_decode > 0) {
     DecodeAttentionParams params = {};
@@ -491,4 +519,3 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
 }
 
 }  // namespace nereid::gpu
-  rope.rows_are_single = shape.num_prefill == 0;

@@ -81,12 +81,17 @@ class Decoder {
   Status Multiply(const GpuMatrix& matrix, const DeviceMemory& in, const GpuNorm* norm,
                   StreamOutput output, const DeviceMemory& out, int num_rows, bool may_time,
                   cudaStream_t stream);
-  // residual += in x matrix + bias, normed by itself where the model does so.
-  Status AddProduct(const GpuMatrix& matrix, const DeviceMemory& in, const __nv_bfloat16* bias,
-                    const GpuNorm& post_norm, int num_rows, bool may_time, cudaStream_t stream);
-  // residual += the sum of all GPUs' parts_, with bias and norm as AddProduct has them.
-  Status AddSum(const __nv_bfloat16* bias, const GpuNorm& post_norm, int num_rows,
-                cudaStream_t stream);
+  // How a product is added to the residual.
+  struct Addition {
+    const __nv_bfloat16* bias;  // null: none
+    const GpuNorm& post_norm;   // of what is added; no weight: none
+    const GpuNorm* next_norm;   // of the residual after; null: the last layer's
+  };
+  Status AddProduct(const GpuMatrix& matrix, const DeviceMemory& in, const Addition& addition,
+                    int num_rows, bool may_time, cudaStream_t stream);
+  // The sum of all GPUs' parts_ in place of a product; with norms_sums_ the next norm is taken too.
+  Status AddSum(const Addition& addition, int num_rows, cudaStream_t stream);
+  const GpuNorm* NextInputNorm(int32_t layer) const;
   void Attend(int32_t layer, const StepShape& shape, const int32_t* words, cudaStream_t stream);
   int64_t qkv_size() const { return spec_->q_size() + 2 * spec_->kv_size(); }
 
@@ -97,12 +102,12 @@ class Decoder {
                                            // sine; longrope's short factors behind them
   DeviceMemory cache_;                     // [layers][blocks][kv_heads] heads of a block
   CacheFormat cache_format_ = CacheFormat::kBf16;
+  bool is_invariant_ = false;
   int64_t cache_layer_bytes_ = 0;
   DeviceMemory residual_;   // [num_tokens, hidden_size]
   DeviceMemory normed_;     // [num_tokens, hidden_size]
   DeviceMemory mlp_in_;     // the same, with a parallel residual
   DeviceMemory qkv_;        // [num_tokens, q_size + 2 * kv_size]
-  bool is_invariant_ = false;
   DeviceMemory attention_;  // [num_tokens, q_size]
   // With experts, rows are pairs of token and expert.
   DeviceMemory gate_up_;             // [num_tokens, 2 * intermediate_size]
@@ -113,6 +118,7 @@ class Decoder {
   DeviceMemory partials_, tickets_;  // of decode attention; tickets also of routing
   DeviceMemory last_tokens_;         // [max_num_sequences]
   DeviceMemory parts_;       // [num_tokens, hidden_size], to be summed over GPUs; none: alone
+  bool norms_sums_ = false;  // what follows a sum over GPUs finds the residual normed in normed_
   DeviceMemory own_logits_;  // [num_logits, this GPU's rows of the LM head] float; none: alone
   std::optional<LinearRunner> linear_;
 };

@@ -23,69 +23,143 @@ using testing::RelativeError;
 
 constexpr int32_t kDevices[] = {0, 1};
 
+// Over all GPUs of the machine, up to four.
 class PeerSumTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!testing::HasPair()) GTEST_SKIP() << "no two GPUs that reach each other's memory";
-    group_ = std::move(*PeerGroup::Create(kDevices));
-    for (int32_t rank = 0; rank < 2; ++rank) {
+    int count = 0;
+    ASSERT_EQ(cudaGetDeviceCount(&count), cudaSuccess);
+    std::vector<int32_t> devices;
+    for (int32_t device = 0; device < std::min(count, 4); ++device) devices.push_back(device);
+    group_ = std::move(*PeerGroup::Create(devices));
+    ranks_.resize(devices.size());
+    for (int32_t rank = 0; rank < num_ranks(); ++rank) {
       ASSERT_EQ(cudaSetDevice(rank), cudaSuccess);
-      streams_[rank] = std::move(*MakeStream());
-      parts_[rank] = std::move(*DeviceMemory::Allocate(2 * kMost, "a test"));
-      residual_[rank] = std::move(*DeviceMemory::Allocate(2 * kMost, "a test"));
-      group_->Share(rank, {parts_[rank].as<__nv_bfloat16>(), residual_[rank].as<__nv_bfloat16>(),
-                           nullptr, nullptr});
+      Rank& own = ranks_[rank];
+      own.stream = std::move(*MakeStream());
+      for (DeviceMemory* memory : {&own.parts, &own.residual, &own.normed, &own.weight})
+        *memory = std::move(*DeviceMemory::Allocate(2 * kMost, "a test"));
+      group_->Share(rank, {own.parts.as<__nv_bfloat16>(), own.residual.as<__nv_bfloat16>(),
+                           own.normed.as<__nv_bfloat16>(), nullptr, nullptr});
     }
   }
   void TearDown() override { (void)cudaSetDevice(0); }
 
-  // Parts of the GPUs and the residual at random; the sums, all in one go.
-  void Check(int64_t count, SumPath path, int num_turns) {
-    SCOPED_TRACE(::testing::Message() << count << " elements");
-    std::vector<uint16_t> values[3];
-    for (auto& vector : values) {
-      vector.resize(count);
-      for (uint16_t& value : vector)
-        value = Bf16Bits(static_cast<float>(random_() % 1001) / 250.0f - 2.0f);
+  int32_t num_ranks() const { return static_cast<int32_t>(ranks_.size()); }
+  std::vector<uint16_t> Random(int64_t count) {
+    std::vector<uint16_t> values(count);
+    for (uint16_t& value : values)
+      value = Bf16Bits(static_cast<float>(random_() % 1001) / 250.0f - 2.0f);
+    return values;
+  }
+  static void Fill(const DeviceMemory& memory, const std::vector<uint16_t>& values) {
+    // What lies behind stays.
+    ASSERT_EQ(cudaMemset(memory.data(), 0x77, memory.size_bytes()), cudaSuccess);
+    ASSERT_EQ(cudaMemcpy(memory.data(), values.data(), 2 * values.size(), cudaMemcpyDefault),
+              cudaSuccess);
+  }
+  // Parts of the GPUs, then the residual, at random.
+  std::vector<std::vector<uint16_t>> FillAll(int64_t count) {
+    std::vector<std::vector<uint16_t>> values;
+    for (int32_t i = 0; i <= num_ranks(); ++i) values.push_back(Random(count));
+    for (int32_t rank = 0; rank < num_ranks(); ++rank) {
+      EXPECT_EQ(cudaSetDevice(rank), cudaSuccess);
+      Fill(ranks_[rank].parts, values[rank]);
+      Fill(ranks_[rank].residual, values.back());
+      Fill(ranks_[rank].normed, {});
+      EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     }
-    for (int32_t rank = 0; rank < 2; ++rank) {
-      ASSERT_EQ(cudaMemcpy(parts_[rank].data(), values[rank].data(), 2 * count, cudaMemcpyDefault),
-                cudaSuccess);
-      // What lies behind stays.
-      ASSERT_EQ(cudaMemset(residual_[rank].data(), 0x77, residual_[rank].size_bytes()),
-                cudaSuccess);
-      ASSERT_EQ(cudaMemcpy(residual_[rank].data(), values[2].data(), 2 * count, cudaMemcpyDefault),
-                cudaSuccess);
+    return values;
+  }
+  // `start` on every GPU, then waits for all.
+  template <typename Start>
+  void OnAll(const Start& start) {
+    for (int32_t rank = 0; rank < num_ranks(); ++rank) {
       ASSERT_EQ(cudaSetDevice(rank), cudaSuccess);
-      ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    }
-    for (int32_t rank = 0; rank < 2; ++rank) {
-      ASSERT_EQ(cudaSetDevice(rank), cudaSuccess);
-      for (int turn = 0; turn < num_turns; ++turn)
-        SumOverPeers(group_->peers(rank), count, SumInto::kResidual, path, streams_[rank].get());
+      start(rank);
       ASSERT_EQ(cudaGetLastError(), cudaSuccess);
     }
-    for (int32_t rank = 0; rank < 2; ++rank)
-      ASSERT_EQ(cudaStreamSynchronize(streams_[rank].get()), cudaSuccess);
+    for (Rank& rank : ranks_) ASSERT_EQ(cudaStreamSynchronize(rank.stream.get()), cudaSuccess);
     ASSERT_TRUE(group_->status().ok()) << group_->status().message();
-    for (int64_t i = 0; i < count; ++i) {
-      uint16_t expected = values[2][i];
-      for (int turn = 0; turn < num_turns; ++turn) {
-        expected = Bf16Bits(FromBf16(values[0][i]) + FromBf16(values[1][i]) + FromBf16(expected));
+  }
+  // The residual after a turn.
+  void AddParts(std::vector<std::vector<uint16_t>>& values) const {
+    for (size_t i = 0; i < values.back().size(); ++i) {
+      float sum = 0.0f;
+      for (int32_t rank = 0; rank < num_ranks(); ++rank) sum += FromBf16(values[rank][i]);
+      values.back()[i] = Bf16Bits(sum + FromBf16(values.back()[i]));
+    }
+  }
+  static void ExpectEqual(const DeviceMemory& memory, const std::vector<uint16_t>& expected,
+                          int32_t rank) {
+    const auto got = testing::ToHost<uint16_t>(memory, expected.size() + 8);
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), got.begin())) << "GPU " << rank;
+    for (size_t i = expected.size(); i < got.size(); ++i)
+      ASSERT_EQ(got[i], 0x7777) << "GPU " << rank;
+  }
+
+  void Check(int64_t count, SumPath path, int num_turns) {
+    SCOPED_TRACE(::testing::Message() << count << " elements");
+    auto values = FillAll(count);
+    OnAll([&](int32_t rank) {
+      for (int turn = 0; turn < num_turns; ++turn)
+        SumOverPeers(group_->peers(rank), count, SumInto::kResidual, path,
+                     ranks_[rank].stream.get());
+    });
+    for (int turn = 0; turn < num_turns; ++turn) AddParts(values);
+    for (int32_t rank = 0; rank < num_ranks(); ++rank)
+      ExpectEqual(ranks_[rank].residual, values.back(), rank);
+  }
+
+  // A few sums with norms, then one without, as the layers of a step do them.
+  void CheckRows(int num_rows, int size, SumPath path, int num_turns) {
+    SCOPED_TRACE(::testing::Message() << num_rows << " rows of " << size);
+    auto values = FillAll(int64_t{num_rows} * size);
+    const std::vector<uint16_t> weight = Random(size);
+    for (Rank& rank : ranks_) Fill(rank.weight, weight);
+    const auto sum = [&](int32_t rank, bool norms) {
+      SumRows(group_->peers(rank),
+              {norms ? ranks_[rank].weight.as<__nv_bfloat16>() : nullptr, num_rows, size, 1e-5f},
+              path, ranks_[rank].stream.get());
+    };
+    OnAll([&](int32_t rank) {
+      for (int turn = 0; turn < num_turns; ++turn) sum(rank, true);
+    });
+    for (int turn = 0; turn < num_turns; ++turn) AddParts(values);
+    std::vector<float> expected(values.back().size());
+    for (int row = 0; row < num_rows; ++row) {
+      const uint16_t* from = values.back().data() + int64_t{row} * size;
+      double squares = 0.0;
+      for (int i = 0; i < size; ++i) squares += double{FromBf16(from[i])} * FromBf16(from[i]);
+      const double scale = 1.0 / std::sqrt(squares / size + 1e-5);
+      for (int i = 0; i < size; ++i) {
+        expected[int64_t{row} * size + i] =
+            static_cast<float>(FromBf16(from[i]) * scale * FromBf16(weight[i]));
       }
-      values[2][i] = expected;
     }
-    for (int32_t rank = 0; rank < 2; ++rank) {
-      const auto got = testing::ToHost<uint16_t>(residual_[rank], count + 8);
-      EXPECT_TRUE(std::equal(values[2].begin(), values[2].end(), got.begin())) << "GPU " << rank;
-      for (int64_t i = count; i < count + 8; ++i) ASSERT_EQ(got[i], 0x7777) << "GPU " << rank;
+    std::vector<uint16_t> first;
+    for (int32_t rank = 0; rank < num_ranks(); ++rank) {
+      const auto bits = testing::ToHost<uint16_t>(ranks_[rank].normed, expected.size());
+      if (rank == 0) first = bits;
+      EXPECT_EQ(bits, first) << "GPU " << rank;
+      std::vector<float> got;
+      for (const uint16_t value : bits) got.push_back(FromBf16(value));
+      EXPECT_LT(RelativeError(got, expected), 4e-3) << "GPU " << rank;
     }
+    OnAll([&](int32_t rank) { sum(rank, false); });
+    AddParts(values);
+    for (int32_t rank = 0; rank < num_ranks(); ++rank)
+      ExpectEqual(ranks_[rank].residual, values.back(), rank);
   }
 
   static constexpr int64_t kMost = 5'000'000;
+  struct Rank {
+    Stream stream;
+    DeviceMemory parts, residual, normed, weight;
+  };
   std::unique_ptr<PeerGroup> group_;
-  Stream streams_[2];
-  DeviceMemory parts_[2], residual_[2];
+  std::vector<Rank> ranks_;
   std::mt19937 random_{3};
 };
 
@@ -100,20 +174,38 @@ TEST_F(PeerSumTest, EveryGpuHasThePlainSum) {
   }
 }
 
+TEST_F(PeerSumTest, EveryGpuHasTheNormedRows) {
+  const std::pair<int, int> sizes[] = {{1, 8},     {1, 8192}, {3, 4104}, {8, 8192},   {16, 16384},
+                                       {128, 776}, {31, 64},  {70, 512}, {301, 4096}, {129, 2048}};
+  for (const auto& [rows, size] : sizes) {
+    for (const SumPath path : {SumPath::kAuto, SumPath::kMail, SumPath::kMeet}) {
+      if (path == SumPath::kMail && int64_t{rows} * size > PeerMailElements()) continue;
+      CheckRows(rows, size, path, 1);
+      CheckRows(rows, size, path, 4);
+    }
+  }
+}
+
 TEST_F(PeerSumTest, TurnsOfManySizesFollowEachOther) {
   for (int turn = 0; turn < 60; ++turn) {
     const auto count = static_cast<int64_t>(random_() % 300'000 + 1);
     Check(count, SumPath::kAuto, static_cast<int>(random_() % 4 + 1));
+    CheckRows(static_cast<int>(random_() % 200 + 1), 1024, SumPath::kAuto,
+              static_cast<int>(random_() % 3 + 1));
   }
 }
 
 TEST_F(PeerSumTest, OneThatWaitsIsWoken) {
   ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
-  SumOverPeers(group_->peers(0), 4096, SumInto::kResidual, SumPath::kMail, streams_[0].get());
-  SumOverPeers(group_->peers(0), 4096, SumInto::kResidual, SumPath::kMeet, streams_[0].get());
+  const Peers& peers = group_->peers(0);
+  cudaStream_t stream = ranks_[0].stream.get();
+  for (const SumPath path : {SumPath::kMail, SumPath::kMeet}) {
+    SumOverPeers(peers, 4096, SumInto::kResidual, path, stream);
+    SumRows(peers, {nullptr, 2, 2048, 1e-5f}, path, stream);
+  }
   EXPECT_TRUE(group_->status().ok());
   group_->Stop();
-  EXPECT_EQ(cudaStreamSynchronize(streams_[0].get()), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   EXPECT_NE(group_->status().message().find("another GPU"), std::string::npos);
 }
 
