@@ -41,6 +41,8 @@ class LlmModel : public Model {
   virtual bool TakesQuantised() const { return false; }
   // Whether it can make weights up, for measurements of a shape.
   virtual bool MakesUpWeights() const { return false; }
+  // SchedulerOptions::mixed_prompt_tokens where the configuration does not say.
+  virtual int32_t MixedPromptTokens() const { return 0; }
 
  private:
   void Accept(Request request);

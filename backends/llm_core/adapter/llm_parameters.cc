@@ -41,7 +41,7 @@ Status RefuseUnsupported(const ConfigParameters& parameters) {
 
 void NoteIgnored(const ConfigParameters& parameters, std::vector<std::string>& notes) {
   for (const char* key : {"kv_cache_host_memory_bytes", "enable_trt_overlap", "gpu_weights_percent",
-                          "cuda_graph_mode", "cross_kv_cache_fraction"}) {
+                          "cross_kv_cache_fraction"}) {
     const std::string* value = parameters.Find(key);
     if (value == nullptr || *value == "0" || *value == "false" || *value == "False") continue;
     notes.push_back(StrCat("parameter '", key, "' (", *value, ") has no effect in this backend"));
@@ -119,6 +119,10 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context,
   }
   result.makes_up_weights = load_format == "dummy";
   NEREID_ASSIGN_OR_RETURN(result.overlaps_steps, parameters.Bool("overlap_steps", true));
+  if (parameters.Find("mixed_prompt_tokens") != nullptr) {
+    NEREID_ASSIGN_OR_RETURN(result.mixed_prompt_tokens,
+                            SizeOr(parameters, "mixed_prompt_tokens", 0));
+  }
   const Json& queue_policy = context.config().json()["dynamic_batching"]["default_queue_policy"];
   result.max_queue_size = static_cast<int32_t>(queue_policy["max_queue_size"].AsInt());
   return result;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct LlmParameters {
   int32_t num_threads = 0;         // cpu_threads; 0: all processors
   bool makes_up_weights = false;   // load_format: auto, or dummy: config.json alone is read
   bool overlaps_steps = true;      // overlap_steps: plan a step while one runs, where possible
+  // mixed_prompt_tokens: SchedulerOptions'; as the backend prefers, when not given
+  std::optional<int32_t> mixed_prompt_tokens;
 };
 
 // Unknown keys are left alone. A value that asks for what is not supported is refused by its key;

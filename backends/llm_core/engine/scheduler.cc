@@ -11,6 +11,9 @@ namespace {
 
 constexpr size_t kSequencesAhead = Sequence::kAhead;
 
+// Of the prompts' tokens that are left, what a step takes beside sequences that decode.
+constexpr int64_t kBacklogShare = 8;
+
 void PrefetchEntry(const BatchSequence* entry) {
   __builtin_prefetch(entry, 1);
   __builtin_prefetch(reinterpret_cast<const char*>(entry) + 64, 1);
@@ -73,6 +76,11 @@ void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
     companion->num_min_tokens = sequence->num_min_tokens;
     companion->num_max_tokens = sequence->num_max_tokens;
   }
+  Wait(std::move(sequence));
+}
+
+void Scheduler::Wait(std::unique_ptr<Sequence> sequence) {
+  num_waiting_prompts_ += sequence->num_prompt;
   waiting_.emplace(sequence->rank, std::move(sequence));
 }
 
@@ -93,6 +101,7 @@ void Scheduler::Schedule(Batch& batch) {
 // prompt never delays the next token of the others.
 void Scheduler::ScheduleRunning(Batch& batch) {
   prefilling_.clear();
+  step_limit_ = limits_.max_num_tokens;
   for (size_t i = 0; i < running_.size();) {
     if (i + 2 * kSequencesAhead < running_.size()) {
       running_[i + 2 * kSequencesAhead]->Prefetch();
@@ -115,12 +124,25 @@ void Scheduler::ScheduleRunning(Batch& batch) {
       ++i;  // whoever gave way stood behind
     }       // else: the sequence itself gave way, and another one stands at i
   }
+  LimitPrompts(batch);
   for (Sequence* sequence : prefilling_) {
     if (sequence->slot < 0) continue;  // gave way
     const int32_t left = sequence->num_tokens() - sequence->num_cached;
     const int32_t chunk = ChunkSize(*sequence, left, batch);
     if (chunk > 0 && EnsureBlocks(*sequence, chunk)) AppendToBatch(*sequence, chunk, batch);
   }
+}
+
+void Scheduler::LimitPrompts(const Batch& batch) {
+  if (options_.mixed_prompt_tokens == 0 || !options_.chunked_prefill || batch.sequences.empty())
+    return;
+  int64_t backlog = num_waiting_prompts_;
+  for (const Sequence* sequence : prefilling_) {
+    if (sequence->slot >= 0) backlog += sequence->num_tokens() - sequence->num_cached;
+  }
+  const int64_t prompts = std::max<int64_t>(options_.mixed_prompt_tokens, backlog / kBacklogShare);
+  const auto num_decode = static_cast<int64_t>(batch.token_ids.size());
+  step_limit_ = static_cast<int32_t>(std::min<int64_t>(step_limit_, num_decode + prompts));
 }
 
 void Scheduler::AdmitWaiting(Batch& batch) {
@@ -147,6 +169,7 @@ void Scheduler::Admit(int32_t chunk, Batch& batch) {
   auto node = waiting_.extract(waiting_.begin());
   std::unique_ptr<Sequence> owned = std::move(node.mapped());
   Sequence& sequence = *owned;
+  num_waiting_prompts_ -= sequence.num_prompt;
   ledger_.Take(grant_, sequence);
   if (ledger_.keeps_prefixes()) {
     ++counts_.num_prefix_lookups;
@@ -176,7 +199,7 @@ void Scheduler::Run(std::unique_ptr<Sequence> sequence) {
 }
 
 int32_t Scheduler::ChunkSize(const Sequence& sequence, int32_t num_left, const Batch& batch) const {
-  const int32_t budget = limits_.max_num_tokens - static_cast<int32_t>(batch.token_ids.size());
+  const int32_t budget = step_limit_ - static_cast<int32_t>(batch.token_ids.size());
   if (num_left <= budget) return num_left;
   // A preempted sequence recomputes prompt and output: its chunks may be split in any case.
   const bool may_split = options_.chunked_prefill || sequence.num_output() > 0;
@@ -206,7 +229,7 @@ void Scheduler::Preempt(size_t running_index) {
   ++counts_.num_preemptions;
   ++counts_.num_paused;
   ++sequence->num_preemptions;
-  waiting_.emplace(sequence->rank, std::move(sequence));
+  Wait(std::move(sequence));
 }
 
 void Scheduler::AppendToBatch(Sequence& sequence, int32_t num_tokens, Batch& batch) {
@@ -329,6 +352,7 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
       continue;
     }
     if (it->second->num_preemptions > 0) --counts_.num_paused;
+    num_waiting_prompts_ -= it->second->num_prompt;
     removed.push_back(std::move(it->second));
     it = waiting_.erase(it);
   }
@@ -348,6 +372,7 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
     }
     auto node = waiting_.extract(sequence->rank);  // gave way while its last token was drawn
     --counts_.num_paused;
+    num_waiting_prompts_ -= node.mapped()->num_prompt;
     removed.push_back(std::move(node.mapped()));
   }
   // They are few, and most often in the order in which they run: one walk finds them.
@@ -388,7 +413,15 @@ Status Scheduler::CheckInvariants() const {
   }
   std::vector<const Sequence*> sequences;
   for (const auto& sequence : running_) sequences.push_back(sequence.get());
-  for (const auto& [rank, sequence] : waiting_) sequences.push_back(sequence.get());
+  int64_t num_waiting_prompts = 0;
+  for (const auto& [rank, sequence] : waiting_) {
+    sequences.push_back(sequence.get());
+    num_waiting_prompts += sequence->num_prompt;
+  }
+  if (num_waiting_prompts != num_waiting_prompts_) {
+    return InternalError("prompts that wait: ", num_waiting_prompts, " tokens, counted ",
+                         num_waiting_prompts_);
+  }
   return ledger_.CheckInvariants(sequences);
 }
 

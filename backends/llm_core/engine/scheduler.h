@@ -29,6 +29,10 @@ enum class CapacityPolicy : uint8_t {
 struct SchedulerOptions {
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
   bool chunked_prefill = true;  // false: a prompt is computed in one step, however long it is
+  // Tokens of prompts in a step in which sequences decode, so that a long step does not hold up
+  // their next tokens. An eighth of what prompts have left, when that is more: a long queue is
+  // worth full steps. 0: as many as fit. Not without chunked_prefill.
+  int32_t mixed_prompt_tokens = 0;
   bool prefix_cache = false;  // keep the blocks of finished sequences for prompts that begin alike
   int32_t steps_per_priority = 1000;
 };
@@ -84,7 +88,10 @@ class Scheduler {
 
  private:
   void ScheduleRunning(Batch& batch);
+  // Once the decoding ones are in the batch.
+  void LimitPrompts(const Batch& batch);
   void AdmitWaiting(Batch& batch);
+  void Wait(std::unique_ptr<Sequence> sequence);
   // With what grant_ says, and `chunk` tokens.
   void Admit(int32_t chunk, Batch& batch);
   void Run(std::unique_ptr<Sequence> sequence);
@@ -114,6 +121,8 @@ class Scheduler {
   std::map<SequenceRank, std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // by rank
   std::vector<Sequence*> scheduled_;
+  int32_t step_limit_ = 0;             // tokens of this step
+  int64_t num_waiting_prompts_ = 0;    // tokens of the prompts of waiting_
   std::vector<Sequence*> prefilling_;  // scratch of ScheduleRunning
   std::vector<Sequence*> filled_;      // of the step: those with a block that became full
   BlockLedger::Grant grant_;           // scratch of AdmitWaiting

@@ -106,6 +106,7 @@ struct Mode {
   int32_t sinks = 0;
   bool copies = true;
   int32_t long_positions = 0;
+  int32_t mixed = 0;
 };
 
 class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
@@ -139,6 +140,7 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
     SchedulerOptions options;
     options.policy = GetParam().policy;
     options.chunked_prefill = GetParam().chunked;
+    options.mixed_prompt_tokens = GetParam().mixed;
     options.prefix_cache = GetParam().prefix_cache;
     options.steps_per_priority = 50;
     Scheduler scheduler(options, limits, features);
@@ -199,32 +201,33 @@ constexpr auto kEvict = CapacityPolicy::kMaxUtilization;
 
 INSTANTIATE_TEST_SUITE_P(
     Modes, SchedulerPropertyTest,
-    ::testing::Values(Mode{.name = "NoEvict"}, Mode{.name = "NoEvictWhole", .chunked = false},
-                      Mode{.name = "NoEvictPrefix", .prefix_cache = true},
-                      Mode{.name = "NoEvictPrefixNoCopies", .prefix_cache = true, .copies = false},
-                      Mode{.name = "NoEvictWindow", .window = 10},
-                      Mode{.name = "NoEvictWindowSinks", .window = 13, .sinks = 5},
-                      Mode{.name = "NoEvictWindowPrefix", .prefix_cache = true, .window = 10},
-                      Mode{.name = "NoEvictLong", .long_positions = 20},
-                      Mode{.name = "NoEvictLongPrefix", .prefix_cache = true, .long_positions = 20},
-                      Mode{.name = "EvictLongPrefixWindow",
-                           .policy = kEvict,
-                           .prefix_cache = true,
-                           .window = 13,
-                           .long_positions = 17},
-                      Mode{.name = "Evict", .policy = kEvict},
-                      Mode{.name = "EvictWhole", .policy = kEvict, .chunked = false},
-                      Mode{.name = "EvictPrefix", .policy = kEvict, .prefix_cache = true},
-                      Mode{.name = "EvictPrefixNoCopies",
-                           .policy = kEvict,
-                           .prefix_cache = true,
-                           .copies = false},
-                      Mode{.name = "EvictWindow", .policy = kEvict, .window = 10},
-                      Mode{.name = "EvictWindowPrefixSinks",
-                           .policy = kEvict,
-                           .prefix_cache = true,
-                           .window = 13,
-                           .sinks = 5}),
+    ::testing::Values(
+        Mode{.name = "NoEvict"}, Mode{.name = "NoEvictWhole", .chunked = false},
+        Mode{.name = "NoEvictPrefix", .prefix_cache = true},
+        Mode{.name = "NoEvictMixed", .mixed = 3},
+        Mode{.name = "EvictPrefixMixed", .policy = kEvict, .prefix_cache = true, .mixed = 3},
+        Mode{.name = "NoEvictPrefixNoCopies", .prefix_cache = true, .copies = false},
+        Mode{.name = "NoEvictWindow", .window = 10},
+        Mode{.name = "NoEvictWindowSinks", .window = 13, .sinks = 5},
+        Mode{.name = "NoEvictWindowPrefix", .prefix_cache = true, .window = 10},
+        Mode{.name = "NoEvictLong", .long_positions = 20},
+        Mode{.name = "NoEvictLongPrefix", .prefix_cache = true, .long_positions = 20},
+        Mode{.name = "EvictLongPrefixWindow",
+             .policy = kEvict,
+             .prefix_cache = true,
+             .window = 13,
+             .long_positions = 17},
+        Mode{.name = "Evict", .policy = kEvict},
+        Mode{.name = "EvictWhole", .policy = kEvict, .chunked = false},
+        Mode{.name = "EvictPrefix", .policy = kEvict, .prefix_cache = true},
+        Mode{
+            .name = "EvictPrefixNoCopies", .policy = kEvict, .prefix_cache = true, .copies = false},
+        Mode{.name = "EvictWindow", .policy = kEvict, .window = 10},
+        Mode{.name = "EvictWindowPrefixSinks",
+             .policy = kEvict,
+             .prefix_cache = true,
+             .window = 13,
+             .sinks = 5}),
     [](const auto& info) { return info.param.name; });
 
 TEST(SchedulerTest, MaxUtilizationPreemptsAndRecomputes) {
@@ -276,6 +279,45 @@ TEST(SchedulerTest, DecodesGoOnWhileALongPromptIsComputedInChunks) {
       if (batch.sequences[i].samples) scheduler.scheduled()[i]->token_ids.push_back(1);
     }
   }
+}
+
+// Tokens of prompts in each step: those of one that decodes beside them, all of them once it ended.
+TEST(SchedulerTest, PromptsAreCutShorterBesideSequencesThatDecode) {
+  ExecutorLimits limits = SmallLimits();
+  limits.num_blocks = 200;
+  limits.max_positions = 400;
+  limits.max_num_tokens = 64;
+  const auto chunks = [&](int32_t num_prompt) {
+    Scheduler scheduler({.mixed_prompt_tokens = 8}, limits);
+    FakeExecutor executor(limits);
+    std::vector<std::unique_ptr<Sequence>> done;
+    scheduler.Add(MakeSequence({1, 2}, 5));  // one token with its prompt, four beside the other's
+    Step(scheduler, executor, done);
+    scheduler.Add(MakeSequence(TokenIds(num_prompt, 7), 1));
+    std::vector<int32_t> sizes;
+    while (!scheduler.is_empty()) {
+      Step(scheduler, executor, done);
+      if (scheduler.counts().num_prefill_tokens > 0)
+        sizes.push_back(scheduler.counts().num_prefill_tokens);
+    }
+    EXPECT_TRUE(scheduler.CheckInvariants().ok());
+    return sizes;
+  };
+  EXPECT_THAT(chunks(20), ::testing::ElementsAre(8, 8, 4));
+  // An eighth of what is left, while that is more; then as much as a step takes.
+  EXPECT_THAT(chunks(200), ::testing::ElementsAre(25, 21, 19, 16, 64, 55));
+}
+
+TEST(SchedulerTest, PromptsThatMayNotBeCutAreNotHeldBack) {
+  ExecutorLimits limits = SmallLimits();
+  Scheduler scheduler({.chunked_prefill = false, .mixed_prompt_tokens = 4}, limits);
+  FakeExecutor executor(limits);
+  std::vector<std::unique_ptr<Sequence>> done;
+  scheduler.Add(MakeSequence({1, 2}, 20));
+  Step(scheduler, executor, done);
+  scheduler.Add(MakeSequence(TokenIds(12, 7), 2));
+  Step(scheduler, executor, done);
+  EXPECT_EQ(scheduler.counts().num_prefill_tokens, 12);
 }
 
 TEST(SchedulerTest, NobodyOvertakesInTheWaitingQueue) {
