@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Adds up the JUnit files of a test run and prints the closing line: N passed, N failed[, N skipped].
 
-usage: summarize.py RESULTS_DIR. A file `broken` in it names steps that did not build; each counts as a failure. Exit code 1 on failures.
+usage: summarize.py RESULTS_DIR. A file `broken` in it names steps that did not build or run; each counts as a failure. Exit code 1 on failures.
 STEP.again.xml holds the second run of what failed in STEP.xml: its outcomes count, and a case that passed only then is named.
 """
 import pathlib
@@ -42,7 +42,7 @@ def main():
     broken = results / "broken"
     for step in broken.read_text().split() if broken.exists() else []:
         counts["failed"] += 1
-        print(f"failed: {step}: did not build")
+        print(f"failed: {step}: did not build or run")
     line = f"{counts['passed']} passed, {counts['failed']} failed"
     print(line + (f", {counts['skipped']} skipped" if counts["skipped"] else ""))
     sys.exit(1 if counts["failed"] or not counts["passed"] else 0)
