@@ -38,6 +38,8 @@ Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
   if (parameters.makes_up_weights) options.dummy = gpu::DummyWeights{};
   NEREID_ASSIGN_OR_RETURN(options.uses_graphs, given.Bool("cuda_graph_mode", true));
   NEREID_ASSIGN_OR_RETURN(options.is_invariant, given.Bool("batch_invariant", false));
+  NEREID_ASSIGN_OR_RETURN(const int64_t profile_steps, given.Int("profile_steps", 0));
+  options.profile_steps = static_cast<int32_t>(std::clamp<int64_t>(profile_steps, 0, 1'000'000));
   return options;
 }
 
@@ -50,11 +52,16 @@ class GpuModel : public llm_adapter::LlmModel {
  protected:
   bool TakesQuantised() const override { return true; }
   bool MakesUpWeights() const override { return true; }
+  // Steps of some 10 ms on a model of 8B.
+  int32_t MixedPromptTokens() const override { return 256; }
   Result<std::unique_ptr<llm::Executor>> MakeExecutor(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
       const llm_adapter::LlmParameters& parameters) override {
     NEREID_ASSIGN_OR_RETURN(gpu::GpuExecutorOptions options,
                             ReadOptions(context().parameters(), parameters));
+    options.on_profile = [model = std::string(name())](const std::string& table) {
+      LogInfo(StrCat("model '", model, "': what operators took\n", table));
+    };
     if (const std::string* text = context().parameters().Find("gpu_device_ids");
         text != nullptr && !text->empty()) {
       NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> devices, gpu::ParseDeviceIds(*text));

@@ -128,6 +128,11 @@ Status GpuExecutor::Initialize() {
   NEREID_ASSIGN_OR_RETURN(Decoder decoder,
                           Decoder::Create(spec, weights_, limits, {options_.group, sharding_}));
   decoder_.emplace(std::move(decoder));
+  if (options_.profile_steps > 0) {
+    NEREID_ASSIGN_OR_RETURN(timer_, OperatorTimer::Create(options_.device, options_.profile_steps,
+                                                          options_.on_profile));
+    decoder_->SetTimer(timer_.get());
+  }
   const int64_t table_words =
       int64_t{limits_.max_num_sequences} * (BlocksFor(limits_.max_positions) + 1);
   StepShape largest;
@@ -219,10 +224,12 @@ Status GpuExecutor::Submit(const llm::Batch& batch) {
   }
   if (num_steps_ == fail_at_) return CudaStatus(cudaErrorLaunchFailure, "an injected fault");
   NEREID_RETURN_IF_ERROR(Upload(half));
+  if (timer_ != nullptr) timer_->BeginStep(planner_.is_decode(), batch, stream_.get());
   for (const llm::BlockCopy& copy : batch.block_copies)
     NEREID_RETURN_IF_ERROR(decoder_->CopyBlock(copy.from, copy.to, stream_.get()));
-  Graph* graph =
-      planner_.is_decode() && options_.uses_graphs ? &graphs_[shape.num_tokens] : nullptr;
+  Graph* graph = planner_.is_decode() && options_.uses_graphs && timer_ == nullptr
+                     ? &graphs_[shape.num_tokens]
+                     : nullptr;
   if (graph != nullptr && *graph) {
     NEREID_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph->get(), stream_.get()));
     ++num_graph_steps_;
@@ -245,6 +252,7 @@ Status GpuExecutor::Submit(const llm::Batch& batch) {
     ShareTokens(options_.group->peers(options_.rank), limits_.max_num_sequences, stream_.get());
     NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
   }
+  if (timer_ != nullptr) NEREID_RETURN_IF_ERROR(timer_->EndStep(stream_.get()));
   NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(flight.done.get(), stream_.get()));
   ++num_steps_;
   ++num_submitted_;
@@ -313,6 +321,8 @@ void GpuExecutor::FindLikeliest(const StepShape& shape, int32_t first, int32_t c
   params.target.slots += first;
   params.num_rows = count;
   params.vocab_size = decoder_->logits_stride();
+  if (timer_ != nullptr)
+    timer_->Mark("likeliest token", {4.0 * count * params.vocab_size}, stream_.get());
   ArgMax(params, stream_.get());
 }
 
@@ -401,6 +411,8 @@ Status GpuExecutor::Draw(const StepShape& shape) {
   params.target = Target(shape);
   params.num_items = static_cast<int>(draws_.items().size());
   params.vocab_size = decoder_->logits_stride();
+  if (timer_ != nullptr)
+    timer_->Mark("draw", {4.0 * params.num_items * params.vocab_size}, stream_.get());
   DrawTokens(params, stream_.get());
   return CudaStatus(cudaGetLastError(), "drawing");
 }
@@ -448,6 +460,7 @@ Result<llm::StepResult> GpuExecutor::Collect() {
   Flight& flight = flights_[half];
   NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(flight.done.get()));
   if (options_.group != nullptr) NEREID_RETURN_IF_ERROR(options_.group->status());
+  if (timer_ != nullptr) NEREID_RETURN_IF_ERROR(timer_->Collect());
   ++num_collected_;
   if (num_collected_ == num_submitted_) collected_ = std::chrono::steady_clock::now();
   llm::StepResult result = std::move(flight.more);

@@ -6,9 +6,11 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "gpu_llm/comm/peer_group.h"
@@ -19,6 +21,7 @@
 #include "gpu_llm/model/decoder.h"
 #include "gpu_llm/model/gpu_weights.h"
 #include "gpu_llm/model/sharding.h"
+#include "gpu_llm/operator_timer.h"
 #include "gpu_llm/step_plan.h"
 #include "llm_core/engine/executor.h"
 #include "llm_core/model/architecture.h"
@@ -39,6 +42,10 @@ struct GpuExecutorOptions {
   // A sequence gets the same numbers alone and beside others, at the price of slower products.
   bool is_invariant = false;
   std::optional<DummyWeights> dummy;  // weights are made up
+  // Every so many steps, `on_profile` gets a table of what their operators took (step_profile.h);
+  // steps are then neither recorded nor overlapped. 0: never. [engine thread]
+  int32_t profile_steps = 0;
+  std::function<void(const std::string&)> on_profile;
   // One of several that share a model (sharded_executor.h), borrowed; null: it is alone. Rank 0
   // draws the tokens.
   PeerGroup* group = nullptr;
@@ -59,7 +66,7 @@ class GpuExecutor : public llm::Executor {
             .candidates = true,
             .logits = true,
             .prompt_log_probs = true,
-            .overlap = true};
+            .overlap = timer_ == nullptr};
   }
   llm::ExecutorMemory memory() const override;
   llm::ExecutorCounts counts() const override { return {num_graph_steps_}; }
@@ -116,6 +123,7 @@ class GpuExecutor : public llm::Executor {
   DrawPlanner draws_;
   Stream stream_;
   GpuWeights weights_;
+  std::unique_ptr<OperatorTimer> timer_;  // null: steps are not timed
   std::optional<Decoder> decoder_;
   DeviceMemory words_;  // the step's plan: its words, DrawItems, LogitEdits
   DeviceMemory argmax_parts_, argmax_tickets_, log_sums_;

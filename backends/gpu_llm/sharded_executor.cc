@@ -15,6 +15,7 @@ Result<std::unique_ptr<ShardedExecutor>> ShardedExecutor::Create(const llm::Deco
     own.device = devices[rank];
     own.rank = rank;
     own.group = executor->group_.get();
+    if (rank > 0) own.on_profile = [](const std::string&) {};  // they take what rank 0 takes
     NEREID_ASSIGN_OR_RETURN(executor->ranks_[rank], GpuExecutor::Create(model, own));
     return {};
   }));

@@ -8,7 +8,10 @@
 //                    [--kv bf16|fp8|int8] [--batches 1,8,32] [--ttft 512,2048]
 //                    [--prefill 16x2048] [--burst 512]
 //                    [--max-sequences 256] [--max-tokens-a-step 8192] [--graphs 1] [--overlap 1]
-//                    [--top-p 0]
+//                    [--top-p 0] [--rate 20] [--count 400] [--mixed 256] [--profile 0]
+// --rate: requests of 503 tokens in and 256 out, so many a second, Poisson, --count of them;
+// --mixed: SchedulerOptions::mixed_prompt_tokens; --profile: so many steps a table of what
+// operators took.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -17,6 +20,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <thread>
 
 #include "gpu_llm/gpu_executor.h"
 #include "gpu_llm/sharded_executor.h"
@@ -114,12 +118,18 @@ T Checked(Result<T> result) {
 
 struct Work {
   int32_t num_prompt, num_output;
+  double at = 0.0;  // seconds, in rising order
 };
+
+double Percentile(const std::vector<double>& sorted, size_t percent) {
+  return sorted[std::min(sorted.size() - 1, sorted.size() * percent / 100)];
+}
 
 class Bench {
  public:
   Bench(const llm::DecoderSpec& spec, const gpu::GpuExecutorOptions& options,
-        const std::vector<int32_t>& devices, bool overlaps, const llm::SamplingParams& sampling)
+        const std::vector<int32_t>& devices, llm::EngineOptions engine,
+        const llm::SamplingParams& sampling)
       : sampling_(sampling) {
     llm::DecoderModel model;
     model.spec = spec;
@@ -137,8 +147,6 @@ class Bench {
     std::printf("load %.2f s, KV cache %d blocks\n", Seconds(Clock::now() - start),
                 executor->limits().num_blocks);
     vocab_size_ = spec.vocab_size;
-    llm::EngineOptions engine;
-    engine.overlaps_steps = overlaps;
     engine_.emplace(std::move(engine), std::move(executor));
   }
 
@@ -158,7 +166,10 @@ class Bench {
       request->sink = std::make_unique<TraceSink>(traces[i], std::move(promise));
       requests.push_back(std::move(request));
     }
+    const auto start = Clock::now();
     for (size_t i = 0; i < work.size(); ++i) {
+      std::this_thread::sleep_until(start + std::chrono::duration_cast<Clock::duration>(
+                                                std::chrono::duration<double>(work[i].at)));
       traces[i].sent = Clock::now();
       if (const Status status = engine_->Enqueue(requests[i]); !status.ok()) {
         std::printf("error: %s\n", status.message().c_str());
@@ -217,6 +228,31 @@ class Bench {
                 static_cast<double>(count) * num_prompt / Seconds(last - traces[0].sent));
   }
 
+  void Rate(double rate, int32_t count) {
+    std::exponential_distribution<double> gap(rate);
+    std::vector<Work> work;
+    for (double at = 0.0; static_cast<int32_t>(work.size()) < count; at += gap(random_))
+      work.push_back({503, 256, at});
+    const std::vector<Trace> traces = Send(work);
+    std::vector<double> first, between;
+    int32_t num_good = 0;
+    for (const Trace& trace : traces) {
+      first.push_back(1e3 * Seconds(trace.tokens[0] - trace.sent));
+      for (size_t i = 1; i < trace.tokens.size(); ++i)
+        between.push_back(1e3 * Seconds(trace.tokens[i] - trace.tokens[i - 1]));
+      num_good +=
+          first.back() <= 60.0 && Seconds(trace.tokens.back() - trace.tokens[0]) <= 10e-3 * 255;
+    }
+    std::sort(first.begin(), first.end());
+    std::sort(between.begin(), between.end());
+    std::printf(
+        "%.0f requests a second, %d: first token p50 %.1f p90 %.1f p99 %.1f ms; between tokens "
+        "p50 %.2f p90 %.2f p99 %.2f ms; %.1f %% within 60 and 10 ms\n",
+        rate, count, Percentile(first, 50), Percentile(first, 90), Percentile(first, 99),
+        Percentile(between, 50), Percentile(between, 90), Percentile(between, 99),
+        100.0 * num_good / count);
+  }
+
   void Burst(int32_t count) {
     std::vector<Work> work;
     int64_t in = 0;
@@ -273,6 +309,10 @@ int Main(int argc, char** argv) {
                                               {"--graphs", "1"},
                                               {"--overlap", "1"},
                                               {"--top-p", "0"},
+                                              {"--rate", ""},
+                                              {"--count", "400"},
+                                              {"--mixed", "256"},
+                                              {"--profile", "0"},
                                               {"--kv", "bf16"}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!given.contains(argv[i])) {
@@ -299,7 +339,12 @@ int Main(int argc, char** argv) {
   options.cache_memory_fraction = std::strtod(given["--cache-fraction"].c_str(), nullptr);
   const std::vector<int32_t> devices = Checked(gpu::ParseDeviceIds(given["--gpus"]));
   options.device = devices[0];
-  Bench bench(Shape(given["--shape"]), options, devices, given["--overlap"] == "1", sampling);
+  options.profile_steps = std::atoi(given["--profile"].c_str());
+  options.on_profile = [](const std::string& table) { std::printf("%s", table.c_str()); };
+  llm::EngineOptions engine;
+  engine.overlaps_steps = given["--overlap"] == "1";
+  engine.scheduler.mixed_prompt_tokens = std::atoi(given["--mixed"].c_str());
+  Bench bench(Shape(given["--shape"]), options, devices, std::move(engine), sampling);
   for (const int32_t batch : Numbers(given["--batches"])) {
     bench.Send(std::vector<Work>(batch, {16, 8}));  // graphs are recorded, algorithms timed
     bench.Decode(batch);
@@ -308,6 +353,8 @@ int Main(int argc, char** argv) {
   if (const auto sizes = Numbers(given["--prefill"]); sizes.size() == 2)
     bench.Prefill(sizes[0], sizes[1]);
   for (const int32_t count : Numbers(given["--burst"])) bench.Burst(count);
+  for (const int32_t rate : Numbers(given["--rate"]))
+    bench.Rate(rate, std::atoi(given["--count"].c_str()));
   return 0;
 }
 

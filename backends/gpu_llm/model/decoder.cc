@@ -209,6 +209,7 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
   embedding.num_rows = shape.num_tokens;
   embedding.hidden_size = spec_->hidden_size;
   embedding.scale = spec_->embedding_scale;
+  Mark("embedding", RowsWork(shape.num_tokens, 2), stream);
   Embed(embedding, stream);
   for (int32_t layer = 0; layer < spec_->num_layers(); ++layer) {
     NEREID_RETURN_IF_ERROR(RunLayer(layer, shape, words, may_time, stream));
@@ -220,6 +221,8 @@ Status Decoder::ComputeLogits(const StepShape& shape, const int32_t* words, int3
                               int32_t count, bool may_time, cudaStream_t stream) {
   LinearCall head;
   head.weights = &weights_->lm_head;
+  head.name = "LM head";
+  head.timer = timer_;
   head.in = residual_.as<__nv_bfloat16>();
   head.rows = words + StepLayout(shape).logit_rows + first;
   head.norm_weight = weights_->final_norm.weight;
@@ -237,12 +240,14 @@ Status Decoder::ComputeLogits(const StepShape& shape, const int32_t* words, int3
   if (share_.group != nullptr) {
     const Sharding& sharding = share_.sharding;
     const Range rows = sharding.HeadRows(sharding.rank(), logits_stride());
+    Mark("logits to rank 0", {8.0 * count * rows.count}, stream);
     GatherLogits(share_.group->peers(sharding.rank()), own_logits_.as<float>(), count, rows.first,
                  rows.count, logits_stride(), stream);
     if (sharding.rank() > 0) return CudaStatus(cudaGetLastError(), "the LM head");
   }
   if (spec_->logit_soft_cap > 0.0f || weights_->lm_head_bias != nullptr ||
       logits_stride() > spec_->vocab_size) {
+    Mark("logits' end", {8.0 * count * spec_->vocab_size}, stream);
     FinishLogits({logits_.as<float>(), weights_->lm_head_bias, count, spec_->vocab_size,
                   logits_stride(), spec_->logit_soft_cap},
                  stream);
@@ -255,6 +260,7 @@ void Decoder::ApplyNorm(const GpuNorm& norm, const int32_t* rows, int num_rows,
                         const DeviceMemory& out, cudaStream_t stream) {
   const auto* in = residual_.as<__nv_bfloat16>();
   auto* to = out.as<__nv_bfloat16>();
+  Mark("norm", RowsWork(num_rows, 2), stream);
   if (spec_->norm.kind == llm::NormKind::kRms) {
     RmsNorm({in, rows, norm.weight, to, num_rows, spec_->hidden_size, spec_->norm.epsilon}, stream);
   } else {
@@ -264,9 +270,9 @@ void Decoder::ApplyNorm(const GpuNorm& norm, const int32_t* rows, int num_rows,
   }
 }
 
-Status Decoder::Multiply(const GpuMatrix& matrix, const DeviceMemory& in, const GpuNorm* norm,
-                         StreamOutput output, const DeviceMemory& out, int num_rows, bool may_time,
-                         cudaStream_t stream) {
+Status Decoder::Multiply(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
+                         const GpuNorm* norm, StreamOutput output, const DeviceMemory& out,
+                         int num_rows, bool may_time, cudaStream_t stream) {
   LinearCall call;
   call.weights = &matrix;
   call.in = in.as<__nv_bfloat16>();
@@ -281,23 +287,27 @@ Status Decoder::Multiply(const GpuMatrix& matrix, const DeviceMemory& in, const 
   call.output = output;
   call.out = out.data();
   call.scratch = gate_up_.data();
+  call.name = name;
+  call.timer = timer_;
   return linear_->Run(call, num_rows, may_time, stream);
 }
 
-Status Decoder::AddProduct(const GpuMatrix& matrix, const DeviceMemory& in,
+Status Decoder::AddProduct(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
                            const Addition& addition, int num_rows, bool may_time,
                            cudaStream_t stream) {
   const auto& [bias, post_norm, next_norm] = addition;
   if (share_.group != nullptr) {
-    NEREID_RETURN_IF_ERROR(
-        Multiply(matrix, in, nullptr, StreamOutput::kBf16, parts_, num_rows, may_time, stream));
+    NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, StreamOutput::kBf16, parts_,
+                                    num_rows, may_time, stream));
     return AddSum(addition, num_rows, stream);
   }
   if (bias == nullptr && post_norm.weight == nullptr) {
-    return Multiply(matrix, in, nullptr, StreamOutput::kAdd, residual_, num_rows, may_time, stream);
+    return Multiply(name, matrix, in, nullptr, StreamOutput::kAdd, residual_, num_rows, may_time,
+                    stream);
   }
-  NEREID_RETURN_IF_ERROR(
-      Multiply(matrix, in, nullptr, StreamOutput::kBf16, gate_up_, num_rows, may_time, stream));
+  NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, StreamOutput::kBf16, gate_up_,
+                                  num_rows, may_time, stream));
+  Mark("residual's sum", RowsWork(num_rows, 3), stream);
   ResidualAdd({gate_up_.as<__nv_bfloat16>(), bias, post_norm.weight, residual_.as<__nv_bfloat16>(),
                num_rows, spec_->hidden_size, spec_->norm.epsilon},
               stream);
@@ -308,6 +318,7 @@ Status Decoder::AddSum(const Addition& addition, int num_rows, cudaStream_t stre
   const Peers& peers = share_.group->peers(share_.sharding.rank());
   if (norms_sums_) {
     const GpuNorm* norm = addition.next_norm;
+    Mark("sum over GPUs, norm", RowsWork(num_rows, 4), stream);
     SumRows(peers,
             {norm != nullptr ? norm->weight : nullptr, num_rows, spec_->hidden_size,
              spec_->norm.epsilon},
@@ -316,9 +327,11 @@ Status Decoder::AddSum(const Addition& addition, int num_rows, cudaStream_t stre
   }
   const auto& [bias, post_norm, next_norm] = addition;
   const bool is_plain = bias == nullptr && post_norm.weight == nullptr;
+  Mark("sum over GPUs", RowsWork(num_rows, 2), stream);
   SumOverPeers(peers, int64_t{num_rows} * spec_->hidden_size,
                is_plain ? SumInto::kResidual : SumInto::kParts, SumPath::kAuto, stream);
   if (!is_plain) {
+    Mark("residual's sum", RowsWork(num_rows, 3), stream);
     ResidualAdd({parts_.as<__nv_bfloat16>(), bias, post_norm.weight, residual_.as<__nv_bfloat16>(),
                  num_rows, spec_->hidden_size, spec_->norm.epsilon},
                 stream);
@@ -330,7 +343,7 @@ Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* w
                          cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
   const bool is_normed = norms_sums_ && layer > 0;
-  NEREID_RETURN_IF_ERROR(Multiply(weights.qkv, is_normed ? normed_ : residual_,
+  NEREID_RETURN_IF_ERROR(Multiply("q, k, v", weights.qkv, is_normed ? normed_ : residual_,
                                   is_normed ? nullptr : &weights.input_norm, StreamOutput::kBf16,
                                   qkv_, shape.num_tokens, may_time, stream));
   if (spec_->parallel_residual) {  // the MLP sees the residual as it is before attention
@@ -338,7 +351,7 @@ Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* w
   }
   Attend(layer, shape, words, stream);
   NEREID_RETURN_IF_ERROR(
-      AddProduct(weights.attention_out, attention_,
+      AddProduct("attention's output", weights.attention_out, attention_,
                  {weights.attention_out_bias, weights.post_attention_norm, &weights.pre_mlp_norm},
                  shape.num_tokens, may_time, stream));
   if (spec_->layers[layer].is_moe) {
@@ -353,16 +366,19 @@ Status Decoder::RunMlp(int32_t layer, const StepShape& shape, bool may_time, cud
   const GpuNorm* norm = spec_->parallel_residual || norms_sums_ ? nullptr : &weights.pre_mlp_norm;
   const bool is_gated = spec_->mlp == llm::MlpKind::kGated;
   if (is_gated && spec_->activation == llm::Activation::kSilu && weights.gate_up_bias == nullptr) {
-    NEREID_RETURN_IF_ERROR(Multiply(weights.gate_up, in, norm, StreamOutput::kSiluGate, gated_,
-                                    shape.num_tokens, may_time, stream));
+    NEREID_RETURN_IF_ERROR(Multiply("gate and up", weights.gate_up, in, norm,
+                                    StreamOutput::kSiluGate, gated_, shape.num_tokens, may_time,
+                                    stream));
   } else {
-    NEREID_RETURN_IF_ERROR(Multiply(weights.gate_up, in, norm, StreamOutput::kBf16, gate_up_,
-                                    shape.num_tokens, may_time, stream));
+    NEREID_RETURN_IF_ERROR(Multiply("gate and up", weights.gate_up, in, norm, StreamOutput::kBf16,
+                                    gate_up_, shape.num_tokens, may_time, stream));
+    Mark("activation", {(is_gated ? 6.0 : 4.0) * shape.num_tokens * spec_->intermediate_size},
+         stream);
     Activate({gate_up_.as<__nv_bfloat16>(), weights.gate_up_bias, gated_.as<__nv_bfloat16>(),
               shape.num_tokens, spec_->intermediate_size, spec_->activation, is_gated},
              stream);
   }
-  return AddProduct(weights.down, gated_,
+  return AddProduct("down", weights.down, gated_,
                     {weights.down_bias, weights.post_mlp_norm, NextInputNorm(layer)},
                     shape.num_tokens, may_time, stream);
 }
@@ -387,6 +403,7 @@ Status Decoder::RunMoe(int32_t layer, const StepShape& shape, cudaStream_t strea
   const RouteParams route = {gate_up_.as<float>(), experts,         shares,
                              shape.num_tokens,     moe.num_experts, moe.experts_per_token,
                              moe.normalize_top_k};
+  Mark("routes", RowsWork(shape.num_tokens, 1), stream);
   if (shape.num_tokens <= kFewRoutedRows && !is_invariant_) {
     RouteFew({in.as<__nv_bfloat16>(), weights.router, spec_->hidden_size, tickets_.as<int32_t>(),
               route, sort},
@@ -414,7 +431,13 @@ Status Decoder::RunMoe(int32_t layer, const StepShape& shape, cudaStream_t strea
   product.tiles = tiles;
   product.num_tiles = static_cast<int>(layout.num_tiles);
   product.tile_rows = layout.tile_rows;
-  const auto multiply = [&](const GpuExperts& matrices, const DeviceMemory& out) {
+  const double num_read = std::min<double>(moe.num_experts, num_pairs);
+  const auto multiply = [&](const char* name, const GpuExperts& matrices, const DeviceMemory& out) {
+    const double outputs = matrices.first.num_outputs, depth = matrices.first.depth;
+    Mark(name,
+         {2.0 * (num_read * outputs * depth + num_pairs * (outputs + depth)),
+          2.0 * num_pairs * outputs * depth},
+         stream);
     product.weights = static_cast<const __nv_bfloat16*>(matrices.first.data);
     product.expert_stride = matrices.stride_elements;
     product.num_outputs = matrices.first.num_outputs;
@@ -424,8 +447,9 @@ Status Decoder::RunMoe(int32_t layer, const StepShape& shape, cudaStream_t strea
   };
   const bool is_gated = spec_->mlp == llm::MlpKind::kGated;
   product.gates = is_gated && spec_->activation == llm::Activation::kSilu;
-  multiply(weights.expert_gate_up, product.gates ? gated_ : gate_up_);
+  multiply("experts' gate and up", weights.expert_gate_up, product.gates ? gated_ : gate_up_);
   if (!product.gates) {
+    Mark("activation", {6.0 * num_pairs * moe.intermediate_size}, stream);
     Activate({gate_up_.as<__nv_bfloat16>(), nullptr, gated_.as<__nv_bfloat16>(), num_pairs,
               moe.intermediate_size, spec_->activation, is_gated},
              stream);
@@ -433,10 +457,11 @@ Status Decoder::RunMoe(int32_t layer, const StepShape& shape, cudaStream_t strea
   product.gates = false;
   product.in = gated_.as<__nv_bfloat16>();
   product.pairs = nullptr;
-  multiply(weights.expert_down, expert_out_);
+  multiply("experts' down", weights.expert_down, expert_out_);
   const bool is_normed = weights.post_mlp_norm.weight != nullptr;
   const bool is_shared = share_.group != nullptr;
   const DeviceMemory& sums = is_shared ? parts_ : is_normed ? gate_up_ : residual_;
+  Mark("experts' sum", RowsWork(num_pairs, 1), stream);
   Combine({expert_out_.as<__nv_bfloat16>(), places, shares, sums.as<__nv_bfloat16>(),
            shape.num_tokens, spec_->hidden_size, moe.experts_per_token, !is_normed && !is_shared},
           stream);
@@ -444,12 +469,24 @@ Status Decoder::RunMoe(int32_t layer, const StepShape& shape, cudaStream_t strea
     return AddSum({nullptr, weights.post_mlp_norm, NextInputNorm(layer)}, shape.num_tokens, stream);
   }
   if (is_normed) {
+    Mark("residual's sum", RowsWork(shape.num_tokens, 3), stream);
     ResidualAdd(
         {gate_up_.as<__nv_bfloat16>(), nullptr, weights.post_mlp_norm.weight,
          residual_.as<__nv_bfloat16>(), shape.num_tokens, spec_->hidden_size, spec_->norm.epsilon},
         stream);
   }
   return {};
+}
+
+void Decoder::MarkAttention(const char* name, bool of_decoding, int32_t window,
+                            cudaStream_t stream) {
+  if (timer_ == nullptr) return;
+  const OperatorTimer::AttentionWork seen = timer_->Attention(of_decoding, window);
+  const double token_bytes = static_cast<double>(spec_->num_kv_heads) *
+                             HeadBytes(spec_->head_dim, cache_format_) / kBlockTokens;
+  timer_->Mark(
+      name, {seen.tokens_read * token_bytes, 4.0 * seen.pairs * spec_->num_heads * spec_->head_dim},
+      stream);
 }
 
 void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words,
@@ -477,6 +514,11 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
   rope.epsilon = spec_->norm.epsilon;
   rope.format = cache_format_;
   rope.rows_are_single = shape.num_prefill == 0;
+  Mark("rope and cache",
+       {shape.num_tokens * (2.0 * (qkv_size() + spec_->q_size()) +
+                            static_cast<double>(spec_->num_kv_heads) *
+                                HeadBytes(spec_->head_dim, cache_format_) / kBlockTokens)},
+       stream);
   RopeWrite(rope, stream);
   if (shape.num_decode > 0) {
     DecodeAttentionParams params = {};
@@ -496,6 +538,7 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
     params.scale = spec_->attention_scale;
     params.soft_cap = spec_->attention_soft_cap;
     params.format = cache_format_;
+    MarkAttention("attention, decoding", true, spec.sliding_window, stream);
     DecodeAttention(params, stream);
   }
   if (shape.num_prefill > 0) {
@@ -514,6 +557,7 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
     params.scale = spec_->attention_scale;
     params.soft_cap = spec_->attention_soft_cap;
     params.format = cache_format_;
+    MarkAttention("attention, prompts", false, spec.sliding_window, stream);
     PrefillAttention(params, stream);
   }
 }

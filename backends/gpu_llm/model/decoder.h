@@ -12,6 +12,7 @@
 #include "gpu_llm/model/gpu_weights.h"
 #include "gpu_llm/model/linear.h"
 #include "gpu_llm/model/sharding.h"
+#include "gpu_llm/operator_timer.h"
 #include "gpu_llm/step_plan.h"
 #include "llm_core/model/decoder_spec.h"
 #include "nereid/status.h"
@@ -60,6 +61,8 @@ class Decoder {
   // Floats from one row of logits to the next: PaddedVocabulary().
   int32_t logits_stride() const { return PaddedVocabulary(spec_->vocab_size); }
   int64_t memory_bytes() const;
+  // From now on steps are timed operator by operator. Borrowed.
+  void SetTimer(OperatorTimer* timer) { timer_ = timer; }
 
   // Words of a step's positions: those of short sequences are so many behind those of long ones.
   // 0: there is no difference.
@@ -78,21 +81,30 @@ class Decoder {
   void ApplyNorm(const GpuNorm& norm, const int32_t* rows, int num_rows, const DeviceMemory& out,
                  cudaStream_t stream);
   // out = in x matrix; of the normed residual with `norm`.
-  Status Multiply(const GpuMatrix& matrix, const DeviceMemory& in, const GpuNorm* norm,
-                  StreamOutput output, const DeviceMemory& out, int num_rows, bool may_time,
-                  cudaStream_t stream);
+  Status Multiply(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
+                  const GpuNorm* norm, StreamOutput output, const DeviceMemory& out, int num_rows,
+                  bool may_time, cudaStream_t stream);
   // How a product is added to the residual.
   struct Addition {
     const __nv_bfloat16* bias;  // null: none
     const GpuNorm& post_norm;   // of what is added; no weight: none
     const GpuNorm* next_norm;   // of the residual after; null: the last layer's
   };
-  Status AddProduct(const GpuMatrix& matrix, const DeviceMemory& in, const Addition& addition,
-                    int num_rows, bool may_time, cudaStream_t stream);
+  Status AddProduct(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
+                    const Addition& addition, int num_rows, bool may_time, cudaStream_t stream);
   // The sum of all GPUs' parts_ in place of a product; with norms_sums_ the next norm is taken too.
   Status AddSum(const Addition& addition, int num_rows, cudaStream_t stream);
   const GpuNorm* NextInputNorm(int32_t layer) const;
   void Attend(int32_t layer, const StepShape& shape, const int32_t* words, cudaStream_t stream);
+  // What follows on the stream is `name`'s: where times are taken (operator_timer.h).
+  void Mark(const char* name, const OperatorWork& work, cudaStream_t stream) {
+    if (timer_ != nullptr) timer_->Mark(name, work, stream);
+  }
+  void MarkAttention(const char* name, bool of_decoding, int32_t window, cudaStream_t stream);
+  // Of rows of hidden_size, so many of which are read or written for each of `num_rows`.
+  OperatorWork RowsWork(int num_rows, int num_times) const {
+    return {2.0 * num_rows * num_times * spec_->hidden_size};
+  }
   int64_t qkv_size() const { return spec_->q_size() + 2 * spec_->kv_size(); }
 
   const llm::DecoderSpec* spec_;
@@ -121,6 +133,7 @@ class Decoder {
   bool norms_sums_ = false;  // what follows a sum over GPUs finds the residual normed in normed_
   DeviceMemory own_logits_;  // [num_logits, this GPU's rows of the LM head] float; none: alone
   std::optional<LinearRunner> linear_;
+  OperatorTimer* timer_ = nullptr;  // null: nothing is timed
 };
 
 }  // namespace nereid::gpu

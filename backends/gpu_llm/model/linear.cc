@@ -43,6 +43,46 @@ int64_t OutputRowBytes(StreamOutput output, int64_t num_outputs) {
   return output == StreamOutput::kSiluGate ? num_outputs : num_outputs * 2;
 }
 
+int64_t WeightBytes(const GpuMatrix& weights) {
+  if (weights.format == WeightFormat::kInt4) {
+    return (weights.num_outputs + kInt4TileRows - 1) / kInt4TileRows *
+           Int4TileBytes(weights.depth, weights.scales_per_block);
+  }
+  const int64_t count = int64_t{weights.num_outputs} * weights.depth;
+  return weights.format == WeightFormat::kFp8 ? count : 2 * count;
+}
+
+void Mark(const LinearCall& call, const char* name, const OperatorWork& work, cudaStream_t stream) {
+  if (call.timer != nullptr) call.timer->Mark(name, work, stream);
+}
+
+// The product itself, of weights as they lie in memory, or unpacked to bf16.
+void MarkProduct(const LinearCall& call, int num_rows, bool is_unpacked, cudaStream_t stream,
+                 bool is_fp8 = false) {
+  if (call.timer == nullptr) return;
+  const GpuMatrix& weights = *call.weights;
+  const double outputs = weights.num_outputs, depth = weights.depth;
+  OperatorWork work;
+  work.bytes = (is_unpacked ? 2.0 * outputs * depth : static_cast<double>(WeightBytes(weights))) +
+               2.0 * num_rows * depth +
+               static_cast<double>(num_rows * OutputRowBytes(call.output, weights.num_outputs));
+  work.operations = 2.0 * num_rows * outputs * depth;
+  work.is_fp8 = is_fp8;
+  call.timer->Mark(call.name, work, stream);
+}
+
+void MarkUnpacking(const LinearCall& call, cudaStream_t stream) {
+  const GpuMatrix& weights = *call.weights;
+  const double count = static_cast<double>(weights.num_outputs) * weights.depth;
+  Mark(call, "unpacking weights", {static_cast<double>(WeightBytes(weights)) + 2.0 * count},
+       stream);
+}
+
+// Of rows that are read and written.
+OperatorWork RowsWork(int num_rows, double bytes) {
+  return {num_rows * bytes};
+}
+
 }  // namespace
 
 Result<LinearRunner> LinearRunner::Create(const GpuWeights& weights, int max_num_rows,
@@ -84,6 +124,7 @@ Result<LinearRunner> LinearRunner::Create(const GpuWeights& weights, int max_num
 void LinearRunner::PrepareInput(LinearCall& call, int num_rows, cudaStream_t stream) {
   const int depth = call.weights->depth;
   if (call.norm_weight != nullptr) {
+    Mark(call, "norm", RowsWork(num_rows, 4.0 * depth), stream);
     RmsNorm({call.in, call.rows, call.norm_weight, call.normed, num_rows, depth, call.epsilon},
             stream);
     call.in = call.normed;
@@ -91,6 +132,7 @@ void LinearRunner::PrepareInput(LinearCall& call, int num_rows, cudaStream_t str
     call.norm_weight = nullptr;
   }
   if (call.weights->gathers()) {
+    Mark(call, "gathered columns", RowsWork(num_rows, 4.0 * depth), stream);
     auto* gathered = gathered_.as<__nv_bfloat16>();
     GatherColumns({call.in, call.rows, call.weights->column_order, call.weights->input_scale,
                    gathered, num_rows, depth},
@@ -102,6 +144,7 @@ void LinearRunner::PrepareInput(LinearCall& call, int num_rows, cudaStream_t str
 
 Status LinearRunner::Stream(const LinearCall& call, int num_rows, cudaStream_t stream) {
   const int64_t row_bytes = OutputRowBytes(call.output, call.weights->num_outputs);
+  MarkProduct(call, num_rows, false, stream);
   for (int first = 0; first < num_rows; first += kStreamMaxRows) {
     const __nv_bfloat16* in =
         call.rows != nullptr ? call.in : call.in + int64_t{first} * call.weights->depth;
@@ -120,6 +163,7 @@ Status LinearRunner::RunInvariant(const LinearCall& call, int num_rows, cudaStre
   GroupedGemmParams product = {};
   product.weights = static_cast<const __nv_bfloat16*>(weights.data);
   if (weights.format != WeightFormat::kBf16) {
+    MarkUnpacking(call, stream);
     Dequantize(weights, dequantized_.as<__nv_bfloat16>(), stream);
     product.weights = dequantized_.as<__nv_bfloat16>();
   }
@@ -134,8 +178,10 @@ Status LinearRunner::RunInvariant(const LinearCall& call, int num_rows, cudaStre
   product.out = gates ? call.scratch : call.out;
   product.out_is_float = call.output == StreamOutput::kFloat;
   product.accumulates = call.output == StreamOutput::kAdd;
+  MarkProduct(call, num_rows, true, stream);
   GroupedGemm(product, stream);
   if (gates) {
+    Mark(call, "gate", RowsWork(num_rows, 3.0 * weights.num_outputs), stream);
     SiluGate(static_cast<const __nv_bfloat16*>(call.scratch), static_cast<__nv_bfloat16*>(call.out),
              num_rows, weights.num_outputs / 2, stream);
   }
@@ -166,6 +212,7 @@ Status LinearRunner::Run(const LinearCall& given, int num_rows, bool may_time,
 Status LinearRunner::MultiplyInt4(const LinearCall& call, int num_rows, cudaStream_t stream) {
   // Rows that are picked come from kernels that write them in order: PrepareInput.
   if (call.rows != nullptr) return InternalError("rows of a product with int4 weights are picked");
+  MarkProduct(call, num_rows, false, stream);
   Int4Gemm({*call.weights, call.in, call.out, num_rows, call.output, int4_partials_.as<float>(),
             int4_tickets_.as<int32_t>()},
            num_processors_, stream);
@@ -189,6 +236,7 @@ GemmCall CallOf(const LinearCall& call, int num_rows) {
 // What the product left in the scratch, gated.
 void Gate(const LinearCall& call, int num_rows, cudaStream_t stream) {
   if (call.output != StreamOutput::kSiluGate) return;
+  Mark(call, "gate", RowsWork(num_rows, 3.0 * call.weights->num_outputs), stream);
   SiluGate(static_cast<const __nv_bfloat16*>(call.scratch), static_cast<__nv_bfloat16*>(call.out),
            num_rows, call.weights->num_outputs / 2, stream);
 }
@@ -198,6 +246,7 @@ void Gate(const LinearCall& call, int num_rows, cudaStream_t stream) {
 Status LinearRunner::MultiplyFp8(const LinearCall& call, int num_rows, bool may_time,
                                  cudaStream_t stream) {
   const GpuMatrix& weights = *call.weights;
+  Mark(call, "rows to fp8", RowsWork(num_rows, 3.0 * weights.depth), stream);
   QuantizeRows({call.in, call.rows, call.norm_weight, fp8_rows_.as<uint8_t>(),
                 fp8_factors_.as<float>(), num_rows, weights.depth, call.epsilon},
                stream);
@@ -206,6 +255,7 @@ Status LinearRunner::MultiplyFp8(const LinearCall& call, int num_rows, bool may_
   gemm.in = fp8_rows_.data();
   gemm.weight_factors = weights.row_scales;
   gemm.in_factors = fp8_factors_.as<float>();
+  MarkProduct(call, num_rows, false, stream, true);
   NEREID_RETURN_IF_ERROR(gemm_.Run(gemm, may_time, stream));
   Gate(call, num_rows, stream);
   return {};
@@ -218,9 +268,11 @@ Status LinearRunner::MultiplyBf16(const LinearCall& call, int num_rows, bool may
   gemm.weights = weights.data;
   gemm.in = call.in;
   if (weights.format != WeightFormat::kBf16) {
+    MarkUnpacking(call, stream);
     Dequantize(weights, dequantized_.as<__nv_bfloat16>(), stream);
     gemm.weights = dequantized_.data();
   }
+  MarkProduct(call, num_rows, true, stream);
   NEREID_RETURN_IF_ERROR(gemm_.Run(gemm, may_time, stream));
   Gate(call, num_rows, stream);
   return {};

@@ -10,6 +10,7 @@
 #include "gpu_llm/kernels/stream_gemm.h"
 #include "gpu_llm/model/gemm.h"
 #include "gpu_llm/model/gpu_weights.h"
+#include "gpu_llm/operator_timer.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {
@@ -23,7 +24,9 @@ struct LinearCall {
   __nv_bfloat16* normed = nullptr;  // [num_rows, depth]: room for normed rows
   StreamOutput output = StreamOutput::kBf16;
   void* out = nullptr;
-  void* scratch = nullptr;  // [num_rows, num_outputs] bf16, for kAdd and kSiluGate
+  void* scratch = nullptr;         // [num_rows, num_outputs] bf16, for kAdd and kSiluGate
+  const char* name = "a product";  // in tables of times
+  OperatorTimer* timer = nullptr;  // null: nothing is timed
 };
 
 class LinearRunner {
