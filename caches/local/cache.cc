@@ -1,10 +1,12 @@
 // The cache `local`: responses in this process's memory. Setting `size`: bytes that it may take.
 // [any thread]
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <utility>
 
+#include "cache_metrics.h"
 #include "lru_cache.h"
 #include "nereid/error.h"
 #include "nereid/json.h"
@@ -16,6 +18,7 @@ using nereid::Result;
 using nereid::Status;
 using nereid::ToError;
 using nereid::ToStatus;
+using nereid::local_cache::CacheMetrics;
 using nereid::local_cache::Content;
 using nereid::local_cache::LruCache;
 
@@ -32,8 +35,20 @@ Result<Attributes> NewAttributes() {
   return Attributes(attributes);
 }
 
-LruCache* FromHandle(TRITONCACHE_Cache* cache) {
-  return reinterpret_cast<LruCache*>(cache);
+struct LocalCache {
+  explicit LocalCache(size_t max_bytes) : entries(max_bytes) {}
+  LruCache entries;
+  CacheMetrics metrics;
+};
+
+LocalCache* FromHandle(TRITONCACHE_Cache* cache) {
+  return reinterpret_cast<LocalCache*>(cache);
+}
+
+uint64_t NowNs() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
 }
 
 Result<size_t> ReadSize(const char* config) {
@@ -83,8 +98,8 @@ Status GiveContent(const Content& content, TRITONCACHE_CacheEntry* entry,
   return ToStatus(TRITONCACHE_Copy(allocator, entry));
 }
 
-Status Insert(LruCache& cache, const char* key, TRITONCACHE_CacheEntry* entry,
-              TRITONCACHE_Allocator* allocator) {
+Status InsertEntry(LruCache& cache, const char* key, TRITONCACHE_CacheEntry* entry,
+                   TRITONCACHE_Allocator* allocator) {
   if (cache.Find(key) != nullptr) {
     return nereid::AlreadyExistsError("cache 'local': key '", key, "' is taken");
   }
@@ -102,6 +117,29 @@ Status Insert(LruCache& cache, const char* key, TRITONCACHE_CacheEntry* entry,
   return {};
 }
 
+Status Insert(LocalCache& cache, const char* key, TRITONCACHE_CacheEntry* entry,
+              TRITONCACHE_Allocator* allocator) {
+  const uint64_t start_ns = NowNs();
+  NEREID_RETURN_IF_ERROR(InsertEntry(cache.entries, key, entry, allocator));
+  cache.metrics.OnInsertion(NowNs() - start_ns);
+  const LruCache::Figures figures = cache.entries.figures();
+  cache.metrics.OnChange(
+      static_cast<double>(figures.bytes) / static_cast<double>(cache.entries.max_bytes()),
+      figures.num_entries, figures.num_evictions);
+  return {};
+}
+
+Status Lookup(LocalCache& cache, const char* key, TRITONCACHE_CacheEntry* entry,
+              TRITONCACHE_Allocator* allocator) {
+  const uint64_t start_ns = NowNs();
+  const auto content = cache.entries.Find(key);
+  const Status status = content == nullptr
+                            ? nereid::NotFoundError("cache 'local': no entry '", key, "'")
+                            : GiveContent(*content, entry, allocator);
+  cache.metrics.OnLookup(content != nullptr, NowNs() - start_ns);
+  return status;
+}
+
 }  // namespace
 
 extern "C" {
@@ -113,7 +151,7 @@ TRITONCACHE_ISPEC TRITONSERVER_Error* TRITONCACHE_CacheInitialize(TRITONCACHE_Ca
       return nereid::InvalidArgError("cache 'local': initialised with a null pointer");
     }
     NEREID_ASSIGN_OR_RETURN(const size_t size, ReadSize(config));
-    *cache = reinterpret_cast<TRITONCACHE_Cache*>(new LruCache(size));
+    *cache = reinterpret_cast<TRITONCACHE_Cache*>(new LocalCache(size));
     return {};
   });
 }
@@ -135,11 +173,8 @@ TRITONCACHE_ISPEC TRITONSERVER_Error* TRITONCACHE_CacheLookup(TRITONCACHE_Cache*
                                                               const char* key,
                                                               TRITONCACHE_CacheEntry* entry,
                                                               TRITONCACHE_Allocator* allocator) {
-  return nereid::GuardCEdge("local", [&]() -> Status {
-    const auto content = FromHandle(cache)->Find(key);
-    if (content == nullptr) return nereid::NotFoundError("cache 'local': no entry '", key, "'");
-    return GiveContent(*content, entry, allocator);
-  });
+  return nereid::GuardCEdge(
+      "local", [&]() -> Status { return Lookup(*FromHandle(cache), key, entry, allocator); });
 }
 
 }  // extern "C"

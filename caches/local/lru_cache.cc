@@ -33,12 +33,18 @@ LruCache::Outcome LruCache::Insert(std::string_view key, std::shared_ptr<const C
     const auto last = std::prev(entries_.end());
     bytes_ -= last->bytes;
     index_.erase(last->key);
+    ++num_evictions_;
     dropped.splice(dropped.begin(), entries_, last);
   }
   entries_.push_front({std::string(key), std::move(content), bytes});
   index_.emplace(entries_.front().key, entries_.begin());
   bytes_ += bytes;
   return Outcome::kInserted;
+}
+
+LruCache::Figures LruCache::figures() {
+  std::lock_guard lock(mutex_);
+  return {bytes_, entries_.size(), num_evictions_};
 }
 
 }  // namespace nereid::local_cache

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -26,6 +27,12 @@ class LruCache {
   Outcome Insert(std::string_view key, std::shared_ptr<const Content> content);
 
   size_t max_bytes() const { return max_bytes_; }
+  struct Figures {
+    size_t bytes;
+    size_t num_entries;
+    uint64_t num_evictions;  // ever
+  };
+  Figures figures();
   // What an entry counts for: its buffers, its key and the bookkeeping.
   static size_t SizeOf(std::string_view key, const Content& content);
 
@@ -41,6 +48,7 @@ class LruCache {
   std::list<Entry> entries_;  // the most recently used first
   std::unordered_map<std::string_view, std::list<Entry>::iterator> index_;  // keys lie in entries_
   size_t bytes_ = 0;
+  uint64_t num_evictions_ = 0;
 };
 
 }  // namespace nereid::local_cache

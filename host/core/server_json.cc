@@ -87,7 +87,7 @@ Result<std::string> Server::StatisticsJson(const std::string& name, int64_t vers
     if (version == ModelTable::kLatest) {
       return NotFoundError("requested model '", name, "' is not available");
     }
-    return NotFoundError("requested version ", version, " of model '", name, "' is not available");
+    return NotFoundError("requested model version is not available for model '", name, "'");
   }
   return StrCat("{\"model_stats\":[", elements, "]}");
 }

@@ -79,7 +79,6 @@ Result<Classes> Classify(const InferResponse& response, uint32_t index, const Ou
     return ClassifyAs<T>(response, index, output, is_batched, max_classes);
   };
   switch (output.datatype) {
-    case TRITONSERVER_TYPE_BOOL:
     case TRITONSERVER_TYPE_UINT8:
       return with(std::type_identity<uint8_t>());
     case TRITONSERVER_TYPE_UINT16:
@@ -101,9 +100,8 @@ Result<Classes> Classify(const InferResponse& response, uint32_t index, const Ou
     case TRITONSERVER_TYPE_FP64:
       return with(std::type_identity<double>());
     default:
-      return InvalidArgError("output '", output.name,
-                             "': classification needs a numeric type of BOOL to FP64, got ",
-                             Name(static_cast<DataType>(output.datatype)));
+      return InvalidArgError("class result not available for output due to unsupported type '",
+                             Name(static_cast<DataType>(output.datatype)), "'");
   }
 }
 

@@ -33,8 +33,7 @@ LogValues LogSettings::values() const {
 
 Status LogSettings::Apply(const LogChange& change) {
   if (change.format.has_value() && *change.format != "default" && *change.format != "ISO8601") {
-    return InvalidArgError("invalid argument for log_format, got: ", *change.format,
-                           ", expected default or ISO8601");
+    return InvalidArgError("invalid argument for log_format, got: ", *change.format);
   }
   constexpr uint32_t kMaxLevel = std::numeric_limits<int>::max();
   if (change.verbose_level.value_or(0) > kMaxLevel) {

@@ -1,4 +1,4 @@
-// See model_version.h.
+// See model_version.h. The messages are Triton's to the letter: clients know them.
 #include "model_version.h"
 
 #include <charconv>
@@ -12,11 +12,11 @@ Result<int64_t> ParseModelVersion(std::string_view text) {
   const auto [stop, error] = std::from_chars(text.data(), end, version);
   if (error != std::errc() || stop != end) {
     return InvalidArgError("failed to get model version from specified version string '", text,
-                           "', version should be an integral value > 0");
+                           "' (details: stol), version should be an integral value > 0");
   }
   if (version < 0) {
     return InvalidArgError("invalid model version specified '", text,
-                           "', version should be an integral value > 0");
+                           "' , version should be an integral value > 0");
   }
   return version;
 }

@@ -118,7 +118,10 @@ Result<SharedBlock> SharedMemory::Find(const SharedRange& range) const {
     return NotFoundError("Unable to find shared memory region: '", range.region, "'");
   }
   const uint64_t region_bytes = region->info().size_bytes;
-  if (range.offset > region_bytes || range.size_bytes > region_bytes - range.offset) {
+  if (range.offset >= region_bytes) {
+    return InvalidArgError("Invalid offset for shared memory region: '", range.region, "'");
+  }
+  if (range.size_bytes == 0 || range.size_bytes > region_bytes - range.offset) {
     return InvalidArgError("Invalid offset + byte size for shared memory region: '", range.region,
                            "'");
   }

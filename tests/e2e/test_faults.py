@@ -37,6 +37,41 @@ def test_a_taken_port_ends_the_start_and_is_named(dist, tmp_path, taken):
     assert "cannot listen" in done.stderr and f"127.0.0.1:{port}" in done.stderr
 
 
+def names(protocol, port, wanted):
+    """Of the servers that answer at the port, each over a new connection, until all that are wanted did."""
+    seen = set()
+    deadline = time.monotonic() + 60
+    while seen != wanted and time.monotonic() < deadline:
+        try:
+            if protocol == "http":
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2", timeout=60) as answer:
+                    seen.add(json.load(answer)["name"])
+            else:
+                alone = [("grpc.use_local_subchannel_pool", 1)]  # no connection is shared with an earlier channel
+                with grpc.insecure_channel(f"127.0.0.1:{port}", alone) as channel:
+                    stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+                    seen.add(stub.ServerMetadata(service_pb2.ServerMetadataRequest(), timeout=60).name)
+        except (OSError, grpc.RpcError):
+            pass  # the connection was given to a server that is about to end
+    return seen
+
+
+def test_servers_may_share_their_ports(start_server, dist, tmp_path):
+    shared = ["--reuse-http-port=true", "--reuse-grpc-port=true"]
+    first = start_server(tmp_path, ["--id=first", *shared])
+    second = subprocess.Popen([str(dist / "bin/nereid"), f"--model-repository={tmp_path}", "--id=second", *shared,
+                               *[f"--{name}-address=127.0.0.1" for name in ("http", "grpc", "metrics")], f"--http-port={first.http}",
+                               f"--grpc-port={first.grpc}", "--metrics-port=0"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for protocol, port in (("http", first.http), ("grpc", first.grpc)):
+            assert names(protocol, port, {"first", "second"}) == {"first", "second"}
+        assert first.stop() == 0
+        assert names("http", first.http, {"second"}) == {"second"}
+    finally:
+        second.terminate()
+        second.wait(timeout=60)
+
+
 def is_loading(server):
     request = urllib.request.Request(server.url + "/v2/repository/index", b"", method="POST")
     models = json.loads(urllib.request.urlopen(request, timeout=60).read())

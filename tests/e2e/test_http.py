@@ -116,7 +116,7 @@ def test_a_parameter_that_no_integer_holds_is_a_double(client, number):
 
 
 @pytest.mark.parametrize("path, change, said", [
-    ("/v2/trace/setting", {"trace_rate": "0"}, "Unable to parse 'trace_rate'. Expecting value >= 1, got: 0"),
+    ("/v2/trace/setting", {"trace_rate": "0"}, "Unable to parse 'trace_rate'. Expecting value >= 1, got:0"),
     ("/v2/trace/setting", {"trace_rate": "-1"}, "Unable to parse 'trace_rate', got: -1"),
     ("/v2/trace/setting", {"trace_rate": "1.5"}, "Unable to parse 'trace_rate', got: 1.5"),
     ("/v2/trace/setting", {"trace_count": "5x"}, "Unable to parse 'trace_count', got: 5x"),

@@ -61,23 +61,23 @@ def test_malformed_json(server, body, words):
 
 
 @pytest.mark.parametrize("body, words", [
-    (tensor(datatype="INT32"), "INPUT0"), (tensor(datatype="FLOAT"), "'FLOAT'"), (tensor(datatype=3), "INPUT0"),
+    (tensor(datatype="INT32"), "INPUT0"), (tensor(datatype="FLOAT"), "INPUT0"), (tensor(datatype=3), "INPUT0"),
     (tensor(shape=[3]), "shape [3] needs 3"), (tensor(shape=[-2]), "-2"), (tensor(shape=[1, 2]), "INPUT0"), (tensor(shape="x"), "'shape'"),
     (tensor(shape=[4611686018427387904]), "INPUT0"), (tensor(shape=[2**63]), "dimension"), (tensor(shape=[2**62, 8]), "INPUT0"),
     (tensor(shape=[1] * 1000), "dimensions"), (tensor(data=[[1], [2, 3]]), "more than the 2 elements"), (tensor(data=["a", "b"]), "a number"),
     (tensor(data=[1, 1e39]), "does not fit FP32"), (tensor(data=3), "an array"), (tensor(data=[None, 1]), "null"),
-    (tensor(name="NOPE"), "NOPE"), (tensor(name=""), "'name'"), ({"inputs": []}, "INPUT0"), ({}, "'inputs'"),
+    (tensor(name="NOPE"), "NOPE"), (tensor(name=""), "input ''"), ({"inputs": []}, "INPUT0"), ({}, "'inputs'"),
     ({"inputs": GOOD["inputs"] * 2}, "INPUT0"), ({**GOOD, "outputs": [{"name": "NOPE"}]}, "NOPE"),
     ({**GOOD, "parameters": {"timeout": -1}}, "timeout"), ({**GOOD, "parameters": {"x": []}}, "'x'"),
     ({**GOOD, "parameters": {"triton_x": 1}}, "'triton_'"), ({**GOOD, "id": 7}, "'id'"),
-    (tensor(parameters={"binary_data_size": 8}), "both"),
+    (tensor(parameters={"binary_data_size": 8}), "set 'data' 'binary_data_size'"),
 ])
 def test_wrong_tensors(server, body, words):
     assert words in refused(server, post(INFER, body))
 
 
 @pytest.mark.parametrize("parameters, status, words", [
-    ({"shared_memory_region": "r"}, 400, "'shared_memory_byte_size'"),
+    ({"shared_memory_region": "r"}, 404, "'r'"),
     ({"shared_memory_region": "r", "shared_memory_byte_size": 8}, 404, "'r'"),
     ({"shared_memory_region": 5, "shared_memory_byte_size": 8}, 400, "expected a string"),
     ({"shared_memory_region": "r", "shared_memory_byte_size": -8}, 400, "'shared_memory_byte_size'"),
@@ -88,7 +88,7 @@ def test_wrong_use_of_shared_memory(server, parameters, status, words):
     assert words in refused(server, post(INFER, body), status=status)
 
 
-@pytest.mark.parametrize("length, words", [("x", "'x'"), ("-1", "'-1'"), ("99999", "99999"), ("1", "byte 1"), ("99999999999999999999", "999")])
+@pytest.mark.parametrize("length, words", [("x", "'x'"), ("-1", "(0, "), ("99999", "99999"), ("1", "byte 1"), ("99999999999999999999", "999")])
 def test_wrong_header_length(server, length, words):
     assert words in refused(server, post(INFER, GOOD, f"Inference-Header-Content-Length: {length}"))
 
@@ -97,7 +97,7 @@ def test_wrong_header_length(server, length, words):
 def test_binary_data_of_another_size(server, claimed, sent):
     head = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2], "parameters": {"binary_data_size": claimed}}]}).encode()
     error = refused(server, post(INFER, head + bytes(sent), f"Inference-Header-Content-Length: {len(head)}"))
-    assert "bytes" in error or "byte size" in error
+    assert any(words in error for words in ("additional bytes", "additional input data", "byte size"))
 
 
 def test_binary_strings_that_lie_about_their_length(server):
@@ -118,7 +118,7 @@ def test_unknown_and_wrong_paths(server, path, status):
 
 
 @pytest.mark.parametrize("body, words", [
-    (b"", "byte 0"), (b"{", "byte 1"), (b'{"text_input":null}', "text_input"), (b'{"text_input":["a","b"]}', "2 elements"),
+    (b"", "byte 0"), (b"{", "byte 1"), (b'{"text_input":null}', "text_input"), (b'{"text_input":["a","b"]}', "'text_input' to tensor with proper shape"),
     (b'{"text_input":"a","max_tokens":"x"}', "max_tokens"), (b'{"text_input":"a","max_tokens":9999999999}', "INT32"),
     (b'{"text_input":"a","foo":[1]}', "'foo'"), (b'{"text_input":"a","text_input":"b"}', "given twice"), (b"{}", "text_input"),
     (b'{"text_input":"\\ud800"}', "surrogate"),

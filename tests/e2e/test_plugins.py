@@ -41,8 +41,13 @@ def test_the_cache_answers_what_was_answered_before(start_server, backends, tmp_
     with urllib.request.urlopen(f"{server.url}/v2/models/cached/stats", timeout=60) as answer:
         statistics = json.load(answer)["model_stats"][0]["inference_stats"]
     assert statistics["cache_hit"]["count"] == 2 and statistics["cache_miss"]["count"] == 2
+    assert statistics["success"]["count"] == statistics["queue"]["count"] == 4 and statistics["compute_infer"]["count"] == 2
     with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=60) as answer:
-        assert 'nv_cache_num_hits_per_model{model="cached",version="1"} 2' in answer.read().decode()
+        page = answer.read().decode().splitlines()
+    assert 'nv_cache_num_hits_per_model{model="cached",version="1"} 2' in page
+    for line in ("hits 2", "misses 2", "lookups 4", "entries 2", "evictions 0"):
+        assert f"nv_cache_num_{line}" in page
+    assert 0 < next(float(line.split()[1]) for line in page if line.startswith("nv_cache_util ")) < 1
 
 
 def test_the_checksum_agent_guards_a_model(start_server, backends, tmp_path):

@@ -84,6 +84,7 @@ void StatisticsShard::RecordCacheHit(uint64_t request_start_ns, uint64_t lookup_
                                      uint64_t lookup_end_ns) {
   last_inference_ms_.store(WallNowMs(), std::memory_order_relaxed);
   success_.Add(Span(request_start_ns, lookup_end_ns));
+  queue_.Add(Span(request_start_ns, lookup_start_ns));  // as Triton counts
   cache_hit_.Add(Span(lookup_start_ns, lookup_end_ns));
   if (latencies_ == nullptr) return;
   latencies_->RecordCacheHit(Span(request_start_ns, lookup_end_ns),

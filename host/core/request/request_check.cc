@@ -221,15 +221,17 @@ Status CheckBytes(const RequestContext& context, const InputTensor& input, int64
   while (const uint64_t got = reader.Read(&length, sizeof(length))) {
     if (got < sizeof(length)) {
       return context.Invalid("incomplete string length indicator for ", where(), ", expecting ",
-                             sizeof(length), " bytes but only ", got, " bytes available");
+                             sizeof(length), " bytes but only ", got,
+                             " bytes available. Please make sure the string length indicator is in "
+                             "one buffer.");
     }
     if (count == expected) {
       return context.Invalid("unexpected number of string elements ", count + 1, " for ", where(),
                              ", expecting ", expected);
     }
     if (const uint64_t have = reader.Read(nullptr, length); have < length) {
-      return context.Invalid("incomplete string data for ", where(),
-                             ", expecting string of length ", length, " but only ", have,
+      return InvalidArgError("incomplete string data for inference input '", input.name,
+                             "', expecting string of length ", length, " but only ", have,
                              " bytes available");
     }
     ++count;

@@ -20,7 +20,7 @@ inline Status ParseMessage(const Slice& bytes, google::protobuf::MessageLite& me
       message.ParseFromArray(bytes.bytes.data(), static_cast<int>(bytes.bytes.size()))) {
     return {};
   }
-  return InternalError("Unable to parse request: not a ", message.GetTypeName());
+  return InternalError("Unable to parse request");
 }
 
 inline WireMessage Serialize(const google::protobuf::MessageLite& message) {

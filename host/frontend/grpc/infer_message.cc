@@ -76,7 +76,7 @@ Status InferMessage::Parse(const Slice& bytes) {
     SpanStream stream(other_fields);
     is_parsed = message_->ParseFromZeroCopyStream(&stream);
   }
-  if (!is_parsed) return InternalError("Unable to parse request: not a ModelInferRequest");
+  if (!is_parsed) return InternalError("Unable to parse request");
   return {};
 }
 

@@ -24,10 +24,9 @@ Result<bool> AsBool(const std::string& key, const InferParameter& value) {
 
 Result<uint64_t> AsUnsigned(const std::string& key, const InferParameter& value) {
   if (value.has_uint64_param()) return value.uint64_param();
-  if (!value.has_int64_param()) return WrongType(key, "int64_param or uint64_param");
+  if (!value.has_int64_param()) return WrongType(key, "int64_param");
   if (value.int64_param() < 0) {
-    return InvalidArgError("invalid value for '", key, "', expected value >= 0, got ",
-                           value.int64_param());
+    return InvalidArgError("invalid value for '", key, "', expected value >= 0.");
   }
   return static_cast<uint64_t>(value.int64_param());
 }
@@ -63,7 +62,7 @@ Status SetCustom(const std::string& key, const InferParameter& value, InferReque
       }
       return request.SetParameter(key.c_str(), static_cast<int64_t>(value.uint64_param()));
     default:
-      return WrongType(key, "int64_param, bool_param, double_param, or string_param");
+      return WrongType(key, "int64_param, bool_param, or string_param");
   }
 }
 
@@ -117,7 +116,16 @@ template <typename Tensor>
 Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
   const auto& parameters = tensor.parameters();
   const auto region = parameters.find("shared_memory_region");
-  if (region == parameters.end()) return std::optional<SharedRange>();
+  if (region == parameters.end()) {
+    for (const char* const key : {"shared_memory_byte_size", "shared_memory_offset"}) {
+      if (!parameters.contains(key)) continue;
+      return InvalidArgError("'", key,
+                             "' can not be specified without 'shared_memory_region' parameter for "
+                             "tensor '",
+                             tensor.name(), "'");
+    }
+    return std::optional<SharedRange>();
+  }
   if (!region->second.has_string_param()) {
     return InvalidArgError("invalid value type for '", region->first, "' parameter for tensor '",
                            tensor.name(), "', expected string_param.");
@@ -157,14 +165,7 @@ bool HasZeroDim(const Input& input) {
 Result<std::string_view> InputData(const Input& input, std::optional<std::string_view> raw,
                                    DataType datatype, const std::string& model,
                                    InputStorage& storage) {
-  if (raw.has_value()) {
-    if (input.has_contents()) {
-      return InvalidArgError(
-          "contents field must not be specified when using raw_input_contents for '", input.name(),
-          "' for model '", model, "'");
-    }
-    return RawAsBytes(*raw, datatype, storage);
-  }
+  if (raw.has_value()) return RawAsBytes(*raw, datatype, storage);
   if (input.has_contents()) {
     return ContentsAsBytes(input.contents(), datatype, input.name(), model, storage);
   }
@@ -173,13 +174,7 @@ Result<std::string_view> InputData(const Input& input, std::optional<std::string
                          model, "' in request.");
 }
 
-Status AddSharedInput(const Input& input, const SharedBlock& block, const std::string& model,
-                      InferRequest& request) {
-  if (input.has_contents()) {
-    return InvalidArgError(
-        "unexpected 'content' provided when using shared memory for input tensor '", input.name(),
-        "' for model '", model, "'");
-  }
+Status AddSharedInput(const Input& input, const SharedBlock& block, InferRequest& request) {
   return request.AppendInputData(input.name().c_str(), block.base, block.size_bytes,
                                  block.memory_type, block.memory_type_id);
 }
@@ -204,26 +199,37 @@ class InputAdder {
 
  private:
   Status Add(const Input& input) {
-    const DataType datatype = input.datatype().starts_with("TYPE_")
-                                  ? DataType::kInvalid
-                                  : DataTypeFromName(input.datatype());
-    if (datatype == DataType::kInvalid) {
-      return InvalidArgError("input '", input.name(), "' for model '", model_,
-                             "': unknown datatype '", input.datatype(), "'");
-    }
+    const DataType datatype = DataTypeOf(input);
     NEREID_ASSIGN_OR_RETURN(const std::optional<SharedRange> shared, SharedRangeOf(input));
     const char* const name = input.name().c_str();
     NEREID_RETURN_IF_ERROR(request_.AddInput(
         name, ToC(datatype), {input.shape().data(), static_cast<size_t>(input.shape_size())}));
     if (shared.has_value()) {
+      if (input.has_contents()) {
+        return InvalidArgError(
+            "unexpected 'content' provided when using shared memory for input tensor '",
+            input.name(), "' for model '", model_, "'");
+      }
       NEREID_ASSIGN_OR_RETURN(SharedBlock block, shared_memory_.Find(*shared));
       parts_.shared_inputs.push_back(std::move(block));
-      return AddSharedInput(input, parts_.shared_inputs.back(), model_, request_);
+      return AddSharedInput(input, parts_.shared_inputs.back(), request_);
+    }
+    if (parts_.message.raw_count() > 0 && input.has_contents()) {
+      return InvalidArgError(
+          "contents field must not be specified when using raw_input_contents for '", input.name(),
+          "' for model '", model_, "'");
     }
     NEREID_ASSIGN_OR_RETURN(const std::optional<std::string_view> raw, NextRaw(input));
     NEREID_ASSIGN_OR_RETURN(const std::string_view data,
                             InputData(input, raw, datatype, model_, parts_.storage));
     return data.empty() ? Status() : request_.AppendInputData(name, data.data(), data.size());
+  }
+
+  // What is none of the protocol's names stays invalid: the checks that follow say so.
+  static DataType DataTypeOf(const Input& input) {
+    const std::string& name = input.datatype();
+    const bool is_config_name = name == "STRING" || name.starts_with("TYPE_");
+    return is_config_name ? DataType::kInvalid : DataTypeFromName(name);
   }
 
   Result<std::optional<std::string_view>> NextRaw(const Input& input) {
@@ -259,12 +265,10 @@ Status AddRequestedOutputs(const SharedMemory& shared_memory, InferParts& parts,
           "invalid value type for 'classification' parameter, expected int64_param");
     }
     if (value.int64_param() < 1) {
-      return InvalidArgError("invalid value for 'classification' parameter of output '",
-                             output.name(), "', expected >= 1, got ", value.int64_param());
+      return InvalidArgError("invalid value for 'classification' parameter, expected >= 0");
     }
     if (shared.has_value()) {
-      return InvalidArgError("output '", output.name(),
-                             "': 'classification' and 'shared_memory_region' exclude each other");
+      return InvalidArgError("output can't set both 'shared_memory_region' and 'classification'");
     }
     parts.wishes.classifications.push_back(
         {output.name(), static_cast<uint64_t>(value.int64_param())});

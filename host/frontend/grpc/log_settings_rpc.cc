@@ -17,7 +17,7 @@ Status Take(const std::string& key, const Value& value, LogChange& change) {
   if (key == "log_warning") return TakeBool(key, value, change.warning);
   if (key == "log_error") return TakeBool(key, value, change.error);
   if (key == "log_verbose_level") {
-    if (!value.has_uint32_param()) return InvalidArgError("expect uint32 for '", key, "'");
+    if (!value.has_uint32_param()) return InvalidArgError("expect int32 for '", key, "'");
     change.verbose_level = value.uint32_param();
     return {};
   }

@@ -13,14 +13,15 @@ constexpr std::string_view kHeaderLength = "Inference-Header-Content-Length";
 Result<size_t> ParseLength(std::string_view text, std::string_view what, size_t body_bytes) {
   size_t length = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    return InvalidArgError(what, ": expected a number of bytes, got '", text, "'");
+  const bool is_whole = end == text.data() + text.size();
+  if (error == std::errc() && is_whole && length <= body_bytes) return length;
+  const bool is_number = !text.empty() && text.find_first_not_of("0123456789", text[0] == '-') ==
+                                              std::string_view::npos;
+  if (is_number && text != "-") {
+    return InvalidArgError("inference header size should be in range (0, ", body_bytes,
+                           "), got: ", text);
   }
-  if (length > body_bytes) {
-    return InvalidArgError(what, ": expected at most the body's ", body_bytes, " bytes, got ",
-                           length);
-  }
-  return length;
+  return InvalidArgError(what, ": expected a number of bytes, got '", text, "'");
 }
 
 }  // namespace

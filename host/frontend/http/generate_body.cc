@@ -2,12 +2,19 @@
 // the model has inputs of that name.
 #include "host/frontend/http/generate_body.h"
 
+#include "host/frontend/http/data_type.h"
 #include "host/frontend/http/tensor_json.h"
 
 namespace nereid::http {
 namespace {
 
 Result<InputTensor> ReadInput(JsonReader& reader, const InputSignature& signature) {
+  if (!HasJsonForm(signature.datatype)) {
+    return InvalidArgError("receiving ", DataTypeName(signature.datatype),
+                           " data via JSON is not supported. Please use the binary data format for "
+                           "input ",
+                           signature.name);
+  }
   InputTensor input;
   input.name = signature.name;
   input.datatype = signature.datatype;
@@ -22,6 +29,18 @@ Result<InputTensor> ReadInput(JsonReader& reader, const InputSignature& signatur
   if (!status.ok()) return std::move(status).WithContext(StrCat("input '", input.name, "'"));
   NEREID_ASSIGN_OR_RETURN(input.shape, FillShape(signature, num_elements));
   return input;
+}
+
+// Of the object `parameters`: as Triton has it, a member that names an input is one too.
+Status ReadNested(JsonReader& reader, std::string_view name, const ModelSignature& model,
+                  GenerateBody& body) {
+  if (const InputSignature* signature = model.Find(name)) {
+    NEREID_ASSIGN_OR_RETURN(InputTensor input, ReadInput(reader, *signature));
+    body.inputs.push_back(std::move(input));
+    return Status::Ok();
+  }
+  return ReadRequestParameter(reader, name, body.options)
+      .WithContext("Converting keyword: 'parameters'");
 }
 
 Status ReadId(JsonReader& reader, std::string& id) {
@@ -50,11 +69,8 @@ Status ParseGenerateBody(std::string_view json, const ModelSignature& model, siz
       return Status::Ok();
     }
     if (key == "parameters") {
-      return reader
-          .ReadObject([&](std::string_view name) {
-            return ReadRequestParameter(reader, name, body.options);
-          })
-          .WithContext("'parameters'");
+      return reader.ReadObject(
+          [&](std::string_view name) { return ReadNested(reader, name, model, body); });
     }
     NEREID_ASSIGN_OR_RETURN(RequestParameter parameter, ReadParameter(reader, key));
     body.options.parameters.push_back(std::move(parameter));

@@ -25,6 +25,7 @@ Status AddOutputs(const InferResponse& response, Members& members) {
     size_t num_elements = 0;
     Status status =
         AppendJsonElements(value, output.datatype, data, TextPolicy::kReplace, num_elements);
+    if (!HasJsonForm(output.datatype)) return status;  // in Triton's words
     if (!status.ok()) return std::move(status).WithContext(StrCat("output '", output.name, "'"));
     if (num_elements != 1) value = "[" + value + "]";
     members.emplace_back(output.name, std::move(value));

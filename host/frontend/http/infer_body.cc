@@ -46,16 +46,13 @@ class SharedReader {
     }
     if (key == "shared_memory_offset") return TakeSize(reader, key, range_.offset);
     if (key != "shared_memory_byte_size") return false;
-    has_size_ = true;
     return TakeSize(reader, key, range_.size_bytes);
   }
 
-  // None when there was no region.
-  Result<std::optional<SharedRange>> Finish() {
-    if (!has_region_) return std::optional<SharedRange>();
-    if (has_size_) return std::optional(std::move(range_));
-    return InvalidArgError("'shared_memory_region' is '", range_.region,
-                           "', but there is no 'shared_memory_byte_size'");
+  bool has_region() const { return has_region_; }
+  // None when there was no region. Without a size it holds no tensor, as whoever looks it up says.
+  std::optional<SharedRange> Finish() {
+    return has_region_ ? std::optional(std::move(range_)) : std::nullopt;
   }
 
  private:
@@ -68,27 +65,30 @@ class SharedReader {
 
   SharedRange range_;
   bool has_region_ = false;
-  bool has_size_ = false;
 };
 
 // One element of "inputs". Its "data" can be parsed only once datatype and shape are known, which
 // may come after it.
 class InputReader {
  public:
-  InputReader(JsonReader& reader, std::string_view& binary) : reader_(reader), binary_(binary) {}
+  InputReader(JsonReader& reader, std::string_view model, std::string_view& binary)
+      : reader_(reader), model_(model), binary_(binary) {}
 
   Result<InputTensor> Read() {
     Status status = ReadMembers();
     if (status.ok()) status = Finish();
     if (status.ok()) return std::move(input_);
-    if (input_.name.empty()) return status;
+    if (is_verbatim_ || input_.name.empty()) return status;
     return std::move(status).WithContext(StrCat("input '", input_.name, "'"));
   }
 
  private:
   Status ReadMembers() {
     return reader_.ReadObject([&](std::string_view key) -> Status {
-      if (key == "name") return ReadText(reader_, key, input_.name);
+      if (key == "name") {
+        has_name_ = true;
+        return ReadText(reader_, key, input_.name);
+      }
       if (key == "datatype") return ReadDataType();
       if (key == "shape") {
         has_shape_ = true;
@@ -101,12 +101,10 @@ class InputReader {
   }
 
   Status ReadDataType() {
+    has_datatype_ = true;
     std::string name;
     NEREID_RETURN_IF_ERROR(ReadText(reader_, "datatype", name));
     input_.datatype = ParseDataType(name);
-    if (input_.datatype == TRITONSERVER_TYPE_INVALID) {
-      return InvalidArgError("unknown datatype '", name, "'");
-    }
     return Status::Ok();
   }
 
@@ -123,30 +121,51 @@ class InputReader {
     });
   }
 
-  bool KnowsLayout() const { return has_shape_ && input_.datatype != TRITONSERVER_TYPE_INVALID; }
-
   Status ReadOrPostponeData() {
     has_data_ = true;
-    if (KnowsLayout()) return ReadJsonTensor(reader_, input_.datatype, input_.shape, input_.parsed);
+    if (has_shape_ && HasJsonForm(input_.datatype)) {
+      return ReadJsonTensor(reader_, input_.datatype, input_.shape, input_.parsed);
+    }
     data_position_ = reader_.position();
     return reader_.SkipValue();
   }
 
+  // Triton's words to the letter, which clients know; they name the input where it needs a name.
+  template <typename... Parts>
+  Status Verbatim(const Parts&... parts) {
+    is_verbatim_ = true;
+    return InvalidArgError(parts...);
+  }
+
+  Status CheckSources() {
+    std::string given;
+    if (has_data_) given += " 'data'";
+    if (binary_bytes_) given += " 'binary_data_size'";
+    if (shared_.has_region()) given += " 'shared_memory_region'";
+    if (has_data_ + binary_bytes_.has_value() + shared_.has_region() == 1) return Status::Ok();
+    return Verbatim(
+        "Input must set only one of the following fields: 'data', 'binary_data_size' in "
+        "'parameters', 'shared_memory_region' in 'parameters'. But ",
+        given.empty() ? "no field is set" : StrCat("set", given));
+  }
+
   Status Finish() {
-    if (input_.name.empty()) return InvalidArgError("an input has no 'name'");
-    if (input_.datatype == TRITONSERVER_TYPE_INVALID) return InvalidArgError("no 'datatype'");
+    NEREID_RETURN_IF_ERROR(CheckSources());
+    if (!has_name_) return InvalidArgError("an input has no 'name'");
+    if (!has_datatype_) return InvalidArgError("no 'datatype'");
     if (!has_shape_) return InvalidArgError("no 'shape'");
-    NEREID_ASSIGN_OR_RETURN(input_.shared, shared_.Finish());
-    if (input_.shared) {
-      if (!has_data_ && !binary_bytes_) return Status::Ok();
-      return InvalidArgError("expected no data beside 'shared_memory_region', got '",
-                             has_data_ ? "data" : "binary_data_size", "'");
+    if (input_.datatype == TRITONSERVER_TYPE_INVALID) {
+      return Verbatim("invalid datatype for input ", input_.name);
     }
-    if (has_data_ == binary_bytes_.has_value()) {
-      return InvalidArgError("expected either 'data' or 'binary_data_size' in 'parameters', got ",
-                             has_data_ ? "both" : "none");
-    }
+    input_.shared = shared_.Finish();
+    if (input_.shared) return Status::Ok();
     if (binary_bytes_) return TakeBinary();
+    if (!HasJsonForm(input_.datatype)) {
+      return Verbatim("receiving ", DataTypeName(input_.datatype),
+                      " data via JSON is not supported. Please use the binary data format for "
+                      "input ",
+                      input_.name);
+    }
     if (!data_position_) return Status::Ok();
     const size_t end = reader_.position();
     reader_.Rewind(*data_position_);
@@ -157,8 +176,9 @@ class InputReader {
 
   Status TakeBinary() {
     if (*binary_bytes_ > binary_.size()) {
-      return InvalidArgError("'binary_data_size' is ", *binary_bytes_, ", but only ",
-                             binary_.size(), " bytes are left in the body");
+      return Verbatim("unexpected size for input '", input_.name, "', expecting ",
+                      *binary_bytes_ - binary_.size(), " additional bytes for model '", model_,
+                      "'");
     }
     input_.binary = binary_.substr(0, *binary_bytes_);
     binary_.remove_prefix(*binary_bytes_);
@@ -166,9 +186,13 @@ class InputReader {
   }
 
   JsonReader& reader_;
+  const std::string_view model_;
   std::string_view& binary_;
   InputTensor input_;
   SharedReader shared_;
+  bool is_verbatim_ = false;  // the error says it all
+  bool has_name_ = false;
+  bool has_datatype_ = false;
   bool has_shape_ = false;
   bool has_data_ = false;
   std::optional<size_t> data_position_;
@@ -181,6 +205,7 @@ struct ParsedOutput {
   std::optional<bool> is_binary;
   uint64_t num_classes = 0;
   std::optional<SharedRange> shared;
+  const char* both = nullptr;  // what was given beside a region and may not be
 };
 
 Status ReadOutputParameters(JsonReader& reader, ParsedOutput& output) {
@@ -201,19 +226,30 @@ Status ReadOutputParameters(JsonReader& reader, ParsedOutput& output) {
     NEREID_ASSIGN_OR_RETURN(const bool is_taken, shared.Take(reader, key));
     return is_taken ? Status::Ok() : reader.SkipValue();
   }));
-  NEREID_ASSIGN_OR_RETURN(output.shared, shared.Finish());
-  if (!output.shared || output.num_classes == 0) return Status::Ok();
-  return InvalidArgError("'classification' and 'shared_memory_region' exclude each other");
+  output.shared = shared.Finish();
+  if (output.shared && output.is_binary.value_or(false)) {
+    output.both = "binary_data";
+  } else if (output.shared && output.num_classes != 0) {
+    output.both = "classification";
+  }
+  return Status::Ok();
 }
 
 Result<ParsedOutput> ReadOutput(JsonReader& reader) {
   ParsedOutput output;
+  bool has_name = false;
   Status status = reader.ReadObject([&](std::string_view key) -> Status {
-    if (key == "name") return ReadText(reader, key, output.name);
+    if (key == "name") {
+      has_name = true;
+      return ReadText(reader, key, output.name);
+    }
     if (key == "parameters") return ReadOutputParameters(reader, output);
     return reader.SkipValue();
   });
-  if (status.ok() && output.name.empty()) status = InvalidArgError("an output has no 'name'");
+  if (status.ok() && !has_name) status = InvalidArgError("an output has no 'name'");
+  if (status.ok() && output.both != nullptr) {
+    return InvalidArgError("Output can't set both 'shared_memory_region' and '", output.both, "'");
+  }
   if (status.ok()) return output;
   return output.name.empty() ? status
                              : std::move(status).WithContext(StrCat("output '", output.name, "'"));
@@ -231,8 +267,8 @@ Status ReadParameters(JsonReader& reader, InferBody& body) {
 
 }  // namespace
 
-Status ParseInferBody(std::string_view json, std::string_view binary, size_t max_depth,
-                      InferBody& body) {
+Status ParseInferBody(std::string_view json, std::string_view binary, std::string_view model,
+                      size_t max_depth, InferBody& body) {
   JsonReader reader(json, max_depth);
   bool has_inputs = false;
   std::vector<ParsedOutput> outputs;
@@ -243,7 +279,7 @@ Status ParseInferBody(std::string_view json, std::string_view binary, size_t max
       has_inputs = true;
       return reader.ReadArray([&]() -> Status {
         if (body.inputs.size() == kMaxTensors) return reader.ErrorHere("too many inputs");
-        NEREID_ASSIGN_OR_RETURN(InputTensor input, InputReader(reader, binary).Read());
+        NEREID_ASSIGN_OR_RETURN(InputTensor input, InputReader(reader, model, binary).Read());
         body.inputs.push_back(std::move(input));
         return Status::Ok();
       });
@@ -261,8 +297,7 @@ Status ParseInferBody(std::string_view json, std::string_view binary, size_t max
   NEREID_RETURN_IF_ERROR(reader.ExpectEnd());
   if (!has_inputs) return InvalidArgError("the request has no 'inputs'");
   if (!binary.empty()) {
-    return InvalidArgError("unexpected additional input data: ", binary.size(),
-                           " bytes after the last tensor");
+    return InvalidArgError("unexpected additional input data for model '", model, "'");
   }
   for (ParsedOutput& output : outputs) {
     body.outputs.push_back({std::move(output.name), output.is_binary.value_or(body.binary_outputs),

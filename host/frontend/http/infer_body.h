@@ -61,9 +61,9 @@ struct InferBody {
 };
 
 // `json` is the first part of the body, `binary` the rest: the data of the inputs that have a
-// binary_data_size, in their order, to the last byte.
-Status ParseInferBody(std::string_view json, std::string_view binary, size_t max_depth,
-                      InferBody& body);
+// binary_data_size, in their order, to the last byte. Messages name the `model`.
+Status ParseInferBody(std::string_view json, std::string_view binary, std::string_view model,
+                      size_t max_depth, InferBody& body);
 
 // One value of a request's parameters, named `name`: a string, a number or a boolean.
 Result<RequestParameter> ReadParameter(JsonReader& reader, std::string_view name);

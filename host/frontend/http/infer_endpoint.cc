@@ -134,9 +134,8 @@ Status StartInfer(KServeContext& context, Connection& connection, const RequestH
   NEREID_ASSIGN_OR_RETURN(const bool is_decoupled,
                           context.server.IsDecoupled(model.name.c_str(), model.version));
   if (is_decoupled) {
-    return UnsupportedError("model '", model.name,
-                            "' is decoupled: HTTP infer takes models with exactly one response, "
-                            "use generate_stream or gRPC streaming");
+    return UnsupportedError(
+        "HTTP end point doesn't support models with decoupled transaction policy");
   }
   const std::string_view bytes = body.bytes();
   if (bytes.empty()) return InvalidArgError("the request body is empty");
@@ -150,7 +149,7 @@ Status StartInfer(KServeContext& context, Connection& connection, const RequestH
     NEREID_ASSIGN_OR_RETURN(request, BuildRawRequest(context.server, model, bytes));
   } else {
     NEREID_RETURN_IF_ERROR(ParseInferBody(bytes.substr(0, json_bytes), bytes.substr(json_bytes),
-                                          connection.limits().max_json_depth, parsed));
+                                          model.name, connection.limits().max_json_depth, parsed));
     NEREID_RETURN_IF_ERROR(FindSharedInputs(context.state.shared_memory, parsed.inputs));
     NEREID_ASSIGN_OR_RETURN(request, BuildRequest(context.server, model, parsed.options,
                                                   parsed.inputs, parsed.outputs));

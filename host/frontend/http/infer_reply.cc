@@ -88,6 +88,7 @@ Status AppendOutput(InferReply& reply, const OutputTensor& output, OutputForm fo
   Status status =
       AppendJsonElements(json, output.datatype, data, TextPolicy::kRefuse, num_elements);
   json += "]}";
+  if (!HasJsonForm(output.datatype)) return status;  // in Triton's words
   return std::move(status).WithContext(StrCat("output '", output.name, "'"));
 }
 

@@ -59,10 +59,8 @@ Result<ModelSignature> ParseModelSignature(std::string_view metadata) {
 
 Result<std::vector<int64_t>> FillShape(const InputSignature& input, int64_t num_elements) {
   const auto mismatch = [&] {
-    std::string text;
-    for (const int64_t dim : input.shape) text += StrCat(text.empty() ? "" : ",", dim);
-    return InvalidArgError("input '", input.name, "': ", num_elements,
-                           " elements do not fill shape [", text, "]");
+    return InvalidArgError("The schema can not convert input '", input.name,
+                           "' to tensor with proper shape");
   };
   std::vector<int64_t> shape = input.shape;
   int64_t* innermost_open = nullptr;

@@ -38,8 +38,7 @@ Result<RequestParameter> ReadParameter(JsonReader& reader, std::string_view name
     case JsonKind::kArray:
     case JsonKind::kNull:
       return InvalidArgError("parameter '", name,
-                             "': expected a string, a number or a boolean, got ",
-                             Describe(reader.Peek()));
+                             "' has invalid type. It should be either 'int', 'bool', or 'string'.");
     default:
       return reader.Unexpected("a value");
   }

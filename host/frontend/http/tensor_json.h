@@ -14,6 +14,12 @@
 
 namespace nereid::http {
 
+// Not FP16 and BF16.
+constexpr bool HasJsonForm(TRITONSERVER_DataType datatype) {
+  return datatype != TRITONSERVER_TYPE_INVALID && datatype != TRITONSERVER_TYPE_FP16 &&
+         datatype != TRITONSERVER_TYPE_BF16;
+}
+
 // Reads the array that comes next, flat or nested as `shape` says, into `data`. BYTES elements are
 // laid out as a 4-byte little-endian length and the bytes. Fails on a wrong number of elements,
 // ragged nesting, and values that `datatype` cannot hold; FP16 and BF16 have no JSON form.

@@ -106,8 +106,10 @@ Status AppendJsonElements(std::string& json, TRITONSERVER_DataType datatype, std
     case TRITONSERVER_TYPE_BYTES:
       return AppendTexts(json, data, text_policy, num_elements);
     default:
-      return InvalidArgError("sending ", DataTypeName(datatype),
-                             " data via JSON is not supported. Please use the binary data format");
+      return InvalidArgError(
+          "sending ", DataTypeName(datatype),
+          " data via JSON is not supported. Please use the binary data format for "
+          "output");
   }
 }
 

@@ -26,7 +26,7 @@ Status Parse(const std::string& key, const std::vector<std::string>& values, Int
   if (error != std::errc() || at != end) return Unparsable(key, text);
   if (value < min) {
     return InvalidArgError("Unable to parse '", key, "'. Expecting value >= ", min,
-                           ", got: ", value);
+                           ", got:", value);
   }
   target = value;
   return Status::Ok();

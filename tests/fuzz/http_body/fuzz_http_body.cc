@@ -43,7 +43,7 @@ void FuzzInfer(std::string_view text) {
   InferBody body;
   const std::string_view binary =
       split == std::string_view::npos ? std::string_view() : text.substr(split + 1);
-  if (!ParseInferBody(text.substr(0, split), binary, 64, body).ok()) return;
+  if (!ParseInferBody(text.substr(0, split), binary, "m", 64, body).ok()) return;
   for (const InputTensor& input : body.inputs) CheckJsonForm(input);
 }
 

@@ -62,7 +62,11 @@ TEST(SharedMemoryTest, RangesBeyondTheRegionAreRefused) {
   SharedMemory memory(true);
   ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 100).ok());
   EXPECT_TRUE(memory.Find({"r", 0, 100}).ok());
-  EXPECT_TRUE(memory.Find({"r", 100, 0}).ok());
+  EXPECT_TRUE(memory.Find({"r", 99, 1}).ok());
+  EXPECT_EQ(memory.Find({"r", 100, 1}).status().message(),
+            "Invalid offset for shared memory region: 'r'");
+  EXPECT_EQ(memory.Find({"r", 0, 0}).status().message(),
+            "Invalid offset + byte size for shared memory region: 'r'");
   EXPECT_FALSE(memory.Find({"r", 1, 100}).ok());
   EXPECT_FALSE(memory.Find({"r", UINT64_MAX, 2}).ok());
   EXPECT_FALSE(memory.Find({"r", 2, UINT64_MAX}).ok());

@@ -99,7 +99,7 @@ void Stream::OnHeadersEnd() {
   if (!is_post_) return RejectHttp("405");
   method_ = connection_->methods().Find(path_);
   if (method_ == nullptr) {
-    return Reject({GrpcCode::kUnimplemented, StrCat("unknown method '", path_, "'")});
+    return Reject({GrpcCode::kUnimplemented, ""});  // as gRPC has it
   }
   if (has_unknown_encoding_) {
     return Reject({GrpcCode::kUnimplemented,

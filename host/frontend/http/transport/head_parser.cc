@@ -54,6 +54,16 @@ Method ToMethod(std::string_view name) {
   return Method::kOther;
 }
 
+// Clients may name the server in the target (RFC 9112, 3.2.2); then its path is what counts.
+std::string_view WithoutAuthority(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!target.starts_with(scheme)) continue;
+    const size_t path = target.find('/', scheme.size());
+    return path == std::string_view::npos ? "/" : target.substr(path);
+  }
+  return target;
+}
+
 MaybeError ParseRequestLine(std::string_view line, RequestHead& head) {
   const size_t first_space = line.find(' ');
   const size_t last_space = line.rfind(' ');
@@ -64,10 +74,11 @@ MaybeError ParseRequestLine(std::string_view line, RequestHead& head) {
   if (!IsToken(method)) return HeadError{400, "malformed method"};
   head.method = ToMethod(method);
 
-  const std::string_view target = line.substr(first_space + 1, last_space - first_space - 1);
+  std::string_view target = line.substr(first_space + 1, last_space - first_space - 1);
   for (const unsigned char c : target) {
     if (c <= ' ' || c == 0x7f) return HeadError{400, "malformed request target"};
   }
+  target = WithoutAuthority(target);
   if (target.empty() || (target.front() != '/' && target != "*")) {
     return HeadError{400, "malformed request target"};
   }

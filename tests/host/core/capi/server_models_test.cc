@@ -59,7 +59,7 @@ TEST_F(ServerTest, StatisticsCountWhatWasServed) {
   EXPECT_EQ(one["model_stats"][0]["inference_stats"]["success"]["count"], 1);
   EXPECT_EQ(Text(server_->ModelStatistics("x")), "requested model 'x' is not available");
   EXPECT_EQ(Text(server_->ModelStatistics("a", 7)),
-            "requested version 7 of model 'a' is not available");
+            "requested model version is not available for model 'a'");
 }
 
 TEST_F(ServerTest, NamespacesKeepEqualNamesApart) {

@@ -174,13 +174,14 @@ TEST(RequestCheckTest, ChecksEachStringOfATextTensor) {
   EXPECT_EQ(check({1}, 12),
             "[request id: <id_unknown>] unexpected number of string elements 2 for inference input "
             "'TEXT' for model 'm', expecting 1");
-  EXPECT_EQ(check({2}, 9),
-            "[request id: <id_unknown>] incomplete string length indicator for inference input "
-            "'TEXT' for model 'm', expecting 4 bytes but only 2 bytes available");
   EXPECT_EQ(
-      check({1}, 6),
-      "[request id: <id_unknown>] incomplete string data for inference input 'TEXT' for model "
-      "'m', expecting string of length 3 but only 2 bytes available");
+      check({2}, 9),
+      "[request id: <id_unknown>] incomplete string length indicator for inference input "
+      "'TEXT' for model 'm', expecting 4 bytes but only 2 bytes available. Please make sure the "
+      "string length indicator is in one buffer.");
+  EXPECT_EQ(check({1}, 6),
+            "incomplete string data for inference input 'TEXT', expecting string of length 3 but "
+            "only 2 bytes available");
 }
 
 TEST(RequestCheckTest, ReadsStringsAcrossBufferBorders) {

@@ -49,9 +49,9 @@ TEST(GenerateBodyTest, TheInnermostOpenDimensionTakesWhatIsLeft) {
 
 TEST(GenerateBodyTest, ElementsMustFillTheShape) {
   EXPECT_EQ(ErrorOf(R"({"image":[1,2,3]})"),
-            "input 'image': 3 elements do not fill shape [-1,2,2]");
+            "The schema can not convert input 'image' to tensor with proper shape");
   EXPECT_EQ(ErrorOf(R"({"stream":[true,false]})"),
-            "input 'stream': 2 elements do not fill shape [1]");
+            "The schema can not convert input 'stream' to tensor with proper shape");
 }
 
 TEST(GenerateBodyTest, OtherMembersBecomeParameters) {
@@ -61,6 +61,18 @@ TEST(GenerateBodyTest, OtherMembersBecomeParameters) {
   ASSERT_EQ(body.options.parameters.size(), 5u);
   EXPECT_EQ(body.options.parameters[4].name, "e");
   EXPECT_EQ(body.options.priority, 3u);
+}
+
+TEST(GenerateBodyTest, NestedParametersMayNameInputs) {
+  GenerateBody body;
+  ASSERT_TRUE(
+      Parse(R"({"text_input":"hi","parameters":{"max_tokens":5,"stream":true,"seed":1}})", body)
+          .ok());
+  ASSERT_EQ(body.inputs.size(), 3u);
+  EXPECT_EQ(body.inputs[1].name, "max_tokens");
+  EXPECT_EQ(body.inputs[1].shape, (std::vector<int64_t>{1, 1}));
+  ASSERT_EQ(body.options.parameters.size(), 1u);
+  EXPECT_EQ(body.options.parameters[0].name, "seed");
 }
 
 TEST(GenerateBodyTest, TheIdIsTheRequests) {
@@ -73,7 +85,10 @@ TEST(GenerateBodyTest, RefusesWhatIsWrongAndNamesIt) {
   EXPECT_EQ(ErrorOf(R"({"max_tokens":"five"})"),
             "input 'max_tokens': invalid JSON at byte 14: expected a number, got a string");
   EXPECT_EQ(ErrorOf(R"({"foo":[1]})"),
-            "parameter 'foo': expected a string, a number or a boolean, got an array");
+            "parameter 'foo' has invalid type. It should be either 'int', 'bool', or 'string'.");
+  EXPECT_EQ(ErrorOf(R"({"parameters":{"foo":null}})"),
+            "Converting keyword: 'parameters': parameter 'foo' has invalid type. It should be "
+            "either 'int', 'bool', or 'string'.");
   for (const char* json :
        {"", "[]", "{", R"({"text_input":null})", R"({"text_input":[["a"]]})", R"({"foo":{}})",
         R"({"foo":null})", R"({"id":7})", R"({"max_tokens":3000000000})", R"({"max_tokens":1.5})",

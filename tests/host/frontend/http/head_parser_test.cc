@@ -35,6 +35,15 @@ TEST(HeadParserTest, ReadsARequest) {
   EXPECT_EQ(parsed.head.Header("absent").data(), nullptr);
 }
 
+TEST(HeadParserTest, TargetsMayNameTheServer) {
+  const Parsed parsed = Parse("GET http://127.0.0.1:8000/v2?a=b HTTP/1.1\r\n\r\n");
+  ASSERT_EQ(parsed.status, 0);
+  EXPECT_EQ(parsed.head.path, "/v2");
+  EXPECT_EQ(parsed.head.query, "a=b");
+  EXPECT_EQ(Parse("GET https://host HTTP/1.1\r\n\r\n").head.path, "/");
+  EXPECT_EQ(Parse("GET ftp://host/v2 HTTP/1.1\r\n\r\n").status, 400);
+}
+
 TEST(HeadParserTest, KeepsConnectionsAsTheVersionsSay) {
   EXPECT_TRUE(Parse("GET / HTTP/1.1\r\n\r\n").head.keep_alive);
   EXPECT_FALSE(Parse("GET / HTTP/1.0\r\n\r\n").head.keep_alive);

@@ -7,7 +7,7 @@ namespace nereid::http {
 namespace {
 
 Status Parse(std::string_view json, InferBody& body, std::string_view binary = {}) {
-  return ParseInferBody(json, binary, 64, body);
+  return ParseInferBody(json, binary, "m", 64, body);
 }
 
 std::string ErrorOf(std::string_view json, std::string_view binary = {}) {
@@ -78,10 +78,9 @@ TEST(InferBodyTest, HandsOutTheBinaryPartInTheOrderOfTheInputs) {
 TEST(InferBodyTest, EveryByteOfTheBinaryPartMustBelongToAnInput) {
   const std::string json =
       R"({"inputs":[{"name":"A","datatype":"INT32","shape":[1],"parameters":{"binary_data_size":4}}]})";
-  EXPECT_EQ(ErrorOf(json, "aaaab"),
-            "unexpected additional input data: 1 bytes after the last tensor");
+  EXPECT_EQ(ErrorOf(json, "aaaab"), "unexpected additional input data for model 'm'");
   EXPECT_EQ(ErrorOf(json, "aaa"),
-            "input 'A': 'binary_data_size' is 4, but only 3 bytes are left in the body");
+            "unexpected size for input 'A', expecting 1 additional bytes for model 'm'");
 }
 
 TEST(InferBodyTest, AnEmptyBinaryInputIsEmptyNotAbsent) {
@@ -112,9 +111,35 @@ TEST(InferBodyTest, NamesWhatIsMissing) {
             "input 'A': no 'datatype'");
   EXPECT_EQ(ErrorOf(R"({"inputs":[{"name":"A","datatype":"INT32","data":[1]}]})"),
             "input 'A': no 'shape'");
-  EXPECT_EQ(ErrorOf(R"({"inputs":[{"name":"A","datatype":"INT32","shape":[1]}]})"),
-            "input 'A': expected either 'data' or 'binary_data_size' in 'parameters', got none");
   EXPECT_EQ(ErrorOf(WithInput(R"(,"outputs":[{}])")), "an output has no 'name'");
+}
+
+TEST(InferBodyTest, SaysWhatTritonSays) {
+  const auto input = [](const std::string& rest) {
+    return R"({"inputs":[{"name":"A","datatype":"INT32","shape":[1])" + rest + "}]}";
+  };
+  const std::string sources =
+      "Input must set only one of the following fields: 'data', 'binary_data_size' in "
+      "'parameters', 'shared_memory_region' in 'parameters'. But ";
+  EXPECT_EQ(ErrorOf(input("")), sources + "no field is set");
+  EXPECT_EQ(ErrorOf(input(R"(,"data":[1],"parameters":{"binary_data_size":4})")),
+            sources + "set 'data' 'binary_data_size'");
+  EXPECT_EQ(ErrorOf(input(R"(,"parameters":{"binary_data_size":4,"shared_memory_region":"r"})")),
+            sources + "set 'binary_data_size' 'shared_memory_region'");
+  EXPECT_EQ(ErrorOf(R"({"inputs":[{"datatype":"FLOAT","shape":[1],"data":[1],"name":"A"}]})"),
+            "invalid datatype for input A");
+  EXPECT_EQ(ErrorOf(R"({"inputs":[{"data":[1],"datatype":"BF16","shape":[1],"name":"A"}]})"),
+            "receiving BF16 data via JSON is not supported. Please use the binary data format for "
+            "input A");
+  const auto output = [](const std::string& key) {
+    return WithInput(StrCat(R"(,"outputs":[{"name":"O","parameters":{"shared_memory_region":"r",)",
+                            R"("shared_memory_byte_size":4,")", key, "}}]"));
+  };
+  EXPECT_EQ(ErrorOf(output(R"(classification":1)")),
+            "Output can't set both 'shared_memory_region' and 'classification'");
+  EXPECT_EQ(ErrorOf(output(R"(binary_data":true)")),
+            "Output can't set both 'shared_memory_region' and 'binary_data'");
+  EXPECT_EQ(ErrorOf(output(R"(binary_data":false)")), "no error");
 }
 
 TEST(InferBodyTest, AParameterBeyond64BitsBecomesADouble) {
@@ -139,8 +164,6 @@ TEST(InferBodyTest, RefusesWhatIsWrong) {
        std::string(R"({"inputs":[{"name":"A\u0000B","datatype":"INT32","shape":[1],"data":[1]}]})"),
        std::string(
            R"({"inputs":[{"name":"A","datatype":"INT32","shape":[9223372036854775808],"data":[1]}]})"),
-       std::string(
-           R"({"inputs":[{"name":"A","datatype":"INT32","shape":[1],"parameters":{"shared_memory_region":"r"}}]})"),
        WithInput(R"(,"id":7)"),
        WithInput(R"(,"parameters":[])"),
        WithInput(R"(,"parameters":{"x":null})"),
