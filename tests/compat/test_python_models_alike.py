@@ -14,7 +14,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 GOLDEN, E2E = TESTS / "golden/repo", TESTS / "e2e/python_models"
-LEFT_OUT = {"fragile", "moody", "brain"}  # ends its worker; is_ready, which 2.51 does not know; BF16, which needs a GPU's client library there
+LEFT_OUT = {"brain"}  # BF16, which needs a GPU's client library there
 PATIENCE_S = 120
 
 
@@ -59,6 +59,10 @@ ROWS = {
     "echo, sequence of a text": ("echo", tensors(IN=floats(1)), {"sequence_id": "abc", "sequence_end": True}),
     "gatherer": ("gatherer", tensors(IN=floats(3)), {}),
     "gatherer, fails": ("gatherer", tensors(IN=floats(0)), {}),
+    "plain": ("plain", tensors(IN=floats(5)), {}),
+    "moody": ("moody", tensors(IN=np.array([True])), {}),
+    **{f"fragile {case}": ("fragile", {"CASE": np.array([case.encode()], np.object_)}, {}) for case in (
+        "stdout", "wrong_type", "unprintable", "recursion", "out_of_memory")},
     "mirror": ("mirror", tensors(IN=floats(30_000)), {}),
     "steps": ("steps", tensors(IN=np.array([[5]], np.int32)), {}),
     **{f"fail {mode}": ("fail", tensors(INPUT0=np.array([mode], np.int32)), {}) for mode in range(5)},
@@ -68,12 +72,18 @@ ROWS = {
                               {"sequence_id": 9, "sequence_start": step == 1, "sequence_end": step == 3}) for step in (1, 2, 3)},
     **{f"caller {case}": case_of_caller(case) for case in (
         "early", "exec", "bytes", "large", "unknown", "fails", "async", "stream_refused", "request", "codes", "types", "strings", "config",
-        "constants", "tensors", "refusals", "sequence", "free", "directory")},
+        "constants", "tensors", "refusals", "sequence", "free", "directory", "memory", "dlpack", "args", "control", "async_cancel",
+        "logs")},
     "caller stream": case_of_caller("stream", [5.0]),
+    "caller async_stream": case_of_caller("async_stream", [3.0]),
 }
 DIFFERENCES = {
     "counter, fails": "an exception in a coroutine is the error of its open requests; there they end without one",
     "caller fails": "an error of a called model keeps its code; there it becomes INTERNAL",
+    "caller memory": "a response of a called model has parameters, which 2.51 does not know",
+    "caller dlpack": "a tensor made of another shares its memory",
+    "caller control": "an error of model control is said once",
+    "caller async_stream": "the responses of a called model can be awaited one by one",
     "caller unknown": "the error is the host's own, with its code",
     "caller stream_refused": "the error is UNSUPPORTED and names the calls to use",
 }
@@ -86,6 +96,7 @@ def repository(tmp_path_factory):
         for model in folder.iterdir():
             if model.name not in LEFT_OUT:
                 shutil.copytree(model, root / model.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(E2E.parent / "python_gpu_models/plain", root / "plain")
     (root / "ens/1").mkdir(exist_ok=True)
     return root
 

@@ -29,9 +29,20 @@ class TritonModelException(Exception):
     """What a model raises, and what this library raises to a model."""
 
 
+class Fault(TritonModelException):
+    """What this library finds wrong with what a model returned: its text alone is the error."""
+
+
+def message_of(error):
+    try:
+        return str(error) or "<EMPTY MESSAGE>"
+    except Exception:  # noqa: BLE001 an exception whose own text fails
+        return "<MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"
+
+
 def describe(error, own_folder):
     """The text of an exception as clients see it: what, and where in the model's own files, innermost first."""
-    text = f"{type(error).__name__}: {error}"
+    text = str(error) if type(error) is Fault else f"{type(error).__name__}: {message_of(error)}"
     frames = []
     trace = error.__traceback__
     while trace is not None:

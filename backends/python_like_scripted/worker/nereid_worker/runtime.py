@@ -7,7 +7,7 @@ import threading
 import types
 
 from . import calls, channel, protocol
-from .errors import TritonModelException, describe
+from .errors import Fault, TritonModelException, describe
 from .request import RELEASE_RESCHEDULE, InferenceRequest
 from .response import InferenceResponse
 from .tensor import give_back
@@ -55,10 +55,7 @@ def serve():
 
 
 def _text(error):
-    try:
-        return describe(error, _OWN_FOLDER)
-    except Exception:  # noqa: BLE001 an exception whose own text fails
-        return type(error).__name__
+    return describe(error, _OWN_FOLDER)
 
 
 def _load(path, version, folder):
@@ -137,15 +134,15 @@ def _failed(error):
 def _packed(requests, responses):
     if _is_decoupled:
         if responses is not None:
-            raise TritonModelException(
+            raise Fault(
                 f"Python model '{_instance_name}' is using the decoupled mode and the execute function must return None.")
         return tuple([_RESCHEDULED if each._release_flags == RELEASE_RESCHEDULE else None for each in requests])
     if responses is None:
         responses = [None] * len(requests)
     if not isinstance(responses, (list, tuple)):
-        raise TritonModelException(f"Expected a list in the execute return, found type '{type(responses).__name__}'.")
+        raise Fault(f"Expected a list in the execute return, found type '{type(responses)}'.")
     if len(responses) != len(requests):
-        raise TritonModelException(
+        raise Fault(
             "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
             f"InferenceRequest(s) size is:{len(requests)}, and InferenceResponse(s) size is:{len(responses)}")
     packed = []
@@ -167,15 +164,15 @@ def _give_back(responses):
 def _packed_one(request, response):
     if response is not None:
         if type(response) is not InferenceResponse and not isinstance(response, InferenceResponse):
-            raise TritonModelException("Expected an 'InferenceResponse' object in the execute function return list, "
-                                       f"found type '{type(response).__name__}'.")
+            raise Fault("Expected an 'InferenceResponse' object in the execute function return list, "
+                                       f"found type '{type(response)}'.")
         if request._sender is not None and request._sender.is_closed():
-            raise TritonModelException("A response was returned for a request whose response sender has been closed.")
+            raise Fault("A response was returned for a request whose response sender has been closed.")
         return response.packed(_kept, _kept)
     if request._release_flags == RELEASE_RESCHEDULE:
         return _RESCHEDULED
     if request._sender is None:
-        raise TritonModelException("Expected an 'InferenceResponse' object in the execute function return list, found type 'NoneType'.")
+        raise Fault("Expected an 'InferenceResponse' object in the execute function return list, found type '<class 'NoneType'>'.")
     return None
 
 
