@@ -183,16 +183,28 @@ __device__ __forceinline__ void SumShare(const Peers& p, int64_t chunks, bool in
   }
 }
 
-// A thread's eight of every 4096 values of a row.
+// A thread's eight of every 4096 values of a row. The residual is on its way while others are
+// waited for.
 constexpr int kMaxRowChunks = kMaxSumRowSize / kChunkValues / kPeerThreads;
 struct RowValues {
   float values[kMaxRowChunks][kChunkValues];
+  uint4 residual[kMaxRowChunks];
 };
+
+__device__ __forceinline__ void LoadRow(const SumRowsParams& s, const bf16* from,
+                                        uint4 (&row)[kMaxRowChunks]) {
+#pragma unroll
+  for (int c = 0; c < kMaxRowChunks; ++c) {
+    const int i = static_cast<int>(threadIdx.x) + c * kPeerThreads;
+    if (i < s.hidden_size / kChunkValues) row[c] = reinterpret_cast<const uint4*>(from)[i];
+  }
+}
 
 // The row's norm, to what `store` does with chunk i of it.
 template <typename Store>
 __device__ __forceinline__ void NormRow(const SumRowsParams& s, const RowValues& row,
-                                        float* scratch, const Store& store) {
+                                        const uint4 (&weight)[kMaxRowChunks], float* scratch,
+                                        const Store& store) {
   const int chunks = s.hidden_size / kChunkValues;
   float sum = 0.0f;
 #pragma unroll
@@ -208,7 +220,7 @@ __device__ __forceinline__ void NormRow(const SumRowsParams& s, const RowValues&
     const int i = static_cast<int>(threadIdx.x) + c * kPeerThreads;
     if (i >= chunks) break;
     float normed[kChunkValues], weights[kChunkValues];
-    Unpack8(reinterpret_cast<const uint4*>(s.weight)[i], weights);
+    Unpack8(weight[c], weights);
 #pragma unroll
     for (int j = 0; j < kChunkValues; ++j) normed[j] = row.values[c][j] * scale * weights[j];
     store(i, Pack8(normed));
@@ -216,10 +228,9 @@ __device__ __forceinline__ void NormRow(const SumRowsParams& s, const RowValues&
 }
 
 // As the residual will be read: what is normed is what bf16 keeps of the sum.
-__device__ __forceinline__ uint4 AddResidual(const bf16* residual, int chunk,
-                                             float (&sum)[kChunkValues]) {
+__device__ __forceinline__ uint4 AddResidual(uint4 residual, float (&sum)[kChunkValues]) {
   float before[kChunkValues];
-  Unpack8(reinterpret_cast<const uint4*>(residual)[chunk], before);
+  Unpack8(residual, before);
 #pragma unroll
   for (int j = 0; j < kChunkValues; ++j) sum[j] += before[j];
   const uint4 packed = Pack8(sum);
@@ -231,6 +242,8 @@ __device__ __forceinline__ uint4 AddResidual(const bf16* residual, int chunk,
 __global__ void __launch_bounds__(kPeerThreads) MailRowsKernel(Peers p, SumRowsParams s) {
   __shared__ float scratch[32];
   LaunchNext();
+  uint4 weight[kMaxRowChunks];
+  if (s.weight != nullptr) LoadRow(s, s.weight, weight);
   WaitForPrevious();
   constexpr int64_t kMailBox = int64_t{kMailTiles} * kPeerThreads;
   const uint32_t turn = p.row_mail_turns[blockIdx.x] + 1;
@@ -238,13 +251,15 @@ __global__ void __launch_bounds__(kPeerThreads) MailRowsKernel(Peers p, SumRowsP
   const int chunks = s.hidden_size / kChunkValues;
   const int64_t first_packet = int64_t{blockIdx.x} * chunks * 2;
   const int64_t row_at = int64_t{blockIdx.x} * s.hidden_size;
-  const uint4* parts = reinterpret_cast<const uint4*>(p.parts[p.rank] + row_at);
+  bf16* residual = p.residual[p.rank] + row_at;
+  RowValues row;
   uint4 own[kMaxRowChunks];
+  LoadRow(s, p.parts[p.rank] + row_at, own);
+  LoadRow(s, residual, row.residual);
 #pragma unroll
   for (int c = 0; c < kMaxRowChunks; ++c) {
     const int i = static_cast<int>(threadIdx.x) + c * kPeerThreads;
     if (i >= chunks) break;
-    own[c] = parts[i];
     for (int next = 1; next < p.count; ++next) {
       const int to = (p.rank + next) % p.count;
       uint4* box = p.row_mail[to] + (boxes + p.rank) * kMailBox + first_packet + 2 * i;
@@ -252,7 +267,6 @@ __global__ void __launch_bounds__(kPeerThreads) MailRowsKernel(Peers p, SumRowsP
       StoreVolatile(box + 1, {own[c].z, turn, own[c].w, turn});
     }
   }
-  RowValues row;
 #pragma unroll
   for (int c = 0; c < kMaxRowChunks; ++c) {
     const int i = static_cast<int>(threadIdx.x) + c * kPeerThreads;
@@ -276,12 +290,11 @@ __global__ void __launch_bounds__(kPeerThreads) MailRowsKernel(Peers p, SumRowsP
 #pragma unroll
       for (int j = 0; j < kChunkValues; ++j) row.values[c][j] += values[j];
     }
-    bf16* residual = p.residual[p.rank] + row_at;
-    reinterpret_cast<uint4*>(residual)[i] = AddResidual(residual, i, row.values[c]);
+    reinterpret_cast<uint4*>(residual)[i] = AddResidual(row.residual[c], row.values[c]);
   }
   if (s.weight != nullptr) {
     uint4* normed = reinterpret_cast<uint4*>(p.normed[p.rank] + row_at);
-    NormRow(s, row, scratch, [&](int i, uint4 packed) { normed[i] = packed; });
+    NormRow(s, row, weight, scratch, [&](int i, uint4 packed) { normed[i] = packed; });
   }
   __syncthreads();
   if (threadIdx.x == 0) p.row_mail_turns[blockIdx.x] = turn;
@@ -292,15 +305,21 @@ template <int kMaxCount>
 __global__ void __launch_bounds__(kPeerThreads) MeetRowsKernel(Peers p, SumRowsParams s) {
   __shared__ float scratch[32];
   LaunchNext();
+  uint4 weight[kMaxRowChunks];
+  if (s.weight != nullptr) LoadRow(s, s.weight, weight);
   WaitForPrevious();
   const uint32_t turn = p.meet_turns[blockIdx.x];
-  Meet(p, turn + 1);
   const int chunks = s.hidden_size / kChunkValues;
   const int end = static_cast<int>(int64_t{s.num_rows} * (p.rank + 1) / p.count);
   const int first = static_cast<int>(int64_t{s.num_rows} * p.rank / p.count);
-  for (int at = first + static_cast<int>(blockIdx.x); at < end; at += gridDim.x) {
+  const int own_first = first + static_cast<int>(blockIdx.x);
+  RowValues row;
+  if (own_first < end)
+    LoadRow(s, p.residual[p.rank] + int64_t{own_first} * s.hidden_size, row.residual);
+  Meet(p, turn + 1);
+  for (int at = own_first; at < end; at += gridDim.x) {
     const int64_t row_at = int64_t{at} * s.hidden_size;
-    RowValues row;
+    if (at != own_first) LoadRow(s, p.residual[p.rank] + row_at, row.residual);
 #pragma unroll
     for (int c = 0; c < kMaxRowChunks; ++c) {
       const int i = static_cast<int>(threadIdx.x) + c * kPeerThreads;
@@ -321,9 +340,8 @@ __global__ void __launch_bounds__(kPeerThreads) MeetRowsKernel(Peers p, SumRowsP
 #pragma unroll
         for (int j = 0; j < kChunkValues; ++j) row.values[c][j] += values[j];
       }
-      bf16* residual = p.residual[p.rank] + row_at;
-      const uint4 packed = AddResidual(residual, i, row.values[c]);
-      reinterpret_cast<uint4*>(residual)[i] = packed;
+      const uint4 packed = AddResidual(row.residual[c], row.values[c]);
+      reinterpret_cast<uint4*>(p.residual[p.rank] + row_at)[i] = packed;
       if (s.weight != nullptr) continue;
       for (int next = 1; next < p.count; ++next) {
         const int to = (p.rank + next) % p.count;
@@ -331,7 +349,7 @@ __global__ void __launch_bounds__(kPeerThreads) MeetRowsKernel(Peers p, SumRowsP
       }
     }
     if (s.weight == nullptr) continue;
-    NormRow(s, row, scratch, [&](int i, uint4 packed) {
+    NormRow(s, row, weight, scratch, [&](int i, uint4 packed) {
 #pragma unroll
       for (int to = 0; to < kMaxCount; ++to) {
         if (to >= p.count) break;
