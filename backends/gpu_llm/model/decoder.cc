@@ -23,8 +23,10 @@ namespace {
 struct RouteLayout {
   RouteLayout(const llm::DecoderSpec& spec, int64_t num_tokens)
       : num_pairs(num_tokens * spec.moe.experts_per_token) {
-    tile_rows = num_pairs <= int64_t{kSmallExpertTile} * spec.moe.num_experts ? kSmallExpertTile
-                                                                              : kLargeExpertTile;
+    // Small ones where hardly an expert has more rows than fit: each tile reads the weights anew.
+    tile_rows = num_pairs <= int64_t{kSmallExpertTile} / 4 * spec.moe.num_experts
+                    ? kSmallExpertTile
+                    : kLargeExpertTile;
     num_tiles = MaxExpertTiles(num_pairs, spec.moe.num_experts, tile_rows);
   }
   int64_t num_pairs, num_tiles;
