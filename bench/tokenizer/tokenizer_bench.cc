@@ -92,12 +92,17 @@ int main(int argc, char** argv) {
     return 1;
   }
   const Tokenizer& tokenizer = **loaded;
+  size_t string_bytes = 0;  // the file's own: each token once
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    string_bytes += tokenizer.IdToToken(id).value_or("").size();
+  }
   if (as_json) {
-    std::printf("{\"bytes\": %zu, \"heap\": %zu, ", text.size(), heap_bytes);
+    std::printf("{\"bytes\": %zu, \"heap\": %zu, \"strings\": %zu, ", text.size(), heap_bytes,
+                string_bytes);
   } else {
-    std::printf("%s %s %s: %zu bytes, %u cores, 1 thread; heap %.1f MB\n", argv[0], argv[1],
-                argv[2], text.size(), std::thread::hardware_concurrency(),
-                static_cast<double>(heap_bytes) / 1e6);
+    std::printf("%s %s %s: %zu bytes, %u cores, 1 thread; heap %.1f MB, tokens' strings %.1f MB\n",
+                argv[0], argv[1], argv[2], text.size(), std::thread::hardware_concurrency(),
+                static_cast<double>(heap_bytes) / 1e6, static_cast<double>(string_bytes) / 1e6);
   }
 
   const auto documents = Documents(text);

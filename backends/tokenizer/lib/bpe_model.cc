@@ -27,6 +27,20 @@ void ForEachWord(std::string_view text, Visit visit) {
   }
 }
 
+// The highest rank where each has one merged token and the ranks are no more than the rules; else
+// 0.
+uint32_t RankThatTellsTheToken(const std::vector<MergeRule>& rules) {
+  std::vector<int32_t> merged(rules.size(), -1);  // [rank]
+  uint32_t highest = 0;
+  for (const MergeRule& rule : rules) {
+    if (rule.rank >= merged.size()) return 0;
+    if (merged[rule.rank] >= 0 && merged[rule.rank] != rule.merged) return 0;
+    merged[rule.rank] = rule.merged;
+    highest = std::max(highest, rule.rank);
+  }
+  return highest;
+}
+
 }  // namespace
 
 BpeModel::BpeModel(const TokenTable& vocabulary, const std::vector<MergeRule>& rules,
@@ -34,7 +48,7 @@ BpeModel::BpeModel(const TokenTable& vocabulary, const std::vector<MergeRule>& r
     : vocabulary_(vocabulary),
       options_(std::move(options)),
       tokens_(&vocabulary),
-      merges_(rules.size()) {
+      merges_(rules.size(), RankThatTellsTheToken(rules)) {
   for (const MergeRule& rule : rules) merges_.Add(rule.left, rule.right, {rule.rank, rule.merged});
   BuildUnits(vocabulary);
   if (options_.byte_level) {

@@ -18,8 +18,11 @@ class MergeTable {
   static constexpr int kIdBits = 21, kRankBits = 22;
   static constexpr uint32_t kMaxRank = (1u << kRankBits) - 2;
 
-  explicit MergeTable(size_t num_merges = 0)
-      : slots_(num_merges + num_merges * 2 / 3 + 2, kEmpty), ids_(slots_.size()) {}
+  // `max_rank`: where all merges of a rank make the same token, which takes less memory; else 0.
+  explicit MergeTable(size_t num_merges = 0, uint32_t max_rank = 0)
+      : slots_(num_merges + num_merges * 2 / 3 + 2, kEmpty),
+        ids_(max_rank > 0 ? max_rank + 1 : slots_.size(), -1),
+        is_by_rank_(max_rank > 0) {}
 
   // Ids are below 1 << kIdBits, ranks at most kMaxRank. A pair again replaces its rule. At most as
   // many pairs as the constructor was told.
@@ -28,7 +31,7 @@ class MergeTable {
     size_t slot = SlotOf(pair);
     while (slots_[slot] != kEmpty && slots_[slot] >> kRankBits != pair) slot = Next(slot);
     slots_[slot] = pair << kRankBits | merge.rank;
-    ids_[slot] = merge.id;
+    ids_[is_by_rank_ ? merge.rank : slot] = merge.id;
   }
 
   Merge Find(int32_t left, int32_t right) const {
@@ -36,7 +39,8 @@ class MergeTable {
     for (size_t slot = SlotOf(pair);; slot = Next(slot)) {
       const uint64_t found = slots_[slot];
       if (found >> kRankBits == pair && found != kEmpty) {
-        return {static_cast<uint32_t>(found & ((1u << kRankBits) - 1)), ids_[slot]};
+        const auto rank = static_cast<uint32_t>(found & ((1u << kRankBits) - 1));
+        return {rank, ids_[is_by_rank_ ? rank : slot]};
       }
       if (found == kEmpty) return {};
     }
@@ -55,7 +59,8 @@ class MergeTable {
   size_t Next(size_t slot) const { return slot + 1 == slots_.size() ? 0 : slot + 1; }
 
   std::vector<uint64_t> slots_;  // left, right, rank, from the top bits down
-  std::vector<int32_t> ids_;     // [slot] of the merged token
+  std::vector<int32_t> ids_;     // [rank] or [slot], of the merged token
+  bool is_by_rank_;
 };
 
 }  // namespace nereid::tokenizer

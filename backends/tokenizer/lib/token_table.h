@@ -68,9 +68,9 @@ class TokenTable {
     return IdOf(entry);
   }
 
-  int32_t IdOf(int32_t entry) const { return static_cast<int32_t>(entries_[entry].id); }
+  int32_t IdOf(int32_t entry) const { return static_cast<int32_t>(ids_[entry]); }
   std::string_view Content(int32_t entry) const {
-    return {arena_.data() + entries_[entry].offset, entries_[entry].size};
+    return {arena_.data() + offsets_[entry], offsets_[entry + 1] - offsets_[entry]};
   }
   // Content of the token `id`, or nothing.
   std::optional<std::string_view> OfId(int64_t id) const {
@@ -78,15 +78,12 @@ class TokenTable {
     return Content(by_id_[id]);
   }
 
-  size_t num_entries() const { return entries_.size(); }
+  size_t num_entries() const { return ids_.size(); }
   // The largest id plus one.
   size_t id_end() const { return by_id_.size(); }
   size_t max_content_bytes() const { return max_content_bytes_; }
 
  private:
-  struct Entry {
-    uint32_t offset, size, id;
-  };
   struct Slot {
     uint32_t tag = 0;
     int32_t entry = -1;
@@ -97,9 +94,10 @@ class TokenTable {
   void Insert(int32_t entry);
 
   std::string arena_;
-  std::vector<Entry> entries_;
-  std::vector<int32_t> by_id_;  // [id_end] entry, -1 where no token has the id
-  std::vector<Slot> slots_;     // open addressing, size a power of two
+  std::vector<uint32_t> offsets_ = {0};  // [num_entries + 1] of contents in arena_
+  std::vector<uint32_t> ids_;            // [num_entries]
+  std::vector<int32_t> by_id_;           // [id_end] entry, -1 where no token has the id
+  std::vector<Slot> slots_;              // open addressing, size a power of two
   int shift_ = 63;
   size_t max_content_bytes_ = 0;
 };
