@@ -3,15 +3,13 @@
 // sums 0-3, weights 4 and 5, inputs 6 and 7.
 #include "cpu_reference/ops/matmul_amx.h"
 
-#include <immintrin.h>
+#include "cpu_reference/ops/amx_tiles.h"
 
 namespace nereid::cpu::amx {
 namespace {
 
 constexpr int64_t kTileOutputs = 16;
-constexpr int64_t kTileRows = 16;
 constexpr int64_t kTileColumns = 32;
-constexpr int64_t kTileBytes = 1024;
 // Packed input of a block of rows stays in the second-level cache while all weights pass by.
 constexpr int64_t kBlockBytes = int64_t{1} << 20;
 // How far ahead weights are asked for, in tiles along the columns.
@@ -21,16 +19,10 @@ int64_t DivideUp(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-struct alignas(64) TileConfig {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
 // `rows`: of input, 1 to 16, which is how wide the tiles of input and of sums are.
 void Configure(int64_t rows) {
   TileConfig config;
-  for (int tile = 0; tile < 8; ++tile) {
+  for (int tile = 0; tile < kNumTiles; ++tile) {
     config.rows[tile] = 16;
     config.row_bytes[tile] = tile == 4 || tile == 5 ? 64 : static_cast<uint16_t>(rows * 4);
   }
@@ -231,8 +223,7 @@ class Product {
 }  // namespace
 
 void MatmulBf16(const MatmulParams& params) {
-  const auto address = reinterpret_cast<uintptr_t>(params.scratch);
-  Product(params, reinterpret_cast<uint8_t*>((address + 63) / 64 * 64)).Run();
+  Product(params, AlignedScratch(params)).Run();
 }
 
 }  // namespace nereid::cpu::amx

@@ -1,28 +1,19 @@
 // Integer weights on the tile unit: digits of 16 rows of input x 64 columns, times weights of 64
 // columns x 16 outputs as strips have them. Three tiles of sums, one a digit, in two sets that
 // alternate; tile 6 holds input, 7 weights.
-#include <immintrin.h>
-
+#include "cpu_reference/ops/amx_tiles.h"
 #include "cpu_reference/ops/matmul_int.h"
 
 namespace nereid::cpu::amx {
 namespace {
 
-constexpr int64_t kTileRows = 16;
 constexpr int64_t kTileColumns = 64;
-constexpr int64_t kTileBytes = 1024;
 // Rows whose digits stay in the second-level cache while the strips pass by.
 constexpr int64_t kRowsAtOnce = 128;
 
-struct alignas(64) TileConfig {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
 void Configure(int64_t rows) {
   TileConfig config;
-  for (int tile = 0; tile < 8; ++tile) {
+  for (int tile = 0; tile < kNumTiles; ++tile) {
     config.rows[tile] = tile == 7 ? 16 : static_cast<uint8_t>(rows);
     config.row_bytes[tile] = 64;
   }
@@ -180,8 +171,7 @@ bool IntegersSuitAmx(const MatmulParams& params) {
 }
 
 void MatmulIntegers(const MatmulParams& params) {
-  const auto address = reinterpret_cast<uintptr_t>(params.scratch);
-  Product(params, reinterpret_cast<uint8_t*>((address + 63) / 64 * 64)).Run();
+  Product(params, AlignedScratch(params)).Run();
 }
 
 }  // namespace nereid::cpu::amx
