@@ -65,10 +65,7 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Create(
   llm::LimitPositions(model.spec, options.max_positions);
   NEREID_ASSIGN_OR_RETURN(const llm::ExecutorLimits limits, MakeLimits(model.spec, options));
   const int32_t num_threads = options.num_threads > 0 ? options.num_threads : UsableProcessors();
-  NEREID_ASSIGN_OR_RETURN(CpuWeights weights, LoadCpuWeights(model, num_threads));
-  for (const auto& [key, weight] : model.weights) {  // repacked: nothing is held twice
-    if (weight.quant.num_bits > 0) checkpoint->LetGo(weight.tensor);
-  }
+  NEREID_ASSIGN_OR_RETURN(CpuWeights weights, LoadCpuWeights(model, *checkpoint, num_threads));
   NEREID_ASSIGN_OR_RETURN(KvCache cache,
                           KvCache::Allocate(model.spec, limits.num_blocks, options.kv_format));
   return std::unique_ptr<CpuExecutor>(

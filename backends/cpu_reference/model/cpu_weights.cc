@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <thread>
 
@@ -35,7 +36,8 @@ WeightType TypeOf(DataType type) {
 
 class Loader {
  public:
-  Loader(const llm::DecoderModel& model, CpuWeights& weights) : model_(model), weights_(weights) {}
+  Loader(const llm::DecoderModel& model, const llm::Checkpoint& checkpoint, CpuWeights& weights)
+      : model_(model), checkpoint_(checkpoint), weights_(weights) {}
 
   // Null data when the map has no such weight.
   WeightMatrix Matrix(int32_t layer, WeightKind kind, int32_t expert = kNoExpert) {
@@ -90,8 +92,10 @@ class Loader {
   // The first fault.
   const Status& status() const { return status_; }
 
-  Norm NormOf(int32_t layer, WeightKind weight, WeightKind bias) {
-    Norm norm = {Vector(layer, weight, model_.spec.norm.weight_offset), Vector(layer, bias)};
+  // Without `bias`, which no architecture may have, one of zeros.
+  Norm NormOf(int32_t layer, WeightKind weight, std::optional<WeightKind> bias = {}) {
+    Norm norm = {Vector(layer, weight, model_.spec.norm.weight_offset), {}};
+    if (bias.has_value()) norm.bias = Vector(layer, *bias);
     if (norm.bias.empty()) norm.bias.resize(norm.weight.size(), 0.0f);
     return norm;
   }
@@ -163,6 +167,7 @@ class Loader {
     matrix.group_zeros = zeros;
     linear.column_order = rows.column_order();
     linear.input_scale = rows.input_scale();
+    checkpoint_.LetGo(weight.tensor);
     return {};
   }
 
@@ -196,10 +201,12 @@ class Loader {
       }
       to += matrix.columns * element;
     }
+    checkpoint_.LetGo(weight.tensor);
     return copied;
   }
 
   const llm::DecoderModel& model_;
+  const llm::Checkpoint& checkpoint_;
   CpuWeights& weights_;
   Status status_;
 };
@@ -210,7 +217,7 @@ LayerWeights LoadLayer(Loader& loader, int32_t layer, const llm::DecoderSpec& sp
   w.post_attention_norm =
       loader.NormOf(layer, WeightKind::kPostAttentionNorm, WeightKind::kPostAttentionNormBias);
   w.pre_mlp_norm = loader.NormOf(layer, WeightKind::kPreMlpNorm, WeightKind::kPreMlpNormBias);
-  w.post_mlp_norm = loader.NormOf(layer, WeightKind::kPostMlpNorm, WeightKind::kPreMlpNormBias);
+  w.post_mlp_norm = loader.NormOf(layer, WeightKind::kPostMlpNorm);
   w.q_norm.weight = loader.Vector(layer, WeightKind::kQNorm, spec.norm.weight_offset);
   w.k_norm.weight = loader.Vector(layer, WeightKind::kKNorm, spec.norm.weight_offset);
   w.q = loader.LinearOf(layer, WeightKind::kQ, WeightKind::kQBias);
@@ -245,7 +252,8 @@ void LoadEnds(Loader& loader, const llm::DecoderSpec& spec, CpuWeights& weights)
 
 }  // namespace
 
-Result<CpuWeights> LoadCpuWeights(const llm::DecoderModel& model, int32_t num_threads) {
+Result<CpuWeights> LoadCpuWeights(const llm::DecoderModel& model, const llm::Checkpoint& checkpoint,
+                                  int32_t num_threads) {
   CpuWeights weights;
   const int32_t num_layers = model.spec.num_layers();
   weights.layers.resize(num_layers);
@@ -256,7 +264,7 @@ Result<CpuWeights> LoadCpuWeights(const llm::DecoderModel& model, int32_t num_th
   };
   std::vector<Part> parts(std::clamp(num_threads, 1, num_layers + 1));
   const auto load = [&](Part& part) {
-    Loader loader(model, part.weights);
+    Loader loader(model, checkpoint, part.weights);
     for (int32_t layer = next++; layer < num_layers; layer = next++) {
       if (layer < 0) {
         LoadEnds(loader, model.spec, weights);

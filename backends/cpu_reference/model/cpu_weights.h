@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cpu_reference/ops/weight_type.h"
+#include "llm_core/checkpoint/checkpoint.h"
 #include "llm_core/model/architecture.h"
 #include "nereid/status.h"
 
@@ -57,7 +58,10 @@ struct CpuWeights {
   size_t copied_bytes = 0;
 };
 
-// By `num_threads` threads, layer by layer. The checkpoint behind `model` must outlive the result.
-Result<CpuWeights> LoadCpuWeights(const llm::DecoderModel& model, int32_t num_threads = 1);
+// By `num_threads` threads, layer by layer. The checkpoint behind `model` must outlive the result:
+// weights point into it. What has been copied from it, it lets go at once, so that nothing is held
+// twice.
+Result<CpuWeights> LoadCpuWeights(const llm::DecoderModel& model, const llm::Checkpoint& checkpoint,
+                                  int32_t num_threads = 1);
 
 }  // namespace nereid::cpu

@@ -7,8 +7,6 @@
 #include <set>
 #include <sstream>
 
-#include "llm_core/checkpoint/trtllm_checkpoint.h"
-
 namespace nereid::llm {
 namespace {
 
@@ -164,6 +162,9 @@ Checkpoint Checkpoint::FromParts(std::string directory, std::string config_json,
 
 void Checkpoint::LetGo(const TensorView& tensor) const {
   for (const SafetensorsFile& file : files_) file.file().LetGo(tensor.bytes);
+  for (const MergedTensor& merged : merged_) {
+    if (merged.bytes.get() == tensor.bytes.data()) ReleasePages({merged.bytes.get(), merged.size});
+  }
 }
 
 const TensorView* Checkpoint::Find(std::string_view name) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "llm_core/checkpoint/safetensors.h"
+#include "llm_core/checkpoint/trtllm_checkpoint.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {
@@ -34,7 +35,8 @@ class Checkpoint {
   const TensorView* Find(std::string_view name) const;
   const TensorMap& tensors() const { return tensors_; }
 
-  // This tensor has been copied: what is mapped of it leaves memory. It may still be read.
+  // This tensor has been copied, and nobody will read it here any more: its pages leave memory.
+  // [any thread]
   void LetGo(const TensorView& tensor) const;
 
  private:
@@ -42,8 +44,8 @@ class Checkpoint {
   std::string config_json_;
   std::string generation_config_json_;
   std::vector<SafetensorsFile> files_;
-  std::vector<std::unique_ptr<uint8_t[]>> merged_;  // of the ranks of a TensorRT-LLM checkpoint
-  TensorMap tensors_;                               // of all files; views into files_ and merged_
+  std::vector<MergedTensor> merged_;  // of the ranks of a TensorRT-LLM checkpoint
+  TensorMap tensors_;                 // of all files; views into files_ and merged_
 };
 
 }  // namespace nereid::llm

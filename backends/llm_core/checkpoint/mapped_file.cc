@@ -36,9 +36,14 @@ void MappedFile::LetGo(std::span<const uint8_t> part) const {
   const std::less_equal<const uint8_t*> before;
   const uint8_t* const end = part.data() + part.size();
   if (part.empty() || !before(data_, part.data()) || !before(end, data_ + size_bytes_)) return;
+  ReleasePages(part);
+}
+
+void ReleasePages(std::span<const uint8_t> part) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const uintptr_t first = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
-  const uintptr_t last = reinterpret_cast<uintptr_t>(end) / page * page;
+  const auto begin = reinterpret_cast<uintptr_t>(part.data());
+  const uintptr_t first = (begin + page - 1) / page * page;
+  const uintptr_t last = (begin + part.size()) / page * page;
   if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 

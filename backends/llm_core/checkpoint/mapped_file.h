@@ -39,4 +39,8 @@ class MappedFile {
   size_t size_bytes_ = 0;
 };
 
+// Gives the whole pages of `part` back to the kernel. Those of a file are read again by whoever
+// looks at them; those of other memory become zeros.
+void ReleasePages(std::span<const uint8_t> part);
+
 }  // namespace nereid::llm

@@ -1,7 +1,10 @@
 // Names, splits and the way back.
 #include "llm_core/checkpoint/trtllm_checkpoint.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "llm_core/model/config_reader.h"
@@ -125,9 +128,22 @@ class Merger {
     for (int32_t stage = 0; stage < layout_.pp; ++stage) {
       for (const auto& [name, tensor] : Rank(stage, 0)) Merge(stage, name);
     }
+    MakeCopies();
   }
 
  private:
+  // Bytes move by several threads: there are as many as in the files.
+  void MakeCopies() const {
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+      for (size_t i = next++; i < copies_.size(); i = next++) Make(copies_[i]);
+    };
+    std::vector<std::jthread> threads;
+    const size_t most = std::min<size_t>({copies_.size(), std::thread::hardware_concurrency(), 8});
+    for (size_t i = 1; i < most; ++i) threads.emplace_back(work);
+    work();
+  }
+
   const TensorMap& Rank(int32_t stage, int32_t rank) const {
     return out_.files[stage * layout_.tp + rank].tensors();
   }
@@ -271,23 +287,36 @@ class Merger {
   TensorView Join(const std::vector<TensorView>& parts, Split split) {
     if (parts.size() == 1) return parts[0];
     TensorView whole = parts[0];
-    const auto count = static_cast<int64_t>(parts.size());
-    const size_t size = parts[0].bytes.size() * parts.size();
-    auto bytes = std::make_unique<uint8_t[]>(size);
     const int64_t row_bytes = RowBytes(parts[0]);
     const int64_t rows = split == Split::kRows ? 1 : whole.shape[0];
-    const int64_t run = split == Split::kRows ? row_bytes * whole.shape[0] : row_bytes;
-    uint8_t* to = bytes.get();
-    for (int64_t row = 0; row < rows; ++row) {
-      for (const TensorView& part : parts) {
-        std::memcpy(to, part.bytes.data() + row * run, run);
-        to += run;
+    const size_t size = parts[0].bytes.size() * parts.size();
+    MergedTensor& merged = out_.merged.emplace_back();
+    merged.bytes = std::make_unique_for_overwrite<uint8_t[]>(size);
+    merged.size = size;
+    whole.shape[split == Split::kRows ? 0 : 1] *= static_cast<int64_t>(parts.size());
+    whole.bytes = {merged.bytes.get(), size};
+    copies_.push_back({parts, merged.bytes.get(), rows, row_bytes * parts[0].shape[0] / rows});
+    return whole;
+  }
+
+  // What a joined tensor is made of: rows of one run of bytes from each part.
+  struct Copy {
+    std::vector<TensorView> parts;
+    uint8_t* to;
+    int64_t num_rows, run_bytes;
+  };
+
+  void Make(const Copy& copy) const {
+    uint8_t* to = copy.to;
+    for (int64_t row = 0; row < copy.num_rows; ++row) {
+      for (const TensorView& part : copy.parts) {
+        std::memcpy(to, part.bytes.data() + row * copy.run_bytes, copy.run_bytes);
+        to += copy.run_bytes;
       }
     }
-    whole.shape[split == Split::kRows ? 0 : 1] *= count;
-    whole.bytes = {bytes.get(), size};
-    out_.merged.push_back(std::move(bytes));
-    return whole;
+    for (const TensorView& part : copy.parts) {
+      for (const SafetensorsFile& file : out_.files) file.file().LetGo(part.bytes);
+    }
   }
 
   void Leave(int32_t stage, const std::string& name) {
@@ -297,6 +326,7 @@ class Merger {
 
   const Layout& layout_;
   TrtLlmCheckpoint& out_;
+  std::vector<Copy> copies_;
 };
 
 }  // namespace

@@ -12,11 +12,17 @@
 
 namespace nereid::llm {
 
+// A tensor that does not lie together in any file.
+struct MergedTensor {
+  std::unique_ptr<uint8_t[]> bytes;
+  size_t size = 0;
+};
+
 struct TrtLlmCheckpoint {
   std::string config_json;  // as Hugging Face would write it; quant_method is "trtllm_awq"
   std::vector<SafetensorsFile> files;
-  std::vector<std::unique_ptr<uint8_t[]>> merged;  // what does not lie together in any file
-  TensorMap tensors;                               // views into files and merged
+  std::vector<MergedTensor> merged;
+  TensorMap tensors;  // views into files and merged
 };
 
 // `directory` has a rank0.safetensors. Known: Llama, Mistral and Qwen2, in fp32, fp16 or bf16, and
