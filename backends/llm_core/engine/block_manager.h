@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "llm_core/engine/kv_block.h"
 #include "llm_core/engine/prefix_cache.h"
 #include "nereid/status.h"
 
@@ -20,9 +21,11 @@ class BlockManager {
   static constexpr int32_t kReleased = 0;
 
   BlockManager(int32_t num_blocks, int32_t block_size, bool keeps_prefixes = false);
+  BlockManager(const BlockManager&) = delete;  // the prefix cache points into it
+  BlockManager& operator=(const BlockManager&) = delete;
 
   int32_t block_size() const { return block_size_; }
-  int32_t num_blocks() const { return static_cast<int32_t>(states_.size()); }
+  int32_t num_blocks() const { return static_cast<int32_t>(all_.size()); }
   // Without a reference: never used, or kept for their content alone.
   int32_t num_free() const { return static_cast<int32_t>(free_blocks_.size()) + num_kept_; }
   int32_t num_kept() const { return num_kept_; }
@@ -51,33 +54,24 @@ class BlockManager {
   // `block`, which the caller refers to, now holds the `block_size` tokens that follow `chain`.
   // `hash`: what PreparePrefix said of the same arguments, best a few calls ahead.
   uint64_t PreparePrefix(const int32_t* token_ids, int32_t block, const PrefixChain& chain) const {
-    __builtin_prefetch(&states_[block], 1);
     return prefixes_->Prepare(token_ids, block, chain);
   }
   void KeepPrefix(const int32_t* token_ids, int32_t block, uint64_t hash, PrefixChain& chain) {
-    states_[block].is_known |= prefixes_->Insert(token_ids, block, hash, chain);
+    prefixes_->Insert(token_ids, block, hash, chain);
   }
-  bool is_referenced(int32_t block) const { return states_[block].references > 0; }
+  bool is_referenced(int32_t block) const { return all_[block].references > 0; }
 
   // Checks that free list, kept list and counts agree, and that the tables hold exactly the
   // references that are counted. INTERNAL names the block.
   Status CheckInvariants(std::span<const std::span<const int32_t>> block_tables) const;
 
  private:
-  struct State {
-    int32_t references = 0;  // 0: free or kept
-    // Blocks that are kept and not referred to are a list: the oldest first.
-    int32_t before = -1;
-    int32_t after = -1;
-    bool is_known = false;  // to the prefix cache
-  };
-
   void LinkKept(int32_t block);
   void UnlinkKept(int32_t block);
   Status CheckKept(std::vector<bool>& is_free) const;
 
   int32_t block_size_;
-  std::vector<State> states_;         // [num_blocks]
+  std::vector<KvBlock> all_;          // [num_blocks]
   std::vector<int32_t> free_blocks_;  // a stack
   std::optional<PrefixCache> prefixes_;
   int32_t oldest_kept_ = -1;

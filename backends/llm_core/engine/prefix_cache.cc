@@ -27,12 +27,12 @@ uint64_t Pair(const int32_t* token_ids) {
 
 }  // namespace
 
-PrefixCache::PrefixCache(int32_t num_blocks, int32_t block_size)
-    : block_size_(block_size),
-      mask_(std::bit_ceil(static_cast<uint64_t>(std::max(num_blocks, 1)) * 2) - 1),
+PrefixCache::PrefixCache(std::span<KvBlock> blocks, int32_t block_size)
+    : blocks_(blocks),
+      block_size_(block_size),
+      mask_(std::bit_ceil(std::max<uint64_t>(blocks.size(), 1) * 2) - 1),
       table_(mask_ + 1),
-      entries_(num_blocks),
-      token_ids_(static_cast<size_t>(num_blocks) * block_size) {}
+      token_ids_(blocks.size() * block_size) {}
 
 uint64_t PrefixCache::HashAfter(uint64_t parent, const int32_t* token_ids) const {
   constexpr uint64_t kOdd[] = {0x9e3779b97f4a7c15u, 0xc2b2ae3d27d4eb4fu, 0x165667b19e3779f9u};
@@ -64,7 +64,7 @@ void PrefixCache::Match(std::span<const int32_t> token_ids, int32_t max_blocks, 
     for (; looked_up < std::min(i + kEntriesAhead, hashed); ++looked_up) {
       const int32_t block = table_[hashes_[looked_up] & mask_].block;
       if (block < 0) continue;
-      __builtin_prefetch(&entries_[block]);
+      __builtin_prefetch(&blocks_[block]);
       __builtin_prefetch(&token_ids_[static_cast<size_t>(block) * block_size_]);
     }
     const int32_t block =
@@ -72,7 +72,7 @@ void PrefixCache::Match(std::span<const int32_t> token_ids, int32_t max_blocks, 
     if (block < 0) return;
     blocks.push_back(block);
     chain.hash = hashes_[i];
-    chain.serial = entries_[block].serial;
+    chain.serial = blocks_[block].serial;
     ++chain.num_blocks;
   }
 }
@@ -81,7 +81,7 @@ uint64_t PrefixCache::Prepare(const int32_t* token_ids, int32_t block,
                               const PrefixChain& chain) const {
   const uint64_t hash = HashAfter(chain.hash, token_ids);
   __builtin_prefetch(&table_[hash & mask_], 1);
-  __builtin_prefetch(&entries_[block], 1);
+  __builtin_prefetch(&blocks_[block], 1);
   __builtin_prefetch(&token_ids_[static_cast<size_t>(block) * block_size_], 1);
   return hash;
 }
@@ -91,7 +91,11 @@ bool PrefixCache::Insert(const int32_t* token_ids, int32_t block, uint64_t hash,
   const int32_t known = Find(hash, chain, token_ids);
   const bool is_new = known < 0;
   if (is_new) {
-    entries_[block] = {hash, chain.salt, chain.serial, next_serial_++};
+    KvBlock& entered = blocks_[block];
+    entered.hash = hash;
+    entered.salt = chain.salt;
+    entered.parent = chain.serial;
+    entered.serial = next_serial_++;
     std::copy_n(token_ids, block_size_,
                 token_ids_.begin() + static_cast<ptrdiff_t>(block) * block_size_);
     uint64_t slot = hash & mask_;
@@ -100,16 +104,16 @@ bool PrefixCache::Insert(const int32_t* token_ids, int32_t block, uint64_t hash,
     ++size_;
   }
   chain.hash = hash;
-  chain.serial = entries_[is_new ? block : known].serial;
+  chain.serial = blocks_[is_new ? block : known].serial;
   ++chain.num_blocks;
   return is_new;
 }
 
 void PrefixCache::Forget(int32_t block) {
   if (!Holds(block)) return;
-  uint64_t hole = entries_[block].hash & mask_;
+  uint64_t hole = blocks_[block].hash & mask_;
   while (table_[hole].block != block) hole = (hole + 1) & mask_;
-  entries_[block] = {};
+  blocks_[block].serial = 0;
   --size_;
   // Entries behind the hole move up, unless that would put them before their own place.
   for (uint64_t next = (hole + 1) & mask_; table_[next].block >= 0; next = (next + 1) & mask_) {
@@ -134,7 +138,7 @@ int32_t PrefixCache::Find(uint64_t hash, const PrefixChain& parent,
 
 bool PrefixCache::IsContent(int32_t block, uint64_t hash, const PrefixChain& parent,
                             const int32_t* token_ids) const {
-  const Entry& entry = entries_[block];
+  const KvBlock& entry = blocks_[block];
   return entry.hash == hash && entry.parent == parent.serial && entry.salt == parent.salt &&
          std::memcmp(token_ids, token_ids_.data() + static_cast<size_t>(block) * block_size_,
                      static_cast<size_t>(block_size_) * sizeof(int32_t)) == 0;

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "llm_core/engine/kv_block.h"
+
 namespace nereid::llm {
 
 // A place in a chain: what stands before the next block. Requests of different salts never share.
@@ -21,7 +23,8 @@ struct PrefixChain {
 
 class PrefixCache {
  public:
-  PrefixCache(int32_t num_blocks, int32_t block_size);
+  // Of each of `blocks`, which outlive it, it keeps what it holds.
+  PrefixCache(std::span<KvBlock> blocks, int32_t block_size);
 
   // The blocks that hold the longest known prefix of `token_ids`, at most `max_blocks` of them, to
   // the end of `blocks`; `chain` moves from its start to the end of that prefix.
@@ -36,21 +39,14 @@ class PrefixCache {
   // case.
   bool Insert(const int32_t* token_ids, int32_t block, uint64_t hash, PrefixChain& chain);
   void Forget(int32_t block);
-  // Asks for the memory that Forget will touch, in two steps, each a while before the next.
-  void PrefetchEntry(int32_t block) const { __builtin_prefetch(&entries_[block], 1); }
+  // Asks for the memory that Forget will touch beside the block.
   void PrefetchSlot(int32_t block) const {
-    __builtin_prefetch(&table_[entries_[block].hash & mask_], 1);
+    __builtin_prefetch(&table_[blocks_[block].hash & mask_], 1);
   }
-  bool Holds(int32_t block) const { return entries_[block].serial != 0; }
+  bool Holds(int32_t block) const { return blocks_[block].serial != 0; }
   int32_t size() const { return size_; }
 
  private:
-  struct Entry {
-    uint64_t hash = 0;
-    uint64_t salt = 0;
-    uint64_t parent = 0;  // serial of the content before it
-    uint64_t serial = 0;  // 0: none
-  };
   struct Slot {
     uint32_t tag = 0;  // low half of the hash: its own place, and a little more
     int32_t block = -1;
@@ -61,12 +57,12 @@ class PrefixCache {
   bool IsContent(int32_t block, uint64_t hash, const PrefixChain& parent,
                  const int32_t* token_ids) const;
 
+  const std::span<KvBlock> blocks_;
   int32_t block_size_;
   uint64_t next_serial_ = 1;
   int32_t size_ = 0;
   uint64_t mask_;
   std::vector<Slot> table_;         // open addressing, linear probing, at most half full
-  std::vector<Entry> entries_;      // [num_blocks]
   std::vector<int32_t> token_ids_;  // [num_blocks, block_size]
   std::vector<uint64_t> hashes_;    // scratch of Match
 };

@@ -18,7 +18,8 @@ bool Insert(PrefixCache& cache, const int32_t* tokens, int32_t block, PrefixChai
 }
 
 TEST(PrefixCacheTest, FindsTheLongestKnownPrefix) {
-  PrefixCache cache(8, 2);
+  std::vector<KvBlock> all(8);
+  PrefixCache cache(all, 2);
   PrefixChain chain = PrefixChain::Start(0);
   const Tokens tokens = {1, 2, 3, 4, 5, 6};
   for (int32_t block = 0; block < 3; ++block) {
@@ -37,7 +38,8 @@ TEST(PrefixCacheTest, FindsTheLongestKnownPrefix) {
 }
 
 TEST(PrefixCacheTest, ASecondBlockOfTheSameContentIsNotEntered) {
-  PrefixCache cache(8, 2);
+  std::vector<KvBlock> all(8);
+  PrefixCache cache(all, 2);
   const Tokens tokens = {1, 2, 3, 4};
   PrefixChain first = PrefixChain::Start(0), second = PrefixChain::Start(0);
   EXPECT_TRUE(Insert(cache, tokens.data(), 0, first));
@@ -49,7 +51,8 @@ TEST(PrefixCacheTest, ASecondBlockOfTheSameContentIsNotEntered) {
 
 TEST(PrefixCacheTest, AgreesWithAPlainListWhateverIsForgotten) {
   constexpr int32_t kBlocks = 24, kSize = 3;
-  PrefixCache cache(kBlocks, kSize);
+  std::vector<KvBlock> all(kBlocks);
+  PrefixCache cache(all, kSize);
   std::map<int32_t, std::pair<uint64_t, Tokens>> plain;  // block -> salt, all tokens to its end
   std::mt19937 random(7);
   for (int round = 0; round < 20000; ++round) {
