@@ -36,7 +36,11 @@ class CpuExecutor : public llm::Executor {
 
   const llm::ExecutorLimits& limits() const override { return limits_; }
   llm::ExecutorFeatures features() const override {
-    return {.block_copies = true, .candidates = true, .logits = true, .prompt_log_probs = true};
+    return {.block_copies = true,
+            .candidates = true,
+            .logits = true,
+            .prompt_log_probs = true,
+            .batch_invariant = true};
   }
   llm::ExecutorMemory memory() const override {
     return {.cpu_bytes = cache_.size_bytes() + weight_bytes_per_step()};

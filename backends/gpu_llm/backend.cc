@@ -37,9 +37,9 @@ Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
   }
   if (parameters.makes_up_weights) options.dummy = gpu::DummyWeights{};
   NEREID_ASSIGN_OR_RETURN(options.uses_graphs, given.Bool("cuda_graph_mode", true));
-  NEREID_ASSIGN_OR_RETURN(options.is_invariant, given.Bool("batch_invariant", false));
   NEREID_ASSIGN_OR_RETURN(const int64_t profile_steps, given.Int("profile_steps", 0));
   options.profile_steps = static_cast<int32_t>(std::clamp<int64_t>(profile_steps, 0, 1'000'000));
+  options.is_invariant = parameters.is_batch_invariant;
   return options;
 }
 
@@ -54,6 +54,7 @@ class GpuModel : public llm_adapter::LlmModel {
   bool MakesUpWeights() const override { return true; }
   // Steps of some 10 ms on a model of 8B.
   int32_t MixedPromptTokens() const override { return 256; }
+  bool RecordsSteps() const override { return true; }
   Result<std::unique_ptr<llm::Executor>> MakeExecutor(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
       const llm_adapter::LlmParameters& parameters) override {

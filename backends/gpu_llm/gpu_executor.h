@@ -66,7 +66,8 @@ class GpuExecutor : public llm::Executor {
             .candidates = true,
             .logits = true,
             .prompt_log_probs = true,
-            .overlap = timer_ == nullptr};
+            .overlap = timer_ == nullptr,
+            .batch_invariant = options_.is_invariant};
   }
   llm::ExecutorMemory memory() const override;
   llm::ExecutorCounts counts() const override { return {num_graph_steps_}; }

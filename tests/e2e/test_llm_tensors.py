@@ -1,4 +1,5 @@
 """The tensors of the `tensorrt_llm` model beyond a plain prompt: several sequences, beams, logits, statistics, metrics."""
+import concurrent.futures
 import json
 import pathlib
 import shutil
@@ -26,6 +27,7 @@ NARROW = """parameters { key: "kv_cache_dtype" value { string_value: "int8" } }
 parameters { key: "max_attention_window_size" value { string_value: "32" } }
 parameters { key: "sink_token_length" value { string_value: "4" } }
 """
+INVARIANT = 'parameters { key: "batch_invariant" value { string_value: "true" } }'
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def llm(start_server, tmp_path_factory):
     root = tmp_path_factory.mktemp("repository")
     checkpoint = tmp_path_factory.mktemp("checkpoint") / "demo"
     shutil.copytree(DEMO, checkpoint)
-    for name, more in (("llm", ""), ("narrow", NARROW)):
+    for name, more in (("llm", ""), ("narrow", NARROW), ("invariant", INVARIANT)):
         (root / name / "1").mkdir(parents=True)
         (root / name / "config.pbtxt").write_text(CONFIG.format(path=checkpoint) + more)
     return start_server(root)
@@ -129,6 +131,18 @@ def test_a_window_with_sinks_over_an_int8_cache_serves_long_outputs(llm):
     first = ask(llm, ["output_ids"], tokens=60, model="narrow", end_id=-1)["output_ids"]
     assert first.shape == (1, 60)
     assert np.array_equal(ask(llm, ["output_ids"], tokens=60, model="narrow", end_id=-1)["output_ids"], first)
+
+
+def test_a_batch_invariant_model_has_the_same_bits_alone_and_in_company(llm):
+    def answer(i):
+        return ask(llm, ["output_ids", "generation_logits", "output_log_probs"], PROMPT[i:], 24, "invariant", end_id=-1, return_generation_logits=True, return_log_probs=True)
+
+    alone = [answer(i) for i in range(8)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(answer, range(8)))
+    for one, other in zip(alone, together):
+        for name, values in one.items():
+            assert values.tobytes() == other[name].tobytes(), name
 
 
 def test_times_are_in_their_order(llm):

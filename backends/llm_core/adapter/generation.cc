@@ -117,7 +117,7 @@ Result<std::shared_ptr<Generation>> Generation::Create(Request request, const Cl
                                                        const ConfiguredOutputs& outputs,
                                                        ResponseThread& responses,
                                                        LlmMetrics* metrics) {
-  // The engine's thread asks it for cancellation while the response thread uses the sender.
+  // The watch's thread asks it for cancellation while the response thread uses the sender.
   Result<ResponseFactoryHandle> factory = NewResponseFactoryHandle(request.handle());
   if (!factory.ok()) {
     const Status error = std::move(factory).status();
@@ -166,10 +166,11 @@ std::unique_ptr<llm::OutputSink> Generation::MakeSink(size_t row,
   return std::make_unique<RowSink>(shared_from_this(), row, std::move(stop_texts), arrival_ns_);
 }
 
-bool Generation::IsCancelled() const {
-  if (is_stopped_.load(std::memory_order_relaxed)) return true;
+bool Generation::AskForCancellation() {
+  if (IsCancelled()) return true;
   bool is_cancelled = false;
   (void)ToStatus(TRITONBACKEND_ResponseFactoryIsCancelled(factory_.get(), &is_cancelled));
+  if (is_cancelled) Cancel();
   return is_cancelled;
 }
 

@@ -58,7 +58,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
                                             std::shared_ptr<const StopTexts> stop_texts);
 
   void Cancel() { is_stopped_.store(true, std::memory_order_relaxed); }  // [any thread]
-  bool IsCancelled() const;                                              // [engine thread]
+  // As far as anybody has noticed. [any thread]
+  bool IsCancelled() const { return is_stopped_.load(std::memory_order_relaxed); }
+  // Asks the host whether the client has given up: then it is cancelled. [watch's thread]
+  bool AskForCancellation();
   // `tail`: ids behind those of `output` that were not drawn. [engine thread]
   void Post(size_t row, const llm::Output& output, const Timing& timing,
             const llm::TokenIds& tail = {});

@@ -14,7 +14,8 @@ Status LlmModel::AutoComplete(ConfigDraft& draft) {
 
 Status LlmModel::Initialize() {
   std::vector<std::string> notes;
-  NEREID_ASSIGN_OR_RETURN(const LlmParameters parameters, ReadLlmParameters(context(), notes));
+  NEREID_ASSIGN_OR_RETURN(const LlmParameters parameters,
+                          ReadLlmParameters(context(), RecordsSteps(), notes));
   for (const std::string& note : notes) LogWarning(StrCat("model '", name(), "': ", note));
   const bool is_dummy = parameters.makes_up_weights;
   if (is_dummy && !MakesUpWeights()) {
@@ -44,6 +45,11 @@ Status LlmModel::Initialize() {
     return UnsupportedError("parameter 'sink_token_length' is ", parameters.num_sink_tokens,
                             ": this backend has no attention sinks, expected 0");
   }
+  if (parameters.is_batch_invariant && !executor->features().batch_invariant) {
+    return UnsupportedError(
+        "parameter 'batch_invariant' is true: this backend's results may depend ",
+        "on what else is in a batch");
+  }
   defaults_.max_positions = limits.max_positions;
   defaults_.max_beam_width = parameters.max_beam_width;
   defaults_.max_num_sequences = limits.max_num_sequences;
@@ -61,7 +67,9 @@ Status LlmModel::Initialize() {
   if (metrics_ != nullptr) {
     options.on_step_end = [this](const llm::EngineStats& stats) { metrics_->Update(stats); };
   }
+  options.asks_sinks = false;  // the watch does
   engine_ = std::make_unique<llm::Engine>(std::move(options), std::move(executor));
+  watch_ = std::make_unique<CancelWatch>([this] { engine_->LookForCancelled(); });
   LogInfo(StrCat("model '", name(), "': ", architecture, " from '", parameters.checkpoint_directory,
                  "', up to ", limits.max_positions, " tokens a sequence, ",
                  limits.max_num_sequences, " sequences at a time, KV cache of ",
@@ -74,6 +82,7 @@ Status LlmModel::Ready() {
 }
 
 void LlmModel::Finalize() {
+  watch_.reset();
   engine_.reset();
   responses_.reset();
   metrics_.reset();
@@ -120,6 +129,7 @@ void LlmModel::Generate(Request request, ClientRequest client) {
   if (!created.ok()) return;  // answered
   const std::shared_ptr<Generation> generation = std::move(*created);
   Remember(generation);
+  watch_->Watch(generation);
   for (size_t row = 0; row < client.rows.size(); ++row) {
     auto work = std::make_unique<llm::GenerationRequest>();
     work->prompt = std::move(client.rows[row].prompt);
@@ -147,6 +157,7 @@ void LlmModel::Stop(Request request, const std::string& id) {
       if (const std::shared_ptr<Generation> generation = it->second.lock()) generation->Cancel();
     }
   }
+  engine_->LookForCancelled();
   // An empty answer, whether or not there was anything to stop.
   const std::vector<int64_t> none =
       outputs_->is_batching ? std::vector<int64_t>{1, 1, 0} : std::vector<int64_t>{1, 0};

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "llm_core/adapter/cancel_watch.h"
 #include "llm_core/adapter/generation.h"
 #include "llm_core/adapter/lazy_tokenizer.h"
 #include "llm_core/adapter/llm_metrics.h"
@@ -43,6 +44,8 @@ class LlmModel : public Model {
   virtual bool MakesUpWeights() const { return false; }
   // SchedulerOptions::mixed_prompt_tokens where the configuration does not say.
   virtual int32_t MixedPromptTokens() const { return 0; }
+  // Whether it has what `cuda_graph_mode` switches.
+  virtual bool RecordsSteps() const { return false; }
 
  private:
   void Accept(Request request);
@@ -64,6 +67,7 @@ class LlmModel : public Model {
   // In the order of creation: the engine stops first and answers through the response thread.
   std::unique_ptr<ResponseThread> responses_;
   std::unique_ptr<llm::Engine> engine_;
+  std::unique_ptr<CancelWatch> watch_;
 };
 
 }  // namespace nereid::llm_adapter

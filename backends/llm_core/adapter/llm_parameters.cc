@@ -39,11 +39,13 @@ Status RefuseUnsupported(const ConfigParameters& parameters) {
   return {};
 }
 
-void NoteIgnored(const ConfigParameters& parameters, std::vector<std::string>& notes) {
+void NoteIgnored(const ConfigParameters& parameters, bool records_steps,
+                 std::vector<std::string>& notes) {
   for (const char* key : {"kv_cache_host_memory_bytes", "enable_trt_overlap", "gpu_weights_percent",
-                          "cross_kv_cache_fraction"}) {
+                          "cuda_graph_mode", "cross_kv_cache_fraction"}) {
     const std::string* value = parameters.Find(key);
     if (value == nullptr || *value == "0" || *value == "false" || *value == "False") continue;
+    if (records_steps && key == std::string_view("cuda_graph_mode")) continue;
     notes.push_back(StrCat("parameter '", key, "' (", *value, ") has no effect in this backend"));
   }
 }
@@ -74,11 +76,11 @@ std::string CheckpointDirectory(const ModelContext& context) {
 
 }  // namespace
 
-Result<LlmParameters> ReadLlmParameters(const ModelContext& context,
+Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool records_steps,
                                         std::vector<std::string>& notes) {
   const ConfigParameters& parameters = context.parameters();
   NEREID_RETURN_IF_ERROR(RefuseUnsupported(parameters));
-  NoteIgnored(parameters, notes);
+  NoteIgnored(parameters, records_steps, notes);
   LlmParameters result;
   result.checkpoint_directory = CheckpointDirectory(context);
   NEREID_ASSIGN_OR_RETURN(result.exclude_input_in_output,
@@ -123,6 +125,7 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context,
     NEREID_ASSIGN_OR_RETURN(result.mixed_prompt_tokens,
                             SizeOr(parameters, "mixed_prompt_tokens", 0));
   }
+  NEREID_ASSIGN_OR_RETURN(result.is_batch_invariant, parameters.Bool("batch_invariant", false));
   const Json& queue_policy = context.config().json()["dynamic_batching"]["default_queue_policy"];
   result.max_queue_size = static_cast<int32_t>(queue_policy["max_queue_size"].AsInt());
   return result;

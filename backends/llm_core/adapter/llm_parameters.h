@@ -38,11 +38,14 @@ struct LlmParameters {
   bool overlaps_steps = true;      // overlap_steps: plan a step while one runs, where possible
   // mixed_prompt_tokens: SchedulerOptions'; as the backend prefers, when not given
   std::optional<int32_t> mixed_prompt_tokens;
+  // batch_invariant: a request has the same bits alone and in any batch
+  bool is_batch_invariant = false;
 };
 
 // Unknown keys are left alone. A value that asks for what is not supported is refused by its key;
-// one that only tunes what this backend does not have is named in `notes`, for the log.
-Result<LlmParameters> ReadLlmParameters(const ModelContext& context,
+// one that only tunes what this backend does not have is named in `notes`, for the log;
+// `records_steps`: whether it has what cuda_graph_mode tunes.
+Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool records_steps,
                                         std::vector<std::string>& notes);
 
 }  // namespace nereid::llm_adapter

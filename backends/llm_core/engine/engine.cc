@@ -88,6 +88,8 @@ bool Engine::Admit() {
     num_waiting_ = scheduler_.counts().num_waiting + static_cast<int32_t>(arrived.size());
   }
   for (std::unique_ptr<GenerationRequest>& request : arrived) {
+    // It may have been too early for LookForCancelled.
+    if (!options_.asks_sinks && request->sink->IsCancelled()) LookForCancelled();
     scheduler_.Add(MakeSequences(std::move(request)));
   }
   return true;
@@ -95,6 +97,9 @@ bool Engine::Admit() {
 
 // The sink may say so at any time: all sequences of a request go by one answer.
 void Engine::DropCancelled() {
+  if (!some_are_cancelled_.exchange(false, std::memory_order_acquire) && !options_.asks_sinks) {
+    return;
+  }
   ++num_looks_;
   const auto is_cancelled = [this](const Sequence& sequence) {
     GenerationRequest& request = *sequence.request;

@@ -6,6 +6,7 @@
 // step late, and what that step drew for them is dropped. The tokens put out are the same.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -40,6 +41,9 @@ struct EngineOptions {
   SchedulerOptions scheduler;
   int32_t max_queue_size = 0;  // waiting requests; 0: no limit of the engine's own
   bool overlaps_steps = true;  // where the executor can
+  // Every sink is asked at each step whether it is cancelled. False: when its request enters the
+  // scheduler, and after Engine::LookForCancelled.
+  bool asks_sinks = true;
   // Called on the engine thread, at its start and after the sinks of a step; may be empty.
   std::function<void(const EngineStats&)> on_step_end;
 };
@@ -55,6 +59,9 @@ class Engine {
   // Checks the request and queues it. On an error, `request` and its sink are untouched:
   // INVALID_ARG names the fault, UNAVAILABLE a full queue or a failed engine. [any thread]
   Status Enqueue(std::unique_ptr<GenerationRequest>& request);
+
+  // A sink says from now on that it is cancelled. [any thread]
+  void LookForCancelled() { some_are_cancelled_.store(true, std::memory_order_release); }
 
   const ExecutorLimits& limits() const { return limits_; }  // [any thread]
   EngineStats stats() const;                                // of the last step [any thread]
@@ -80,6 +87,8 @@ class Engine {
   const ExecutorLimits limits_;
   const ExecutorMemory memory_;
   const bool overlaps_;
+
+  std::atomic<bool> some_are_cancelled_{false};  // sinks, maybe
 
   // [engine thread]
   Scheduler scheduler_;

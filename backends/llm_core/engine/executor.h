@@ -40,6 +40,8 @@ struct ExecutorFeatures {
   // Batch borrows then lives no longer than its Submit, and a token id of PendingTokenId(slot)
   // stands for the token that the step before draws for that slot.
   bool overlap = false;
+  // A sequence's logits have the same bits alone and in any batch.
+  bool batch_invariant = false;
 };
 
 constexpr int32_t PendingTokenId(int32_t slot) {

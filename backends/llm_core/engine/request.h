@@ -64,7 +64,7 @@ struct Output {
 class OutputSink {
  public:
   virtual ~OutputSink() = default;
-  // Asked at each step, while the request waits too.
+  // EngineOptions::asks_sinks says when it is asked; while the request waits, too.
   virtual bool IsCancelled() const = 0;
   // The request leaves the waiting queue for the first time.
   virtual void OnScheduled() {}

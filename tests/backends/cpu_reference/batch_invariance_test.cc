@@ -113,6 +113,7 @@ std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Set
   Result<std::unique_ptr<CpuExecutor>> executor =
       CpuExecutor::Create(std::move(checkpoint), std::move(*model), options);
   EXPECT_TRUE(executor.ok());
+  EXPECT_TRUE((*executor)->features().batch_invariant);
   llm::EngineOptions engine_options;
   engine_options.scheduler.policy = setting.policy;
   engine_options.scheduler.prefix_cache = setting.prefix_cache;

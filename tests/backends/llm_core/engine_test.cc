@@ -30,6 +30,7 @@ ExecutorLimits Limits() {
 struct Seen {
   std::promise<void> ended;
   std::atomic<bool> is_cancelled{false};
+  std::atomic<int> num_asked{0};  // whether it is
   std::atomic<int> num_calls{0};
   TokenIds ids;    // pieces in their order
   TokenIds whole;  // the last call's ids
@@ -42,7 +43,10 @@ class RecordingSink : public OutputSink {
  public:
   explicit RecordingSink(std::shared_ptr<Seen> seen) : seen_(std::move(seen)) {}
 
-  bool IsCancelled() const override { return seen_->is_cancelled; }
+  bool IsCancelled() const override {
+    ++seen_->num_asked;
+    return seen_->is_cancelled;
+  }
   void OnOutput(const Output& output) override {
     EXPECT_EQ(output.first_new, seen_->ids.size());
     seen_->ids.insert(seen_->ids.end(), output.ids.begin() + output.first_new, output.ids.end());
@@ -72,8 +76,8 @@ class EngineTest : public ::testing::TestWithParam<bool> {
   }
 
   std::shared_ptr<Seen> Send(const TokenIds& prompt, const StopRules& stop,
-                             Status* refused = nullptr) {
-    auto seen = std::make_shared<Seen>();
+                             Status* refused = nullptr,
+                             std::shared_ptr<Seen> seen = std::make_shared<Seen>()) {
     auto request = std::make_unique<GenerationRequest>();
     request->prompt = prompt;
     request->stop = stop;
@@ -181,6 +185,32 @@ TEST_P(EngineTest, CancellationEndsARunningAndAWaitingRequest) {
   EXPECT_LE(running->ids.size(), 2u);
 }
 
+TEST_P(EngineTest, WhereItIsToldOfCancellationsItAsksSinksOnlyThen) {
+  std::promise<void> release;
+  on_submit_ = [future = release.get_future().share()](const Batch&) {
+    future.wait();
+    return Status();
+  };
+  EngineOptions options;
+  options.asks_sinks = false;
+  ExecutorLimits limits = Limits();
+  limits.max_num_sequences = 1;
+  Start(std::move(options), limits);
+  const auto running = Send({1}, MaxTokens(200));
+  const auto waiting = Send({2}, MaxTokens(200));
+  auto early = std::make_shared<Seen>();
+  early->is_cancelled = true;  // before the engine has it: nobody rings for it again
+  const auto late = Send({3}, MaxTokens(3), nullptr, early);
+  waiting->is_cancelled = true;
+  engine_->LookForCancelled();
+  release.set_value();
+  for (const auto& seen : {running, waiting, late}) seen->ended.get_future().wait();
+  EXPECT_EQ(running->finish, FinishReason::kLength);
+  EXPECT_EQ(waiting->finish, FinishReason::kCancelled);
+  EXPECT_EQ(late->finish, FinishReason::kCancelled);
+  EXPECT_LE(running->num_asked, 4);  // in 200 steps
+}
+
 TEST_P(EngineTest, RefusesBadRequestsByName) {
   Start();
   Status refused;
@@ -275,7 +305,8 @@ TEST_P(EngineTest, AStopThatIsFoundLateCostsOneStep) {
   Send({1, 2, 3}, stop)->ended.get_future().wait();
   while (engine_->stats().counts.num_running > 0) std::this_thread::yield();
   Send({5}, MaxTokens(1))->ended.get_future().wait();  // its step comes after the late one
-  while (engine_->stats().num_output_tokens < 9) std::this_thread::yield();  // or the test times out
+  while (engine_->stats().num_output_tokens < 9)
+    std::this_thread::yield();  // or the test times out
   EXPECT_EQ(engine_->stats().num_output_tokens, 9);
   EXPECT_EQ(executor_->num_steps, GetParam() ? 10 : 9);
 }
