@@ -3,8 +3,9 @@
 //   logits_driver DIRECTORY [MAX_POSITIONS [NUM_GREEDY]]
 // Standard input: a prompt a line, token ids with spaces between. Standard output: for each
 // instruction set and prompt, a line {"isa", "argmax": at every position, "logits": of the last,
-// "greedy": the next tokens}; the logits of a prompt that is run token by token must have the same
-// bits, else the exit status is 2. A checkpoint that is refused: {"error"}, exit status 3.
+// "greedy": the next tokens, "greedy_log_probs"}; the logits of a prompt that is run token by token
+// must have the same bits, else the exit status is 2. A checkpoint that is refused: {"error"}, exit
+// status 3.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -77,15 +78,21 @@ int Answer(CpuExecutor& executor, std::string_view isa, const std::vector<int32_
     answer["argmax"].push_back(llm::ArgMax(std::span(all).subspan(position * vocab, vocab)));
   }
   std::vector<int32_t> tokens = prompt;
-  tokens.push_back(llm::ArgMax(last));
+  const auto take = [&](std::span<const float> logits) {
+    tokens.push_back(llm::ArgMax(logits));
+    return llm::LogProb(logits, tokens.back());
+  };
+  float log_prob = take(last);
   answer["greedy"] = nlohmann::json::array();
   for (int step = 0; step < num_greedy; ++step) {
     answer["greedy"].push_back(tokens.back());
+    answer["greedy_log_probs"].push_back(log_prob);
     const auto in_all = static_cast<int32_t>(tokens.size());
     // What is cached of a sequence that has just grown long is of no use.
     const int32_t num_cached = in_all == executor.limits().long_positions + 1 ? 0 : in_all - 1;
-    tokens.push_back(
-        llm::ArgMax(Run(executor, std::span(tokens).subspan(num_cached), num_cached, 1, in_all)));
+    const std::vector<float> next =
+        Run(executor, std::span(tokens).subspan(num_cached), num_cached, 1, in_all);
+    log_prob = take(next);
   }
   std::printf("%s\n", answer.dump().c_str());
   return 0;

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Fresh random checkpoints of every architecture that the installed PyPI `transformers` has, with what it answers in float32 on the CPU.
+
+usage: fresh_checkpoints.py OUT SEED[,SEED ...] [NAME ...]
+
+OUT/SEED/NAME becomes a Hugging Face directory, with golden.json: for each prompt the logits of the last position, the likeliest token of every
+position and by how much it leads, greedy tokens with their log probabilities, and, of one prompt, the beams of `generate`. OUT/made.json says which
+cases were made and why the others were not: tests/backends/llm_core/test_fresh_checkpoints.py skips those.
+"""
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+import transformers.generation.utils
+
+# `generate` asks, and Debian's torch fails to import what would know.
+transformers.generation.utils.is_fsdp_managed_module = lambda module: False
+
+VOCAB = 256
+NUM_GREEDY = 16
+LONG = 48  # what longrope and yarn extend from
+NUM_BEAMS = 3
+BEAM_CASES = ("llama", "gpt2")
+END_IDS = list(range(2, 26))  # of those: enough to be met
+IS_OLD = int(transformers.__version__.split(".")[0]) < 5  # rope_theta and rope_scaling, where newer ones have rope_parameters
+
+
+def config_of(kind, **keys):
+    base = dict(vocab_size=VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
+    base |= dict(max_position_embeddings=192, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    parameters = keys.pop("rope_parameters", None)
+    if parameters is not None and IS_OLD:
+        parameters = dict(parameters)
+        keys["rope_theta"] = parameters.pop("rope_theta")
+        if kind == "phi3":  # checks that there are these three keys and no others
+            parameters = {"type": parameters["rope_type"], **{key: parameters[key] for key in ("short_factor", "long_factor")}}
+        keys["rope_scaling"] = parameters
+    elif parameters is not None:
+        keys["rope_parameters"] = parameters
+    return transformers.AutoConfig.for_model(kind, **{**base, **keys})
+
+
+def rope(kind, **keys):
+    return {"rope_type": kind, "rope_theta": 10000.0, **keys}
+
+
+def gpt(kind, **keys):
+    sizes = dict(vocab_size=VOCAB, n_embd=64, n_layer=2, n_head=4, n_positions=192, bos_token_id=1, eos_token_id=2)
+    return lambda: transformers.AutoConfig.for_model(kind, **sizes, **keys)
+
+
+def model(kind, **keys):
+    return lambda: config_of(kind, **keys)
+
+
+LONGROPE = dict(short_factor=[1.0 + i / 8 for i in range(8)], long_factor=[2.0 + i for i in range(8)])
+LONG_PHI3 = model("phi3", sliding_window=None, original_max_position_embeddings=LONG,
+                  rope_parameters=rope("longrope", original_max_position_embeddings=LONG, **LONGROPE))
+GEMMA = dict(head_dim=32, sliding_window=24, query_pre_attn_scalar=32, tie_word_embeddings=True)
+CASES = {
+    "llama": model("llama"),
+    "llama-bias-mqa": model("llama", attention_bias=True, mlp_bias=True, num_key_value_heads=1),
+    "llama-tied": model("llama", tie_word_embeddings=True),
+    "llama-linear": model("llama", rope_parameters=rope("linear", factor=3.0)),
+    "llama-dynamic": model("llama", rope_parameters=rope("dynamic", factor=2.0)),
+    "llama-llama3": model("llama", head_dim=32, rope_parameters=rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)),
+    "llama-yarn-whole": model("llama", rope_parameters=rope("yarn", factor=4.0)),
+    "llama-yarn": model("llama", rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=LONG)),
+    "mistral": model("mistral", head_dim=32, sliding_window=None),
+    "mistral-window": model("mistral", sliding_window=20),
+    "mixtral": model("mixtral", num_local_experts=4, num_experts_per_tok=2, sliding_window=None),
+    "qwen2": model("qwen2"),
+    "qwen2-window": model("qwen2", use_sliding_window=True, sliding_window=20, max_window_layers=1),
+    "qwen3": model("qwen3", head_dim=32),
+    "qwen3_moe": model("qwen3_moe", head_dim=32, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48, norm_topk_prob=True),
+    "phi3": model("phi3", sliding_window=None),
+    "phi3-longrope": LONG_PHI3,
+    "phi3-longrope-short": LONG_PHI3,  # asked for no more than the context before it was extended
+    "starcoder2": model("starcoder2", sliding_window=None, use_bias=True),
+    "gemma2": model("gemma2", **GEMMA),
+    "gemma3": model("gemma3_text", **{**GEMMA, "num_hidden_layers": 6}),
+    "gpt2": gpt("gpt2"),
+    "gpt_bigcode": gpt("gpt_bigcode", multi_query=True),
+    "gpt_bigcode-mha": gpt("gpt_bigcode", multi_query=False),
+    "gpt_neox": model("gpt_neox"),
+    "gpt_neox-serial": model("gpt_neox", use_parallel_residual=False),
+}
+
+
+# What older versions do otherwise than the model's own code and the newer ones: there is nothing to compare with.
+ONLY_NEWER = {
+    "llama-yarn": "takes max_position_embeddings for the length that yarn extends",
+    "qwen2-window": "gives every layer the window, whatever max_window_layers says",
+}
+
+
+def prompts(name, seed):
+    """Of a longrope, contexts that stay on one side of its border."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = {"phi3-longrope": (7, 20, LONG + 8, LONG + 40), "phi3-longrope-short": (LONG - 20,)}.get(name, (1, 7, 33, 90))
+    return [torch.randint(3, VOCAB, (length,), generator=generator).tolist() for length in lengths]
+
+
+def make(name, seed, folder):
+    """Saves the checkpoint; the model in float32."""
+    torch.manual_seed(seed)
+    torch.set_grad_enabled(False)
+    made = transformers.AutoModelForCausalLM.from_config(CASES[name](), attn_implementation="eager").float().eval()
+    for parameter_name, parameter in made.named_parameters():
+        scale = 0.1 if parameter.dim() < 2 else 1.3 / parameter.shape[-1] ** 0.5
+        center = 1.0 if parameter.dim() < 2 and "norm" in parameter_name and not name.startswith("gemma") else 0.0
+        parameter.copy_(center + torch.randn(parameter.shape) * scale)
+    made.tie_weights()
+    made.save_pretrained(folder, safe_serialization=True)
+    return made
+
+
+def answer(made, ids):
+    rows = made(torch.tensor([ids]), use_cache=False).logits[0].float()
+    best = torch.topk(rows, 2)
+    greedy, log_probs, lead, current = [], [], 1e9, list(ids)
+    for _ in range(NUM_GREEDY):
+        last = made(torch.tensor([current]), use_cache=False).logits[0, -1].float()
+        top = torch.topk(last, 2)
+        lead = min(lead, float(top.values[0] - top.values[1]))
+        greedy.append(int(top.indices[0]))
+        log_probs.append(float(torch.log_softmax(last, -1)[greedy[-1]]))
+        current.append(greedy[-1])
+    return {"ids": ids, "logits": rows[-1].tolist(), "argmax": best.indices[:, 0].tolist(), "leads": (best.values[:, 0] - best.values[:, 1]).tolist(),
+            "greedy": greedy, "greedy_log_probs": log_probs, "min_lead": lead}
+
+
+def search(made, ids):
+    """What beam search answers, with end ids that it meets: of each output the tokens without the end id, and the sum of its log probabilities."""
+    made.generation_config.eos_token_id = END_IDS
+    answers = []
+    for length_penalty, early_stopping in ((0.0, True), (1.0, True), (1.0, False), (2.0, False)):
+        given = torch.tensor([ids])
+        found = made.generate(given, attention_mask=torch.ones_like(given), num_beams=NUM_BEAMS, num_return_sequences=NUM_BEAMS, max_new_tokens=NUM_GREEDY,
+                              do_sample=False, length_penalty=length_penalty, early_stopping=early_stopping, pad_token_id=0,
+                              output_scores=True, return_dict_in_generate=True)
+        outputs = []
+        for row, score in zip(found.sequences[:, len(ids):].tolist(), found.sequences_scores.tolist()):
+            ends = [i for i, token in enumerate(row) if token in END_IDS]
+            length = ends[0] + 1 if ends else len(row)  # the end id counts
+            outputs.append({"ids": row[: ends[0]] if ends else row, "score": score, "cum_log_prob": score * length**length_penalty})
+        answers.append({"length_penalty": length_penalty, "early_stopping": early_stopping, "outputs": outputs})
+    return answers
+
+
+def ruled(made, ids, plain):
+    """Greedy tokens under rules that change the choice; `plain`: those without."""
+    made.generation_config.eos_token_id = END_IDS
+    plain = [token for token in plain if token not in END_IDS]  # a bad word that is an end id would be no bad word there
+    answers = []
+    for rules in ({}, {"min_new_tokens": 12}, {"repetition_penalty": 1.5}, {"no_repeat_ngram_size": 2}, {"bad_words_ids": [plain[:1], plain[1:3], plain[2:5]]},
+                  {"repetition_penalty": 0.7, "no_repeat_ngram_size": 3, "min_new_tokens": 16, "bad_words_ids": [plain[4:5]]}):
+        given = torch.tensor([ids])
+        found = made.generate(given, attention_mask=torch.ones_like(given), max_new_tokens=NUM_GREEDY, do_sample=False, pad_token_id=0, output_scores=True,
+                              return_dict_in_generate=True, **rules)
+        best = torch.topk(torch.cat(found.scores), 2).values
+        output = found.sequences[0, len(ids):].tolist()
+        answers.append({**rules, "ids": [token for token in output if token not in END_IDS] if output[-1] in END_IDS else output,
+                        "min_lead": float((best[:, 0] - best[:, 1]).min())})
+    return answers
+
+
+def reason_against(name):
+    """Why this version can not make the case; empty: it can."""
+    if IS_OLD and name in ONLY_NEWER:
+        return ONLY_NEWER[name]
+    try:
+        CASES[name]()
+    except (ValueError, KeyError, AttributeError) as error:
+        return str(error).splitlines()[0][:100]
+    return ""
+
+
+def main():
+    out, seeds, names = pathlib.Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:] or list(CASES)
+    torch.set_num_threads(1)
+    made = {name: reason_against(name) for name in names}
+    for seed in seeds:
+        for name in names:
+            if made[name]:
+                continue
+            folder = out / seed / name
+            model = make(name, int(seed), folder)
+            asked = prompts(name, int(seed))
+            golden = {"vocab_size": VOCAB, "max_positions": LONG if name == "phi3-longrope-short" else 0, "prompts": [answer(model, ids) for ids in asked]}
+            if name in BEAM_CASES:
+                golden |= {"beam_prompt": asked[1], "beam_width": NUM_BEAMS, "beams": search(model, asked[1]),
+                           "ruled": ruled(model, asked[1], golden["prompts"][1]["greedy"])}
+                (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": END_IDS}))
+            (folder / "golden.json").write_text(json.dumps(golden))
+    (out / "made.json").write_text(json.dumps({"transformers": transformers.__version__, "torch": torch.__version__, "not_made": made}))
+
+
+if __name__ == "__main__":
+    main()
