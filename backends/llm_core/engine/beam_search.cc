@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "llm_core/engine/stop_criteria.h"
 
@@ -17,7 +18,8 @@ std::vector<BeamContinuation> BeamSearch::Advance(std::span<const BeamView> beam
   const auto width = static_cast<size_t>(params_.width);
   std::vector<BeamContinuation> next;
   size_t rank = 0;
-  for (const Scored& scored : Rank(beams)) {
+  const std::vector<Scored> ranked = Rank(beams);
+  for (const Scored& scored : ranked) {
     if (next.size() == width) break;
     const BeamContinuation& continuation = scored.continuation;
     TokenIds ids(beams[continuation.parent].output_ids.begin(),
@@ -32,7 +34,10 @@ std::vector<BeamContinuation> BeamSearch::Advance(std::span<const BeamView> beam
     }
     ++rank;
   }
-  if (IsOver(next, static_cast<int32_t>(beams[0].output_ids.size()) + 1)) next.clear();
+  float best = -std::numeric_limits<float>::infinity();
+  for (const Scored& scored : ranked) best = std::max(best, scored.continuation.cum_log_prob);
+  const auto num_output = static_cast<int32_t>(beams[0].output_ids.size()) + 1;
+  if (IsOver(!next.empty(), best, num_output)) next.clear();
   return next;
 }
 
@@ -75,14 +80,10 @@ void BeamSearch::AddFinished(const BeamView& parent, const BeamContinuation& las
   if (finished_.size() > static_cast<size_t>(params_.width)) finished_.pop_back();
 }
 
-bool BeamSearch::IsOver(std::span<const BeamContinuation> next, int32_t num_output) const {
-  if (next.empty()) return true;
+bool BeamSearch::IsOver(bool goes_on, float best, int32_t num_output) const {
+  if (!goes_on) return true;
   if (finished_.size() < static_cast<size_t>(params_.width)) return false;
   if (params_.early_stopping) return true;
-  float best = next[0].cum_log_prob;
-  for (const BeamContinuation& continuation : next) {
-    best = std::max(best, continuation.cum_log_prob);
-  }
   return finished_.back().score >= Score(best, static_cast<size_t>(num_output));
 }
 

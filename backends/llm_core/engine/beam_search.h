@@ -64,7 +64,8 @@ class BeamSearch {
 
   std::vector<Scored> Rank(std::span<const BeamView> beams) const;
   void AddFinished(const BeamView& parent, const BeamContinuation& last);
-  bool IsOver(std::span<const BeamContinuation> next, int32_t num_output) const;
+  // `best`: cum_log_prob of the likeliest candidate of this step, whether it ends or goes on.
+  bool IsOver(bool goes_on, float best, int32_t num_output) const;
   float Score(float cum_log_prob, size_t length) const;
 
   BeamParams params_;

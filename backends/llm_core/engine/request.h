@@ -36,8 +36,8 @@ struct StopRules {
 struct BeamParams {
   int32_t width = 1;            // 1: none
   float length_penalty = 0.0f;  // outputs are compared by log probability / length ^ this
-  bool early_stopping = true;   // over once `width` outputs are finished; else when none that goes
-                                // on could still be better, at its present length
+  bool early_stopping = true;   // over once `width` outputs are finished; else when not even the
+                                // likeliest candidate of a step could be better than they are
   float diversity_rate = 0.0f;  // a candidate loses this times its rank within its beam
 };
 

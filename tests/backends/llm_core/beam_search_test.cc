@@ -163,11 +163,15 @@ TEST(BeamSearchTest, EarlyStoppingEndsWithAsManyOutputsAsBeams) {
   const std::vector<BeamView> views = {{{}, {}, 0.0f, start}};
   BeamSearch early({.width = 2, .early_stopping = true}, stop);
   EXPECT_TRUE(early.Advance(views).empty());
-  // Without it, a longer one may still win where length counts in its favour.
-  BeamSearch late({.width = 2, .length_penalty = -1.0f, .early_stopping = false}, stop);
-  EXPECT_TRUE(late.Advance(views).empty());
+  // Without it, the likeliest candidate of the step decides, though it ended: -1.0 beats -1.5.
   BeamSearch patient({.width = 2, .length_penalty = 0.0f, .early_stopping = false}, stop);
-  EXPECT_TRUE(patient.Advance(views).empty());  // -1.6 can only get worse
+  ASSERT_EQ(patient.Advance(views).size(), 2u);
+  const std::vector<int32_t> second = {2}, third = {3};
+  const std::vector<float> second_log = {-1.6f}, third_log = {-1.7f};
+  const std::vector<SampledToken> after = {{2, -0.1f}, {3, -0.2f}, {4, -0.3f}, {5, -0.4f}};
+  const std::vector<BeamView> worse = {{second, second_log, -1.6f, after},
+                                       {third, third_log, -1.7f, after}};
+  EXPECT_TRUE(patient.Advance(worse).empty());  // -1.7 can only get worse
   const std::vector<SampledToken> close = {{0, -1.0f}, {2, -1.1f}, {1, -1.2f}, {3, -1.3f}};
   const std::vector<BeamView> open = {{{}, {}, 0.0f, close}};
   BeamSearch going({.width = 2, .early_stopping = true}, stop);
