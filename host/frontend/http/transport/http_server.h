@@ -1,5 +1,5 @@
-// A listening port, its event loops and their connections. Accepts on the first loop and deals the
-// sockets out in turn, so that every loop has its share. [owner thread]
+// HTTP on a port: the connections of its loops, their number, their end. [owner thread, where not
+// said]
 #pragma once
 
 #include <atomic>
@@ -10,17 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "host/frontend/http/transport/event_loop.h"
 #include "host/frontend/http/transport/limits.h"
 #include "host/frontend/http/transport/loop_connections.h"
+#include "host/frontend/http/transport/port.h"
 #include "host/frontend/http/transport/service.h"
 #include "host/frontend/tls/tls_context.h"
 #include "nereid/status.h"
 
 namespace nereid::http {
-
-// At most 8. More loops than cores would only add wake-ups: connections of one loop share them.
-int OneLoopACore();
 
 struct ServerConfig {
   std::string address = "0.0.0.0";
@@ -31,7 +28,7 @@ struct ServerConfig {
   Limits limits;
 };
 
-class HttpServer {
+class HttpServer final : private PortUser {
  public:
   // Listens and serves from now on. `service` outlives the server.
   static Result<std::unique_ptr<HttpServer>> Start(const ServerConfig& config, Service& service);
@@ -39,7 +36,7 @@ class HttpServer {
   // to a loop that is gone.
   ~HttpServer();
 
-  uint16_t port() const { return port_; }
+  uint16_t port() const { return port_->port(); }
   size_t num_connections() const { return num_open_.load(); }
 
   // Accepts nobody any more and closes idle connections; requests in flight go on to their end.
@@ -50,29 +47,24 @@ class HttpServer {
   void CloseConnections();
 
  private:
-  struct Worker {
-    std::unique_ptr<EventLoop> loop;
-    std::unique_ptr<LoopConnections> connections;
-  };
-
   HttpServer(const ServerConfig& config, Service& service) : config_(config), service_(service) {}
-  Status Listen();
-  Status StartWorkers();
-  void OnAcceptable();
-  void Deal(int fd);
-  void TrimWhenQuiet();
-  static void OnAcceptEvent(int fd, short what, void* self);
+  Status Open();
+  bool Admit(int fd) override;
+  void Adopt(size_t loop, int fd) override;
+  // What a loop has seen of the requests of all.
+  struct Quiet {
+    uint64_t num_requests_seen = 0;
+    bool is_trimmed = true;
+  };
+  void TrimWhenQuiet(Quiet& quiet);
+  // `visit` runs on the loop of each.
+  void ForEachLoop(void (LoopConnections::*visit)());
 
   const ServerConfig config_;
   Service& service_;
   std::unique_ptr<TlsContext> tls_;  // null: plain HTTP
-  uint16_t port_ = 0;
-  int listen_fd_ = -1;
-  event* accept_event_ = nullptr;
-  std::vector<Worker> workers_;
-  size_t next_worker_ = 0;  // first loop only, as the two below
-  uint64_t num_requests_seen_ = 0;
-  bool is_trimmed_ = true;
+  std::unique_ptr<Port> port_;
+  std::vector<std::unique_ptr<LoopConnections>> connections_;  // by loop
   std::atomic<size_t> num_open_{0};
   bool is_draining_ = false;
 };
