@@ -1,11 +1,12 @@
 // See work_queue.h.
 #include "work_queue.h"
 
+#include <system_error>
+
 namespace nereid {
 
-WorkQueue::WorkQueue(int num_threads, size_t max_pending) : max_pending_(max_pending) {
-  for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { Run(); });
-}
+WorkQueue::WorkQueue(int max_threads, size_t max_pending)
+    : max_threads_(static_cast<size_t>(max_threads)), max_pending_(max_pending) {}
 
 void WorkQueue::Close() {
   std::deque<std::function<void()>> dropped;  // destroyed without the lock
@@ -24,7 +25,7 @@ size_t WorkQueue::num_tasks() const {
 
 WorkQueue::~WorkQueue() {
   Close();
-  for (std::thread& thread : threads_) thread.join();
+  for (std::thread& thread : threads_) thread.join();  // a closed queue starts none
 }
 
 bool WorkQueue::Post(std::function<void()> task) {
@@ -32,15 +33,32 @@ bool WorkQueue::Post(std::function<void()> task) {
     const std::lock_guard lock(mutex_);
     if (is_stopping_ || pending_.size() >= max_pending_) return false;
     pending_.push_back(std::move(task));
+    if (!HasThread()) {
+      pending_.pop_back();
+      return false;
+    }
   }
   changed_.notify_one();
   return true;
 }
 
+// Starts a further thread where all are busy and there may be one more. Requires mutex_.
+bool WorkQueue::HasThread() {
+  if (pending_.size() <= num_idle_ || threads_.size() == max_threads_) return true;
+  try {
+    threads_.emplace_back([this] { Run(); });
+  } catch (const std::system_error&) {
+    // The system has none: those that there are do it.
+  }
+  return !threads_.empty();
+}
+
 void WorkQueue::Run() {
   std::unique_lock lock(mutex_);
   for (;;) {
+    ++num_idle_;
     changed_.wait(lock, [this] { return is_stopping_ || !pending_.empty(); });
+    --num_idle_;
     if (pending_.empty()) return;
     std::function<void()> task = std::move(pending_.front());
     pending_.pop_front();

@@ -1,4 +1,5 @@
-// Threads that run what others hand them, in order of arrival. [any thread]
+// Threads that run what others hand them, in order of arrival. They start when there is something
+// for them to do. [any thread]
 #pragma once
 
 #include <condition_variable>
@@ -13,8 +14,8 @@ namespace nereid {
 
 class WorkQueue {
  public:
-  // At most `max_pending` tasks wait for one of `num_threads` threads.
-  WorkQueue(int num_threads, size_t max_pending);
+  // At most `max_pending` tasks wait for one of at most `max_threads` threads.
+  WorkQueue(int max_threads, size_t max_pending);
   // Drops what is pending and waits for what runs.
   ~WorkQueue();
 
@@ -27,12 +28,15 @@ class WorkQueue {
   size_t num_tasks() const;
 
  private:
+  bool HasThread();
   void Run();
 
+  const size_t max_threads_;
   const size_t max_pending_;
-  mutable std::mutex mutex_;  // guards the three below
+  mutable std::mutex mutex_;  // guards all below
   std::deque<std::function<void()>> pending_;
   size_t num_running_ = 0;
+  size_t num_idle_ = 0;
   bool is_stopping_ = false;
   std::condition_variable changed_;
   std::vector<std::thread> threads_;
