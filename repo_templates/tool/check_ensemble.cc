@@ -29,7 +29,7 @@ Result<ensemble::ModelSpec> SpecOf(const EnsembleStep& step, const Repository& r
     return NotFoundError("model '", step.model_name, "' has no version ", step.model_version);
   }
   if (model->config->inputs.empty() || model->config->outputs.empty()) return unknown;
-  return ensemble::ParseModelSpec(model->config->json);
+  return ensemble::ParseModelSpec(config::JsonText(*model->config));
 }
 
 std::string InStep(int step, const char* field) {
@@ -66,7 +66,8 @@ Finding PlaceFault(const RepositoryModel& model, const ensemble::Fault& fault) {
 }  // namespace
 
 void CheckEnsemble(const RepositoryModel& model, const Repository& repository, Findings& findings) {
-  const Result<ensemble::EnsembleConfig> config = ensemble::ParseEnsembleConfig(model.config->json);
+  const Result<ensemble::EnsembleConfig> config =
+      ensemble::ParseEnsembleConfig(config::JsonText(*model.config));
   if (!config.ok()) {
     findings.push_back(At(model.folder, "ensemble_scheduling", config.status().message()));
     return;

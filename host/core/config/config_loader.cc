@@ -5,6 +5,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "config/config_form.h"
 #include "config/normalize.h"
 #include "config/parse.h"
 #include "config/schema.h"
@@ -18,8 +19,14 @@ namespace {
 struct Reading {
   Json json;
   std::string file;
-  KeyIndex index;
+  std::string text;               // of the file
+  std::optional<KeyIndex> index;  // of the text, where something needs it
 };
+
+const KeyIndex& Index(Reading* reading) {
+  if (!reading->index) reading->index = IndexKeys(reading->text, Schema::Get().model_config());
+  return *reading->index;
+}
 
 // Back through the schema: proto order, defaults in, types guaranteed.
 Json Canonical(const Json& json, Faults* faults) {
@@ -29,12 +36,11 @@ Json Canonical(const Json& json, Faults* faults) {
 }
 
 // Faults found behind the parser know only their key: adds the place where it is written.
-void AddPlaces(const Reading& reading, size_t first, Faults* faults) {
-  for (size_t i = first; i < faults->size(); ++i) {
-    Fault& fault = (*faults)[i];
-    if (!fault.file.empty() || reading.file.empty()) continue;
-    fault.file = reading.file;
-    if (const KeyPosition* place = reading.index.Nearest(fault.key)) {
+void AddPlaces(Reading* reading, Faults* faults) {
+  for (Fault& fault : *faults) {
+    if (!fault.file.empty() || reading->file.empty()) continue;
+    fault.file = reading->file;
+    if (const KeyPosition* place = Index(reading).Nearest(fault.key)) {
       fault.line = place->line;
       fault.column = place->column;
     }
@@ -63,10 +69,15 @@ Reading Read(const ModelFolder& folder, Faults* faults) {
     reading.json = MessageToJson(*Schema::Get().NewModelConfig());
     return reading;
   }
-  const std::string text = ReadFile(reading.file, faults);
+  reading.text = ReadFile(reading.file, faults);
   if (!faults->empty()) return reading;
-  reading.index = IndexKeys(text, Schema::Get().model_config());
-  reading.json = ParsePbtxt(text, reading.file, reading.index, faults);
+  // Where keys stand is of interest only where something is wrong with one.
+  Faults any;
+  const bool has_placeholder = reading.text.find('$') != std::string::npos;
+  if (!has_placeholder) reading.json = ParsePbtxt(reading.text, reading.file, {}, &any);
+  if (has_placeholder || !any.empty()) {
+    reading.json = ParsePbtxt(reading.text, reading.file, Index(&reading), faults);
+  }
   return reading;
 }
 
@@ -74,7 +85,8 @@ Reading Read(const ModelFolder& folder, Faults* faults) {
 ModelConfig Judge(const ModelFolder& folder, Reading* reading, Faults* faults) {
   RefuseUnsupported(reading->json, faults);
   NormalizeFields(folder, &reading->json);
-  ModelConfig config = ToModelConfig(Canonical(reading->json, faults));
+  OrderFields(Schema::Get().model_config(), &reading->json);
+  ModelConfig config = ToModelConfig(std::move(reading->json));
   ValidateModel(config, folder.name, faults);
   return config;
 }
@@ -118,7 +130,7 @@ Result<ModelConfig> ReadModelConfig(const ModelFolder& folder) {
   Reading reading = Read(folder, &faults);
   if (!faults.empty()) return ToStatus(faults);
   ModelConfig config = Judge(folder, &reading, &faults);
-  AddPlaces(reading, 0, &faults);
+  AddPlaces(&reading, &faults);
   if (!faults.empty()) return ToStatus(faults);
   return config;
 }
@@ -129,7 +141,7 @@ Faults CheckModelConfig(const ModelFolder& folder) {
   if (!faults.empty()) return faults;
   const ModelConfig config = Judge(folder, &reading, &faults);
   ValidateTensors(config, &faults);
-  AddPlaces(reading, 0, &faults);
+  AddPlaces(&reading, &faults);
   return faults;
 }
 
@@ -138,15 +150,16 @@ void LocateFaults(const ModelFolder& folder, Faults* faults) {
   reading.file = ConfigPath(folder);
   if (reading.file.empty()) return;
   Faults unreadable;
-  const std::string text = ReadFile(reading.file, &unreadable);
-  reading.index = IndexKeys(text, Schema::Get().model_config());
-  AddPlaces(reading, 0, faults);
+  reading.text = ReadFile(reading.file, &unreadable);
+  AddPlaces(&reading, faults);
 }
 
 Result<ModelConfig> PrepareInstances(const ModelConfig& config, const InstanceDefaults& defaults) {
   Json json = FromModelConfig(config);
   NormalizeInstanceGroups(defaults, &json);
-  ModelConfig prepared = ToModelConfig(json);  // in place: the form stays canonical
+  ModelConfig prepared = config;
+  prepared.instance_groups = ToInstanceGroups(json);
+  prepared.form = std::make_shared<const ConfigForm>(std::move(json));  // still canonical
   Faults faults;
   ValidateInstanceGroups(prepared, defaults.gpus, &faults);
   if (!faults.empty()) return ToStatus(faults);
@@ -201,11 +214,18 @@ Result<ModelConfig> FinishConfig(const ModelConfig& config) {
   NormalizeBatching(&json);  // in place: the form stays canonical
   Faults faults;
   RefuseUnsupported(json, &faults);
-  ModelConfig finished = ToModelConfig(json);
+  const Json* const before = config.form == nullptr ? nullptr : config.form->tree();
+  const bool is_same = before != nullptr && json == *before;
+  ModelConfig finished = is_same ? config : ToModelConfig(std::move(json));
   ValidateModel(finished, finished.name, &faults);
   ValidateTensors(finished, &faults);
   if (!faults.empty()) return ToStatus(faults);
+  finished.form = std::make_shared<const ConfigForm>(JsonText(finished));
   return finished;
+}
+
+std::string JsonText(const ModelConfig& config) {
+  return config.form == nullptr ? std::string() : config.form->Text();
 }
 
 }  // namespace nereid::config

@@ -67,8 +67,11 @@ Result<ModelConfig> WithStepNamespaces(const ModelConfig& config,
                                        const std::vector<std::string>& spaces);
 
 // The last step: defaults that depend on what the backend completed, and the checks of inputs and
-// outputs.
+// outputs. Takes less memory from then on, but longer to work on.
 Result<ModelConfig> FinishConfig(const ModelConfig& config);
+
+// The form that TRITONBACKEND_ModelConfig and /config hand out.
+std::string JsonText(const ModelConfig& config);
 
 // The file that ReadModelConfig reads: empty when the folder has none.
 std::string ConfigPath(const ModelFolder& folder);

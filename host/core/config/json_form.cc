@@ -300,6 +300,30 @@ void JsonToMessage(const Json& json, Message* message, Faults* faults) {
   Reader(faults).Object(json, message, "");
 }
 
+void OrderFields(const Descriptor& type, Json* object) {
+  auto& members = object->get_ref<Json::object_t&>();
+  std::vector<std::pair<int, Json*>> places;  // in the schema
+  places.reserve(members.size());
+  bool is_ordered = true;
+  for (auto& [name, value] : members) {
+    const FieldDescriptor* field = type.FindFieldByName(name);
+    const Descriptor* nested = field->is_map() ? nullptr : field->message_type();
+    if (nested != nullptr && value.is_object()) OrderFields(*nested, &value);
+    if (nested != nullptr && value.is_array()) {
+      for (Json& item : value) OrderFields(*nested, &item);
+    }
+    is_ordered = is_ordered && (places.empty() || places.back().first < field->index());
+    places.emplace_back(field->index(), &value);
+  }
+  if (is_ordered) return;
+  std::sort(places.begin(), places.end());
+  Json ordered = Json::object();
+  for (const auto& [index, value] : places) {
+    ordered[type.field(index)->name()] = std::move(*value);
+  }
+  *object = std::move(ordered);
+}
+
 std::string UnknownFieldMessage(const Descriptor& type, std::string_view name) {
   if (name.size() > 64) name = name.substr(0, 64);
   const FieldDescriptor* nearest = nullptr;

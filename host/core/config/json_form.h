@@ -20,6 +20,10 @@ Json MessageToJson(const google::protobuf::Message& message);
 // enums as numbers, null for unset.
 void JsonToMessage(const Json& json, google::protobuf::Message* message, Faults* faults);
 
+// Puts the fields of `object`, which has no others than those of `type`, in the order of the
+// schema, as MessageToJson has them.
+void OrderFields(const google::protobuf::Descriptor& type, Json* object);
+
 // "unknown field 'x'", with the name that was probably meant.
 std::string UnknownFieldMessage(const google::protobuf::Descriptor& type, std::string_view name);
 

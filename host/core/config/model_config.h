@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -169,6 +170,10 @@ struct RepositoryAgent {
   std::map<std::string, std::string> parameters;
 };
 
+namespace config {
+class ConfigForm;
+}
+
 struct ModelConfig {
   std::string name;
   std::string platform;
@@ -196,9 +201,9 @@ struct ModelConfig {
   std::vector<HistogramOverride> metric_overrides;
   std::vector<RepositoryAgent> repository_agents;  // in the order in which they act
 
-  // Everything, also fields that have no member above, in the form that TRITONBACKEND_ModelConfig
-  // and /config hand out.
-  std::string json;
+  // Everything, also fields that have no member above; config::JsonText shows it. Null where no
+  // text was read.
+  std::shared_ptr<const config::ConfigForm> form;
 
   bool is_ensemble() const { return ensemble_scheduling.has_value() || platform == "ensemble"; }
   const TensorSpec* FindInput(std::string_view tensor) const;

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "config/config_form.h"
+
 namespace nereid::config {
 namespace {
 
@@ -244,8 +246,9 @@ void TakePolicies(const Json& json, ModelConfig* config) {
     if (control.contains("histogram_options")) {
       for (const Json& bound : control.at("histogram_options").value("buckets", Json::array())) {
         // Infinity and NaN are strings in the JSON form.
-        out.buckets.push_back(bound.is_number() ? bound.get<double>()
-                                                : std::strtod(bound.get<std::string>().c_str(), nullptr));
+        out.buckets.push_back(bound.is_number()
+                                  ? bound.get<double>()
+                                  : std::strtod(bound.get<std::string>().c_str(), nullptr));
       }
     }
   }
@@ -253,7 +256,13 @@ void TakePolicies(const Json& json, ModelConfig* config) {
 
 }  // namespace
 
-ModelConfig ToModelConfig(const Json& json) {
+std::vector<InstanceGroup> ToInstanceGroups(const Json& json) {
+  std::vector<InstanceGroup> groups;
+  for (const Json& group : json.at("instance_group")) groups.push_back(ToInstanceGroup(group));
+  return groups;
+}
+
+ModelConfig ToModelConfig(Json json) {
   ModelConfig config;
   Take(json, "name", &config.name);
   Take(json, "platform", &config.platform);
@@ -266,9 +275,7 @@ ModelConfig ToModelConfig(const Json& json) {
   for (const Json& input : json.at("input")) config.inputs.push_back(ToTensorSpec(input));
   for (const Json& output : json.at("output")) config.outputs.push_back(ToTensorSpec(output));
   TakeSchedulers(json, &config);
-  for (const Json& group : json.at("instance_group")) {
-    config.instance_groups.push_back(ToInstanceGroup(group));
-  }
+  config.instance_groups = ToInstanceGroups(json);
   Take(json, "default_model_filename", &config.default_model_filename);
   Take(json, "metric_tags", &config.metric_tags);
   for (const auto& [key, value] : json.at("parameters").items()) {
@@ -277,12 +284,12 @@ ModelConfig ToModelConfig(const Json& json) {
   for (const Json& warmup : json.at("model_warmup")) config.warmups.push_back(ToWarmup(warmup));
   TakeOptimization(json, &config);
   TakePolicies(json, &config);
-  config.json = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  config.form = std::make_shared<const ConfigForm>(std::move(json));
   return config;
 }
 
 Json FromModelConfig(const ModelConfig& config) {
-  return Json::parse(config.json);
+  return config.form == nullptr ? Json::object() : config.form->Tree();
 }
 
 }  // namespace nereid::config

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <vector>
 
 #include "config/json_form.h"
 #include "config/model_config.h"
@@ -9,9 +10,11 @@
 namespace nereid::config {
 
 // `json` must have come out of MessageToJson, so that every field has its type.
-ModelConfig ToModelConfig(const Json& json);
+ModelConfig ToModelConfig(Json json);
 
-// The inverse, from the text that a ModelConfig carries.
+std::vector<InstanceGroup> ToInstanceGroups(const Json& json);
+
+// The inverse, from the form that a ModelConfig carries.
 Json FromModelConfig(const ModelConfig& config);
 
 }  // namespace nereid::config

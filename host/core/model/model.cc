@@ -189,6 +189,7 @@ Status Model::CreateInstances() {
 }
 
 Status Model::InitializeInstances(const Seats& seats) const {
+  if (seats.size() == 1) return seats.front().instance->Initialize();
   const auto policy = LoadsInParallel(*backend_) ? std::launch::async : std::launch::deferred;
   std::vector<std::future<Status>> outcomes;
   for (const Seat& seat : seats) {
@@ -319,7 +320,7 @@ Status Model::CheckReady() {
 
 std::string Model::ConfigJson() const {
   std::lock_guard lock(seats_mutex_);
-  return config_json_.empty() ? config_.json : config_json_;
+  return config_json_.empty() ? config::JsonText(config_) : config_json_;
 }
 
 std::string Model::StatisticsJson() const {

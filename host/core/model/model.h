@@ -158,7 +158,7 @@ class Model final : public RequestTarget,
   mutable std::mutex seats_mutex_;                               // guards what follows
   Seats seats_;
   Seats leaving_;            // those that UpdateInstances took out, until they have ended
-  std::string config_json_;  // empty: config_.json
+  std::string config_json_;  // empty: that of config_
 };
 
 }  // namespace nereid

@@ -60,7 +60,7 @@ Status Model::UpdateInstances(const ModelConfig& config) {
     std::move(middle, seats_.end(), std::back_inserter(removed));
     seats_.erase(middle, seats_.end());
     std::move(added.begin(), added.end(), std::back_inserter(seats_));
-    config_json_ = changed.json;
+    config_json_ = config::JsonText(changed);
     num_instances = seats_.size();
   }
   NEREID_LOG_INFO("model '", name(), "' version ", version_, ": ", num_added,

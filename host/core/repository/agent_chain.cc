@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "config/config_loader.h"
+
 namespace nereid {
 
 Result<std::shared_ptr<AgentChain>> AgentChain::Load(RepoAgents* agents, const ModelConfig& config,
@@ -10,8 +12,8 @@ Result<std::shared_ptr<AgentChain>> AgentChain::Load(RepoAgents* agents, const M
   std::shared_ptr<AgentChain> chain(new AgentChain(std::move(model_path), std::move(files)));
   for (const RepositoryAgent& wanted : config.repository_agents) {
     NEREID_ASSIGN_OR_RETURN(auto agent, agents->Get(wanted.name));
-    auto model = std::make_unique<AgentModel>(std::move(agent), chain->location_, config.json,
-                                              wanted.parameters);
+    auto model = std::make_unique<AgentModel>(std::move(agent), chain->location_,
+                                              config::JsonText(config), wanted.parameters);
     Status status = model->Load();
     if (!status.ok()) {
       return std::move(status).WithContext(

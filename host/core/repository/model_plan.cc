@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/parallel_for.h"
 #include "config/config_loader.h"
 #include "repository/model_name.h"
 #include "repository/temp_folder.h"
@@ -150,10 +151,11 @@ Result<ModelPlan> Plan(const std::vector<Repository>& repositories, const std::s
   plan.load.name = name;
   plan.config_override = overrides.config;
   // Before the folder is read: what changes while it is read counts as a change.
-  plan.fingerprint = Fingerprint(plan.load.model_path);
-  plan.files_fingerprint = Fingerprint(
+  const Fingerprints prints = TakeFingerprints(
       plan.load.model_path,
       config::ConfigPath({std::string(PlainName(name)), plan.load.model_path, config_name, {}}));
+  plan.fingerprint = prints.all;
+  plan.files_fingerprint = prints.files;
   NEREID_RETURN_IF_ERROR(ReadFolder(config_name, &plan));
   NEREID_RETURN_IF_ERROR(ResolveSteps(repositories, &plan));
   return plan;
@@ -171,6 +173,23 @@ Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const s
                             const std::vector<const Parameter*>& parameters) {
   NEREID_ASSIGN_OR_RETURN(const Overrides overrides, ReadOverrides(parameters));
   return Plan(repositories, name, config_name, overrides);
+}
+
+std::vector<Result<ModelPlan>> PlanModels(const std::vector<Repository>& repositories,
+                                          const std::vector<std::string>& names,
+                                          const std::string& config_name) {
+  std::vector<std::optional<Result<ModelPlan>>> made(names.size());
+  ParallelFor(names.size(), [&](size_t i) {
+    try {
+      made[i].emplace(PlanModel(repositories, names[i], config_name));
+    } catch (const std::exception& e) {  // it would end the process on another thread
+      made[i].emplace(InternalError("model '", names[i], "': ", e.what()));
+    }
+  });
+  std::vector<Result<ModelPlan>> plans;
+  plans.reserve(made.size());
+  for (auto& plan : made) plans.push_back(*std::move(plan));
+  return plans;
 }
 
 Status ApplyAgents(RepoAgents* agents, const std::vector<Repository>& repositories,

@@ -34,6 +34,11 @@ struct ModelPlan {
 Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const std::string& name,
                             const std::string& config_name);
 
+// As PlanModel for each of `names`, in their order; several are read at once.
+std::vector<Result<ModelPlan>> PlanModels(const std::vector<Repository>& repositories,
+                                          const std::vector<std::string>& names,
+                                          const std::string& config_name);
+
 // As PlanModel, with the load parameters `config` (JSON that replaces config.pbtxt) and
 // `file:<version>/<name>` (contents that replace the folder; need `config`). INVALID_ARG names any
 // other parameter.

@@ -56,20 +56,37 @@ ModelRepository::Names ModelRepository::KeptNames(const std::string& name) const
   return {names.begin(), names.end()};
 }
 
-void ModelRepository::AddPlans(const std::string& name, const std::vector<Repository>& repositories,
-                               Plans* plans, Failures* failures) const {
-  if (plans->count(name) > 0 || failures->count(name) > 0) return;
-  auto plan = PlanModel(repositories, name, config_name_);
-  if (!plan.ok()) {
-    (*failures)[name] = {plan.status().code(), LoadFailure(name, plan.status())};
-    RecordFailure(name, failures->at(name));
+void ModelRepository::AddPlan(const std::string& name, Result<ModelPlan> plan, Plans* plans,
+                              Failures* failures) const {
+  if (plan.ok()) {
+    plans->emplace(name, std::move(plan).value());
     return;
   }
-  const std::vector<std::string> steps = plan->steps;
-  plans->emplace(name, std::move(plan).value());
-  for (const std::string& step : steps) {
-    if (!lifecycle_->IsServing(step)) AddPlans(step, repositories, plans, failures);
+  (*failures)[name] = {plan.status().code(), LoadFailure(name, plan.status())};
+  RecordFailure(name, failures->at(name));
+}
+
+void ModelRepository::AddSteps(const std::string& name, const std::vector<Repository>& repositories,
+                               Plans* plans, Failures* failures) const {
+  const auto it = plans->find(name);
+  if (it == plans->end()) return;
+  for (const std::string& step : it->second.steps) {
+    if (lifecycle_->IsServing(step) || plans->count(step) > 0 || failures->count(step) > 0) {
+      continue;
+    }
+    AddPlan(step, PlanModel(repositories, step, config_name_), plans, failures);
+    AddSteps(step, repositories, plans, failures);
   }
+}
+
+void ModelRepository::AddPlans(const std::vector<std::string>& names,
+                               const std::vector<Repository>& repositories, Plans* plans,
+                               Failures* failures) const {
+  std::vector<Result<ModelPlan>> made = PlanModels(repositories, names, config_name_);
+  for (size_t i = 0; i < names.size(); ++i) {
+    AddPlan(names[i], std::move(made[i]), plans, failures);
+  }
+  for (const std::string& name : names) AddSteps(name, repositories, plans, failures);
 }
 
 void ModelRepository::RecordFailure(const std::string& name, const Status& status) const {
@@ -126,11 +143,11 @@ Status ModelRepository::LoadNamed(const std::vector<std::string>& names) {
   const std::vector<Repository> repositories = Repositories();
   Plans plans;
   Failures failures;
+  std::set<std::string> kept;
   for (const std::string& name : names) {
-    for (const std::string& kept : KeptNames(name)) {
-      AddPlans(kept, repositories, &plans, &failures);
-    }
+    for (std::string& each : KeptNames(name)) kept.insert(std::move(each));
   }
+  AddPlans({kept.begin(), kept.end()}, repositories, &plans, &failures);
   Carry(std::move(plans), &failures);
   for (const auto& [name, status] : failures) NEREID_LOG_ERROR(status.message());
   return Summarise(failures);
@@ -198,11 +215,9 @@ Status ModelRepository::LoadOne(const std::string& name,
   if (IsCurrent(*plan)) return Status::Ok();
   Plans plans;
   Failures failures;
-  for (const std::string& step : plan->steps) {
-    // A step that cannot be planned fails the ensemble below, by name.
-    if (!lifecycle_->IsServing(step)) AddPlans(step, repositories, &plans, &failures);
-  }
-  plans.insert_or_assign(name, std::move(plan).value());
+  plans.emplace(name, std::move(plan).value());
+  // A step that cannot be planned fails the ensemble below, by name.
+  AddSteps(name, repositories, &plans, &failures);
   Carry(std::move(plans), &failures);
   for (const auto& [failed, status] : failures) NEREID_LOG_ERROR(status.message());
   const auto own = failures.find(name);
@@ -304,9 +319,11 @@ void ModelRepository::UnloadAll() {
 Status ModelRepository::Poll() {
   const std::vector<Repository> repositories = Repositories();
   NEREID_ASSIGN_OR_RETURN(const auto scanned, ScanRepositories(repositories));
+  std::vector<std::string> names;
+  for (const auto& [name, folders] : scanned) names.push_back(name);
   Plans plans;
   Failures failures;
-  for (const auto& [name, folders] : scanned) AddPlans(name, repositories, &plans, &failures);
+  AddPlans(names, repositories, &plans, &failures);
   for (auto it = plans.begin(); it != plans.end();) {
     it = IsCurrent(it->second) ? plans.erase(it) : std::next(it);
   }

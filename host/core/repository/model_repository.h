@@ -67,8 +67,13 @@ class ModelRepository {
   bool HasNamespaces() const;
   Status LoadOne(const std::string& name, const std::vector<const Parameter*>& parameters);
   Status UnloadOne(const std::string& name, bool dependents);
-  // Plans `name` and, for ensembles, the steps that do not serve yet.
-  void AddPlans(const std::string& name, const std::vector<Repository>& repositories, Plans* plans,
+  // Plans `names`, each once, and the steps of ensembles among them.
+  void AddPlans(const std::vector<std::string>& names, const std::vector<Repository>& repositories,
+                Plans* plans, Failures* failures) const;
+  void AddPlan(const std::string& name, Result<ModelPlan> plan, Plans* plans,
+               Failures* failures) const;
+  // Plans what the ensemble `name` calls and what does not serve yet.
+  void AddSteps(const std::string& name, const std::vector<Repository>& repositories, Plans* plans,
                 Failures* failures) const;
   // Moves the plans that a repository agent refuses to `failures`.
   void ApplyAgentsTo(Plans* plans, Failures* failures);

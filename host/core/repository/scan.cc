@@ -25,6 +25,20 @@ std::string ServedName(const Repository& repository, const std::string& folder) 
   return repository.own_namespace ? QualifiedName(repository.path, name) : name;
 }
 
+// 0 when there is no such entry.
+uint64_t EntryHash(const fs::path& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return 0;
+  uint64_t hash = std::hash<std::string>()(path.string());
+  for (const uint64_t part :
+       {static_cast<uint64_t>(info.st_mtim.tv_sec), static_cast<uint64_t>(info.st_mtim.tv_nsec),
+        S_ISDIR(info.st_mode) ? 0 : static_cast<uint64_t>(info.st_size)}) {
+    hash = (hash ^ part) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
 }  // namespace
 
 Result<std::map<std::string, std::vector<ScannedModel>>> ScanRepositories(
@@ -87,22 +101,10 @@ std::vector<int64_t> ScanVersions(const std::string& model_path) {
   return versions;
 }
 
-uint64_t Fingerprint(const std::string& model_path, const std::string& except) {
-  uint64_t sum = 0;  // of entries, so that the order of listing does not matter
-  const auto add = [&sum](const fs::path& path) {
-    struct stat info;
-    if (::stat(path.c_str(), &info) != 0) return;
-    uint64_t hash = std::hash<std::string>()(path.string());
-    for (const uint64_t part :
-         {static_cast<uint64_t>(info.st_mtim.tv_sec), static_cast<uint64_t>(info.st_mtim.tv_nsec),
-          S_ISDIR(info.st_mode) ? 0 : static_cast<uint64_t>(info.st_size)}) {
-      hash = (hash ^ part) * 0x9E3779B97F4A7C15u;
-      hash ^= hash >> 29;
-    }
-    sum += hash;
-  };
+Fingerprints TakeFingerprints(const std::string& model_path, const std::string& config_path) {
+  Fingerprints sums;  // of entries, so that the order of listing does not matter
+  sums.all = EntryHash(model_path);
   std::error_code error;
-  if (except.empty()) add(model_path);
   for (fs::recursive_directory_iterator it(model_path, error), end; !error && it != end;
        it.increment(error)) {
     // What interpreters leave behind while the model serves is no change of the model.
@@ -111,9 +113,12 @@ uint64_t Fingerprint(const std::string& model_path, const std::string& except) {
       continue;
     }
     std::error_code ignored;
-    if (!it->is_directory(ignored) && it->path() != except) add(it->path());
+    if (it->is_directory(ignored)) continue;
+    const uint64_t hash = EntryHash(it->path());
+    sums.all += hash;
+    if (it->path() != config_path) sums.files += hash;
   }
-  return sum;
+  return sums;
 }
 
 }  // namespace nereid

@@ -37,8 +37,14 @@ std::vector<ScannedModel> FindModel(const std::vector<Repository>& repositories,
 // Version folders in ascending order: decimal names without leading zero, from 1.
 std::vector<int64_t> ScanVersions(const std::string& model_path);
 
-// Changes when a file below the folder is added, removed or written. With `except`, the path of a
-// file in it, that file does not count, nor that something was put into the folder itself.
-uint64_t Fingerprint(const std::string& model_path, const std::string& except = "");
+// Changes when a file below the folder is added, removed or written.
+struct Fingerprints {
+  uint64_t all = 0;
+  // Of what is not the configuration: neither that file nor the list of what lies in the folder
+  // itself counts.
+  uint64_t files = 0;
+};
+// `config_path`: of the configuration in the folder; may be empty.
+Fingerprints TakeFingerprints(const std::string& model_path, const std::string& config_path);
 
 }  // namespace nereid

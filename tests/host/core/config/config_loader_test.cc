@@ -180,7 +180,7 @@ model_metrics { metric_control { metric_identifier { family: "f" } histogram_opt
 )");
   const auto config = ReadModelConfig(model.folder());
   ASSERT_TRUE(config.ok()) << config.status().message();
-  const auto json = nlohmann::json::parse(config->json);
+  const auto json = nlohmann::json::parse(JsonText(*config));
   EXPECT_EQ(json["optimization"]["cuda"]["graph_spec"][0]["input"]["I"]["dim"][0],
             "9223372036854775807");
   EXPECT_EQ(json["optimization"]["priority"], "PRIORITY_MAX");

@@ -29,7 +29,7 @@ TEST_P(GoldenConfigTest, EqualsTheRecordedAnswer) {
   config = FinishConfig(*config);
   ASSERT_TRUE(config.ok()) << config.status().message();
   const auto expected = nlohmann::json::parse(ReadAll(golden / (model + ".json")));
-  auto actual = nlohmann::json::parse(config->json);
+  auto actual = nlohmann::json::parse(JsonText(*config));
   // Newer than the recorded version.
   if (model == "ens") actual["ensemble_scheduling"].erase("max_inflight_requests");
   EXPECT_EQ(actual, expected) << nlohmann::json::diff(expected, actual).dump(1);

@@ -2,6 +2,7 @@
 // ensemble calls.
 #include <gtest/gtest.h>
 
+#include "config/config_loader.h"
 #include "fake_models.h"
 #include "repository/model_name.h"
 
@@ -98,7 +99,7 @@ TEST_F(NamespacingTest, AnEnsembleCallsTheModelsOfItsOwnRepositoryFirst) {
   EXPECT_EQ(StepSpace(Key("a", "ens")), repo("a"));
   EXPECT_EQ(StepSpace(Key("b", "ens")), repo("b"));
   EXPECT_EQ(StepSpace("borrows"), repo("b"));
-  EXPECT_NE(Find("borrows")->config.json.find(repo("b")), std::string::npos);
+  EXPECT_NE(config::JsonText(Find("borrows")->config).find(repo("b")), std::string::npos);
 }
 
 TEST_F(NamespacingTest, AStepThatSeveralOtherRepositoriesHaveIsAmbiguous) {

@@ -51,12 +51,26 @@ TEST_F(ScanTest, ServesAFolderUnderItsMappedName) {
 
 TEST_F(ScanTest, FingerprintChangesWithAFileAndNotByItself) {
   AddModel("m");
-  const uint64_t before = Fingerprint(repo() + "/m");
-  EXPECT_EQ(Fingerprint(repo() + "/m"), before);
+  const auto take = [this] { return TakeFingerprints(repo() + "/m", "").all; };
+  const uint64_t before = take();
+  EXPECT_EQ(take(), before);
   Write("repo/m/1/__pycache__/model.pyc", "left behind");
-  EXPECT_EQ(Fingerprint(repo() + "/m"), before);
+  EXPECT_EQ(take(), before);
   Write("repo/m/1/model.bin", "longer");
-  EXPECT_NE(Fingerprint(repo() + "/m"), before);
+  EXPECT_NE(take(), before);
+}
+
+TEST_F(ScanTest, FingerprintOfFilesDoesNotSeeTheConfiguration) {
+  AddModel("m");
+  const std::string config = repo() + "/m/config.pbtxt";
+  const auto take = [&] { return TakeFingerprints(repo() + "/m", config); };
+  Write("repo/m/config.pbtxt", "one");
+  const Fingerprints before = take();
+  Write("repo/m/config.pbtxt", "another one");
+  EXPECT_NE(take().all, before.all);
+  EXPECT_EQ(take().files, before.files);
+  Write("repo/m/1/model.bin", "longer");
+  EXPECT_NE(take().files, before.files);
 }
 
 TEST(VersionPolicyTest, SelectsByPolicy) {
