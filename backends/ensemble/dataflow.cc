@@ -162,10 +162,7 @@ void Dataflow::LaunchStep(const std::shared_ptr<Scope>& scope, int index, Effect
   } else if (absent != nullptr) {
     scope->error = MissingInput(step, *absent);
   } else {
-    auto execution = std::make_shared<Execution>();
-    execution->step = index;
-    execution->scope = scope;
-    effects.launches.push_back({std::move(execution), std::move(inputs)});
+    effects.launches.push_back({{.step = index, .scope = scope}, std::move(inputs)});
   }
 }
 

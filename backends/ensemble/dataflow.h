@@ -13,7 +13,8 @@
 
 namespace nereid::ensemble {
 
-// One run of a step: from its launch until the model has sent its final response.
+// One run of a step: from its launch until the model has sent its final response. Whoever launches
+// it keeps it.
 struct Execution {
   int step = 0;
   std::shared_ptr<Scope> scope;
@@ -23,7 +24,7 @@ struct Execution {
 
 // A step to start now. inputs is parallel to Step::inputs; null: not sent.
 struct Launch {
-  std::shared_ptr<Execution> execution;
+  Execution execution;
   TensorRefs inputs;
 };
 

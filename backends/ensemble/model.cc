@@ -116,7 +116,7 @@ Status EnsembleModel::Execute(TRITONBACKEND_ModelInstance* instance,
 Result<std::shared_ptr<const Plan>> EnsembleModel::PlanFor(TRITONBACKEND_Request* request) {
   uint32_t count = 0;
   NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestOutputCount(request, &count)));
-  std::vector<int> outputs;
+  InlineVector<int, 8> outputs;
   for (uint32_t i = 0; i < count; ++i) {
     const char* name = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestOutputName(request, i, &name)));
@@ -127,14 +127,16 @@ Result<std::shared_ptr<const Plan>> EnsembleModel::PlanFor(TRITONBACKEND_Request
     outputs.push_back(output);
   }
   std::sort(outputs.begin(), outputs.end());
-  outputs.erase(std::unique(outputs.begin(), outputs.end()), outputs.end());
-  if (outputs.empty() || outputs.size() == graph_->outputs.size()) return whole_;
+  const auto* const end = std::unique(outputs.begin(), outputs.end());
+  const auto num_outputs = static_cast<size_t>(end - outputs.begin());
+  if (num_outputs == 0 || num_outputs == graph_->outputs.size()) return whole_;
 
+  const std::vector<int> subset(outputs.data(), outputs.data() + num_outputs);
   std::lock_guard lock(mutex_);
-  const auto known = plans_.find(outputs);
+  const auto known = plans_.find(subset);
   if (known != plans_.end()) return known->second;
-  std::shared_ptr<const Plan> plan = MakeSharedPlan(graph_, outputs);
-  if (plans_.size() < kMaxKeptPlans) plans_.emplace(std::move(outputs), plan);
+  std::shared_ptr<const Plan> plan = MakeSharedPlan(graph_, subset);
+  if (plans_.size() < kMaxKeptPlans) plans_.emplace(subset, plan);
   return plan;
 }
 

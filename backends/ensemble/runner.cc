@@ -7,8 +7,8 @@ namespace nereid::ensemble {
 // A step's call: routes its events to the runner, which it keeps alive.
 class Runner::RunningStep : public StepEvents, public std::enable_shared_from_this<RunningStep> {
  public:
-  RunningStep(std::shared_ptr<Runner> runner, std::shared_ptr<Execution> execution)
-      : execution(std::move(execution)), runner_(std::move(runner)) {}
+  RunningStep(std::shared_ptr<Runner> runner, Execution started)
+      : execution(std::move(started)), runner_(std::move(runner)) {}
 
   void OnResponse(std::span<const TensorRef> outputs, bool is_final) override {
     runner_->OnResponse(*this, outputs, is_final);
@@ -24,7 +24,7 @@ class Runner::RunningStep : public StepEvents, public std::enable_shared_from_th
   }
   void OnReleased() override { Finish(released_); }
 
-  const std::shared_ptr<Execution> execution;
+  Execution execution;             // the dataflow's, under the runner's mutex; its step is constant
   size_t position = 0;             // in Runner::calls_; guarded by its mutex
   std::shared_ptr<StepCall> call;  // likewise; null until Start has returned, and once over
   bool over = false;               // likewise
@@ -76,18 +76,19 @@ void Runner::Cancel() {
          .is_final = true});
     to_cancel = calls_;
   }
-  Act({}, to_cancel);
+  Effects none;
+  Act(none, to_cancel);
 }
 
 void Runner::OnResponse(RunningStep& running, std::span<const TensorRef> outputs, bool is_final) {
   if (client_->IsCancelled()) Cancel();
   Status room;
-  if (!outputs.empty()) room = WaitForRoom(running.execution->step);
+  if (!outputs.empty()) room = WaitForRoom(running.execution.step);
   Effects effects;
   Calls to_cancel;
   {
     std::lock_guard lock(mutex_);
-    Execution& execution = *running.execution;
+    Execution& execution = running.execution;
     if (!room.ok()) {
       dataflow_.OnError(execution, std::move(room), effects);
     } else if (!outputs.empty()) {
@@ -105,15 +106,15 @@ void Runner::OnError(RunningStep& running, Status error, bool is_final) {
   Calls to_cancel;
   {
     std::lock_guard lock(mutex_);
-    dataflow_.OnError(*running.execution, std::move(error), effects);
-    if (is_final) dataflow_.OnEnd(*running.execution, effects);
+    dataflow_.OnError(running.execution, std::move(error), effects);
+    if (is_final) dataflow_.OnEnd(running.execution, effects);
     to_cancel = Take(effects);
   }
   Act(effects, to_cancel);
 }
 
 void Runner::OnCallOver(RunningStep& running) {
-  limiter_->OnStepEnded(running.execution->step);
+  limiter_->OnStepEnded(running.execution.step);
   std::shared_ptr<RunningStep> dropped;  // these two are destroyed after the mutex is free
   std::shared_ptr<StepCall> call;
   {
@@ -145,8 +146,8 @@ Runner::Calls Runner::Take(Effects& effects) {
   return {};
 }
 
-void Runner::Act(const Effects& effects, const Calls& to_cancel) {
-  for (const Launch& launch : effects.launches) StartStep(launch);
+void Runner::Act(Effects& effects, const Calls& to_cancel) {
+  for (Launch& launch : effects.launches) StartStep(launch);
   for (const std::shared_ptr<RunningStep>& running : to_cancel) {
     std::shared_ptr<StepCall> call;
     {
@@ -159,9 +160,9 @@ void Runner::Act(const Effects& effects, const Calls& to_cancel) {
   Flush();
 }
 
-void Runner::StartStep(const Launch& launch) {
-  auto running = std::make_shared<RunningStep>(shared_from_this(), launch.execution);
-  const int step = launch.execution->step;
+void Runner::StartStep(Launch& launch) {
+  const int step = launch.execution.step;
+  auto running = std::make_shared<RunningStep>(shared_from_this(), std::move(launch.execution));
   {
     std::lock_guard lock(mutex_);
     if (dataflow_.over()) return;

@@ -45,8 +45,8 @@ class Runner : public std::enable_shared_from_this<Runner> {
   // Under mutex_: moves answers to the outbox; returns the calls to cancel.
   Calls Take(Effects& effects);
   // Without mutex_.
-  void Act(const Effects& effects, const Calls& to_cancel);
-  void StartStep(const Launch& launch);
+  void Act(Effects& effects, const Calls& to_cancel);
+  void StartStep(Launch& launch);
   void Flush();
   void SendAnswer(const Answer& answer);
   bool IsOver();

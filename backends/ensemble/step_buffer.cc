@@ -49,8 +49,8 @@ void StepBufferPolicy::Release(const OutputBuffer& buffer, size_t) {
   if (buffer.userp != nullptr) Drop(static_cast<Header*>(buffer.userp));
 }
 
-std::shared_ptr<const void> ShareStepBuffer(void* userp) {
-  if (userp == nullptr) return nullptr;
+BytesOwner ShareStepBuffer(void* userp) {
+  if (userp == nullptr) return {nullptr, nullptr};
   auto* header = static_cast<Header*>(userp);
   header->num_owners.fetch_add(1, std::memory_order_relaxed);
   return {userp, [](void* memory) { Drop(static_cast<Header*>(memory)); }};

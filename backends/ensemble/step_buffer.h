@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "backends/ensemble/inflight_limiter.h"
+#include "backends/ensemble/tensor.h"
 #include "nereid/response_allocator.h"
 
 namespace nereid::ensemble {
@@ -17,6 +18,6 @@ struct StepBufferPolicy {
 };
 
 // A further owner of a buffer that StepBufferPolicy made, by its OutputBuffer::userp.
-std::shared_ptr<const void> ShareStepBuffer(void* userp);
+BytesOwner ShareStepBuffer(void* userp);
 
 }  // namespace nereid::ensemble

@@ -22,11 +22,14 @@ struct Segment {
 
 using Shape = InlineVector<int64_t, 6>;
 
+// Keeps bytes until it is destroyed; null where somebody else keeps them.
+using BytesOwner = std::unique_ptr<void, void (*)(void*)>;
+
 struct Tensor {
-  uint32_t data_type = 0;             // a TRITONSERVER_DataType
-  Shape shape;                        // with the batch dimension, where there is one
-  InlineVector<Segment, 1> segments;  // of one model or client: almost always one
-  std::shared_ptr<const void> owner;  // keeps the bytes; null when the client's request does
+  uint32_t data_type = 0;              // a TRITONSERVER_DataType
+  Shape shape;                         // with the batch dimension, where there is one
+  InlineVector<Segment, 1> segments;   // of one model or client: almost always one
+  BytesOwner owner{nullptr, nullptr};  // null when the client's request keeps the bytes
 
   size_t byte_size() const {
     size_t total = 0;

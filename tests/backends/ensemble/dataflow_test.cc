@@ -25,19 +25,19 @@ class Flow {
   // The `nth` run of `step` answers; the last argument ends it.
   void Respond(int step, size_t nth, const TensorRefs& outputs, bool is_final = true) {
     Effects effects;
-    Execution& execution = *runs_.at(step).at(nth).execution;
+    Execution& execution = runs_.at(step).at(nth).execution;
     flow_.OnResponse(execution, outputs, effects);
     if (is_final) flow_.OnEnd(execution, effects);
     Keep(effects);
   }
   void End(int step, size_t nth) {
     Effects effects;
-    flow_.OnEnd(*runs_.at(step).at(nth).execution, effects);
+    flow_.OnEnd(runs_.at(step).at(nth).execution, effects);
     Keep(effects);
   }
   void Fail(int step, size_t nth, Status error) {
     Effects effects;
-    flow_.OnError(*runs_.at(step).at(nth).execution, std::move(error), effects);
+    flow_.OnError(runs_.at(step).at(nth).execution, std::move(error), effects);
     Keep(effects);
   }
   void Abort() { flow_.Abort(); }
@@ -55,7 +55,7 @@ class Flow {
  private:
   void Keep(Effects& effects) {
     for (Launch& launch : effects.launches) {
-      runs_[launch.execution->step].push_back(std::move(launch));
+      runs_[launch.execution.step].push_back(std::move(launch));
     }
     for (const Emission& emission : effects.emissions)
       emitted.push_back(ValuesOf(emission.outputs));
