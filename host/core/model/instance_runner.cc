@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "nereid/short_turns.h"
+
 namespace nereid {
 
 InstanceRunner::InstanceRunner(Instance* instance, size_t index, Scheduler* scheduler,
@@ -31,6 +33,7 @@ void InstanceRunner::Run() {
   constexpr size_t kMaxThreadName = 15;
   pthread_setname_np(pthread_self(), instance_->spec().name.substr(0, kMaxThreadName).c_str());
   warm_up_();
+  AskForShortTurns();  // after it: threads of the backend's own shall not inherit them
   if (!admitted_.valid() || admitted_.get()) Serve();
   over_();
 }

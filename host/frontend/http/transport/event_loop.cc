@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "nereid/short_turns.h"
+
 namespace nereid::http {
 namespace {
 
@@ -65,6 +67,7 @@ EventLoop::~EventLoop() {
 void EventLoop::Start(const char* name) {
   thread_ = std::thread([this, name] {
     pthread_setname_np(pthread_self(), name);
+    AskForShortTurns();
     Run();
   });
 }
