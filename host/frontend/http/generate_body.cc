@@ -27,7 +27,8 @@ Result<InputTensor> ReadInput(JsonReader& reader, const InputSignature& signatur
   Status status =
       reader.Peek() == JsonKind::kArray ? reader.ReadArray(read_element) : read_element();
   if (!status.ok()) return std::move(status).WithContext(StrCat("input '", input.name, "'"));
-  NEREID_ASSIGN_OR_RETURN(input.shape, FillShape(signature, num_elements));
+  NEREID_ASSIGN_OR_RETURN(const std::vector<int64_t> shape, FillShape(signature, num_elements));
+  input.shape.assign(shape);
   return input;
 }
 

@@ -13,7 +13,7 @@ namespace nereid::http {
 
 struct GenerateBody {
   RequestOptions options;
-  std::vector<InputTensor> inputs;
+  InputTensors inputs;
 };
 
 Status ParseGenerateBody(std::string_view json, const ModelSignature& model, size_t max_depth,

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMaxDims = 64;
 constexpr size_t kMaxTensors = 4096;  // inputs or outputs of one request
 
-Status ReadShape(JsonReader& reader, std::vector<int64_t>& shape) {
+Status ReadShape(JsonReader& reader, InlineVector<int64_t, 6>& shape) {
   return reader.ReadArray([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(const uint64_t dim, reader.ReadUint64());
     if (dim > INT64_MAX) return reader.ErrorHere("a dimension does not fit INT64: ", dim);

@@ -12,6 +12,7 @@
 #include "host/frontend/http/json/json_reader.h"
 #include "host/frontend/http/transport/byte_buffer.h"
 #include "host/frontend/shared_memory.h"
+#include "nereid/inline_vector.h"
 #include "nereid/status.h"
 #include "triton/core/tritonserver.h"
 
@@ -37,7 +38,7 @@ struct RequestOptions {
 struct InputTensor {
   std::string name;
   TRITONSERVER_DataType datatype = TRITONSERVER_TYPE_INVALID;
-  std::vector<int64_t> shape;
+  InlineVector<int64_t, 6> shape;
   ByteBuffer parsed;        // made from JSON, or
   std::string_view binary;  // in the body, or in the block
   std::optional<SharedRange> shared;
@@ -45,6 +46,9 @@ struct InputTensor {
 
   std::string_view bytes() const { return binary.data() != nullptr ? binary : parsed.view(); }
 };
+
+// Most requests have few.
+using InputTensors = InlineVector<InputTensor, 2>;
 
 struct OutputRequest {
   std::string name;
@@ -56,7 +60,7 @@ struct OutputRequest {
 struct InferBody {
   RequestOptions options;
   bool binary_outputs = false;  // of outputs that are not named
-  std::vector<InputTensor> inputs;
+  InputTensors inputs;
   std::vector<OutputRequest> outputs;
 };
 

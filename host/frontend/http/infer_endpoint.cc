@@ -23,8 +23,8 @@ constexpr size_t kMaxCopiedBlocks = 2048;  // bytes
 
 class InferCall final : public ModelCall {
  public:
-  InferCall(KServeContext& context, Connection& connection, Body body,
-            std::vector<InputTensor> inputs, OutputForms forms, Encoding encoding)
+  InferCall(KServeContext& context, Connection& connection, Body body, InputTensors inputs,
+            OutputForms forms, Encoding encoding)
       : ModelCall(context, connection, std::move(body), std::move(inputs)),
         context_(context),
         forms_(std::move(forms)),
@@ -101,7 +101,7 @@ class InferCall final : public ModelCall {
   size_t num_responses_ = 0;
 };
 
-Status FindSharedInputs(const SharedMemory& memory, std::vector<InputTensor>& inputs) {
+Status FindSharedInputs(const SharedMemory& memory, InputTensors& inputs) {
   for (InputTensor& input : inputs) {
     if (!input.shared) continue;
     NEREID_ASSIGN_OR_RETURN(input.block, memory.Find(*input.shared));

@@ -5,8 +5,7 @@
 
 namespace nereid::http {
 
-ModelCall::ModelCall(KServeContext& context, Connection& connection, Body body,
-                     std::vector<InputTensor> inputs)
+ModelCall::ModelCall(KServeContext& context, Connection& connection, Body body, InputTensors inputs)
     : context_(context),
       loop_(connection.loop()),
       connection_(&connection),

@@ -23,8 +23,7 @@ namespace nereid::http {
 class ModelCall : public InferObserver, public LoopTask, public ActiveCall {
  public:
   // `body` and `inputs` are what the request's tensors lie in.
-  ModelCall(KServeContext& context, Connection& connection, Body body,
-            std::vector<InputTensor> inputs);
+  ModelCall(KServeContext& context, Connection& connection, Body body, InputTensors inputs);
 
   // [loop thread] Before Launch: the answer is to tell how loaded the model is.
   void TellLoad(OrcaFormat format) { orca_ = format; }
@@ -70,7 +69,7 @@ class ModelCall : public InferObserver, public LoopTask, public ActiveCall {
   Connection* connection_;                           // loop thread
   TRITONSERVER_InferenceRequest* handle_ = nullptr;  // valid as long as this object
   const Body body_;
-  const std::vector<InputTensor> inputs_;
+  const InputTensors inputs_;
   OrcaFormat orca_ = OrcaFormat::kNone;
   TracedRequest trace_;   // empty when the request is not traced
   InferRequest request_;  // after the release

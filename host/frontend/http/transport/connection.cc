@@ -109,7 +109,7 @@ void Connection::OnReadable() {
 }
 
 ssize_t Connection::Receive(char* data, size_t size) {
-  return tls_ == nullptr ? read(fd_, data, size) : tls_->Read(data, size);
+  return tls_ == nullptr ? recv(fd_, data, size, MSG_DONTWAIT) : tls_->Read(data, size);
 }
 
 void Connection::ReadOnce() {

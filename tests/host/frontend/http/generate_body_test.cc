@@ -34,17 +34,17 @@ TEST(GenerateBodyTest, MembersThatNameInputsBecomeTensors) {
       Parse(R"({"text_input":"hi","max_tokens":5,"ids":[1,2,3],"stream":true})", body);
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_EQ(body.inputs.size(), 4u);
-  EXPECT_EQ(body.inputs[0].shape, (std::vector<int64_t>{1, 1}));
+  EXPECT_EQ(body.inputs[0].shape, (InlineVector<int64_t, 6>{1, 1}));
   EXPECT_EQ(body.inputs[0].bytes(), std::string_view("\2\0\0\0hi", 6));
-  EXPECT_EQ(body.inputs[2].shape, (std::vector<int64_t>{1, 3}));
-  EXPECT_EQ(body.inputs[3].shape, (std::vector<int64_t>{1}));
+  EXPECT_EQ(body.inputs[2].shape, (InlineVector<int64_t, 6>{1, 3}));
+  EXPECT_EQ(body.inputs[3].shape, (InlineVector<int64_t, 6>{1}));
 }
 
 TEST(GenerateBodyTest, TheInnermostOpenDimensionTakesWhatIsLeft) {
   GenerateBody body;
   ASSERT_TRUE(Parse(R"({"image":[1,2,3,4,5,6,7,8],"text_input":["a","b"]})", body).ok());
-  EXPECT_EQ(body.inputs[0].shape, (std::vector<int64_t>{2, 2, 2}));
-  EXPECT_EQ(body.inputs[1].shape, (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(body.inputs[0].shape, (InlineVector<int64_t, 6>{2, 2, 2}));
+  EXPECT_EQ(body.inputs[1].shape, (InlineVector<int64_t, 6>{2, 1}));
 }
 
 TEST(GenerateBodyTest, ElementsMustFillTheShape) {
