@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto finished = config::FinishConfig(*prepared);
   if (!finished.ok()) return 0;
   const auto again = config::FinishConfig(*finished);
-  if (!again.ok() || JsonText(*again) != JsonText(*finished)) std::abort();
+  if (!again.ok() || config::JsonText(*again) != config::JsonText(*finished)) std::abort();
   (void)config::MergeBackendConfig(*finished, text);
   return 0;
 }
