@@ -70,7 +70,7 @@ TEST(GenerateBodyTest, NestedParametersMayNameInputs) {
           .ok());
   ASSERT_EQ(body.inputs.size(), 3u);
   EXPECT_EQ(body.inputs[1].name, "max_tokens");
-  EXPECT_EQ(body.inputs[1].shape, (std::vector<int64_t>{1, 1}));
+  EXPECT_EQ(body.inputs[1].shape, (InlineVector<int64_t, 6>{1, 1}));
   ASSERT_EQ(body.options.parameters.size(), 1u);
   EXPECT_EQ(body.options.parameters[0].name, "seed");
 }
