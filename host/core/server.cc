@@ -60,6 +60,7 @@ CoreOptions ToCoreOptions(const ServerOptions& options) {
   core.metrics.enabled = options.metrics;
   core.metrics.cpu = options.cpu_metrics;
   core.metrics.gpu = options.gpu_metrics;
+  core.metrics.interval_ms = options.metrics_interval_ms;
   core.memory.pinned_pool_bytes = options.pinned_memory_pool_byte_size;
   core.memory.cuda_pool_bytes = options.cuda_memory_pool_byte_size;
   core.memory.peer_access = options.enable_peer_access;

@@ -148,6 +148,13 @@ def test_classification_ranks_ties_by_index_and_nan_last(stub):
         len(text).to_bytes(4, "little") + text for text in (b"2.000000:2", b"1.000000:0", b"1.000000:3", b"nan:1"))
 
 
+def test_classification_of_an_empty_tensor_is_empty(stub):
+    request = typed_request("identity_fp32", "INPUT0", "FP32", [0], fp32_contents=[])
+    request.outputs.add(name="OUTPUT0").parameters["classification"].int64_param = 1
+    response = stub.ModelInfer(request, timeout=10)
+    assert list(response.outputs[0].shape) == [0] and response.raw_output_contents[0] == b""
+
+
 def test_classification_of_strings_is_refused(stub):
     request = typed_request("identity_string", "INPUT0", "BYTES", [1], bytes_contents=[b"a"])
     request.outputs.add(name="OUTPUT0").parameters["classification"].int64_param = 1

@@ -24,6 +24,7 @@ ANSWERS = {
     "no_response": "without sending a final response",
     "unknown_output": "NO_SUCH_OUTPUT",
     "huge_output": "4611686018427387904",
+    "flags_only": "response",
 }
 # Why a model with this fault did not load.
 LOADS = {
@@ -31,7 +32,7 @@ LOADS = {
     "model_initialize_throws": "hostile: model_initialize_throws throws as told",
     "instance_initialize": "hostile: instance_initialize fails as told",
 }
-OTHERS = ["none", "late", "sends_twice", "never", "model_finalize", "instance_finalize"]
+OTHERS = ["none", "late", "sends_twice", "releases_twice", "never", "model_finalize", "instance_finalize"]
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_a_library_that_does_not_load_reports_its_own_error(server):
     assert "undefined symbol: TRITONBACKEND_NoSuchFunction" in reason(server, "missing_symbol")
 
 
-@pytest.mark.parametrize("fault", ["none", "late", "sends_twice"])
+@pytest.mark.parametrize("fault", ["none", "late", "sends_twice", "releases_twice"])
 def test_one_answer_comes_whenever_and_however_often_it_is_sent(server, fault):
     for _ in range(3):
         status, answer = infer(server, fault)

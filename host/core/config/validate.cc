@@ -274,6 +274,11 @@ void ValidateTensor(const TensorSpec& tensor, int32_t max_batch_size, const std:
     Add(faults, key + ".dims", StrCat("must be set for '", tensor.name, "'"));
   }
   ValidateDims(tensor.dims, key + ".dims", false, faults);
+  if ((tensor.format == "FORMAT_NHWC" || tensor.format == "FORMAT_NCHW") &&
+      tensor.dims.size() != 3) {
+    Add(faults, key + ".format",
+        StrCat(tensor.format, " requires 3 dims, got ", ShapeText(tensor.dims)));
+  }
   if (!tensor.reshape.has_value()) return;
   ValidateDims(*tensor.reshape, key + ".reshape.shape", false, faults);
   if (tensor.reshape->empty() && max_batch_size == 0) {

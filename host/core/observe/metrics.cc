@@ -6,6 +6,7 @@
 #include <span>
 #include <sstream>
 
+#include "base/clock.h"
 #include "observe/custom_metrics.h"
 
 namespace nereid {
@@ -226,31 +227,43 @@ std::string Metrics::Page() {
   return std::move(out).str();
 }
 
-void Metrics::AddMachine(std::vector<prometheus::MetricFamily>* page) {
-  // Without a pool scrapers that know Triton find its size, which is none.
-  const auto pool = readers_.pinned_pool ? readers_.pinned_pool() : MachineReaders::Pool();
-  AddGauge("nv_pinned_memory_pool_total_bytes", "Pinned memory pool total memory size, in bytes",
-           static_cast<double>(pool.total_bytes), page);
-  AddGauge("nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes",
-           static_cast<double>(pool.used_bytes), page);
-  if (options_.gpu && readers_.gpus) AddGpus(page);
+// Not more often than the interval: some of it costs a call to a driver.
+void Metrics::ReadMachine() {
+  const uint64_t now_ns = SteadyNowNs();
+  const uint64_t passed_ms = (now_ns - machine_.read_ns) / 1'000'000;
+  if (machine_.read_ns != 0 && passed_ms < options_.interval_ms) return;
+  machine_.read_ns = now_ns;
+  if (readers_.pinned_pool) machine_.pinned_pool = readers_.pinned_pool();
+  if (options_.gpu && readers_.gpus) machine_.gpus = readers_.gpus();
   if (!options_.cpu) return;
-  if (const auto utilization = cpu_.Utilization()) {
-    AddGauge("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", *utilization, page);
+  machine_.cpu_utilization = cpu_.Utilization();
+  machine_.cpu_memory = CpuMetrics::ReadMemory();
+}
+
+void Metrics::AddMachine(std::vector<prometheus::MetricFamily>* page) {
+  ReadMachine();
+  // Without a pool scrapers that know Triton find its size, which is none.
+  AddGauge("nv_pinned_memory_pool_total_bytes", "Pinned memory pool total memory size, in bytes",
+           static_cast<double>(machine_.pinned_pool.total_bytes), page);
+  AddGauge("nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes",
+           static_cast<double>(machine_.pinned_pool.used_bytes), page);
+  AddGpus(page);
+  if (machine_.cpu_utilization) {
+    AddGauge("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", *machine_.cpu_utilization,
+             page);
   }
-  if (const auto memory = CpuMetrics::ReadMemory()) {
+  if (machine_.cpu_memory) {
     AddGauge("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes",
-             static_cast<double>(memory->total_bytes), page);
+             static_cast<double>(machine_.cpu_memory->total_bytes), page);
     AddGauge("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes",
-             static_cast<double>(memory->used_bytes), page);
+             static_cast<double>(machine_.cpu_memory->used_bytes), page);
   }
 }
 
 void Metrics::AddGpus(std::vector<prometheus::MetricFamily>* page) {
-  const std::vector<GpuReading> gpus = readers_.gpus();
   for (const GpuFamily& family : kGpuFamilies) {
     auto shown = MakeFamily(family.name, family.help, family.type);
-    for (const GpuReading& gpu : gpus) {
+    for (const GpuReading& gpu : machine_.gpus) {
       const std::optional<double>& value = gpu.*family.value;
       if (!value) continue;
       prometheus::ClientMetric& metric = shown.metric.emplace_back();

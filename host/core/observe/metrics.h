@@ -61,6 +61,7 @@ struct MetricsOptions {
   bool enabled = true;
   bool cpu = true;
   bool gpu = true;
+  uint64_t interval_ms = 0;  // what the machine does is asked for at most as often; 0: every page
   bool counter_latencies = true;
   LatencyOptions latencies = {};
 };
@@ -81,6 +82,16 @@ class Metrics {
   std::string Page();
 
  private:
+  // What the machine was doing when it was last asked.
+  struct Machine {
+    MachineReaders::Pool pinned_pool;
+    std::vector<GpuReading> gpus;
+    std::optional<double> cpu_utilization;
+    std::optional<CpuMetrics::Memory> cpu_memory;
+    uint64_t read_ns = 0;  // steady clock; 0: never
+  };
+
+  void ReadMachine();
   void AddMachine(std::vector<prometheus::MetricFamily>* page);
   void AddGpus(std::vector<prometheus::MetricFamily>* page);
 
@@ -88,6 +99,7 @@ class Metrics {
   MachineReaders readers_;
   std::mutex mutex_;  // guards what follows; held while sources are read
   CpuMetrics cpu_;
+  Machine machine_;
   std::vector<const MetricsSource*> sources_;
 };
 

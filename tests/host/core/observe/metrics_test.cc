@@ -80,5 +80,24 @@ TEST(MetricsTest, LeavesOutWhatIsSwitchedOff) {
   EXPECT_NE(page.find("nv_inference_count"), std::string::npos);
 }
 
+TEST(MetricsTest, AsksTheMachineNotMoreOftenThanTheInterval) {
+  for (const auto& [interval_ms, wanted] : {std::pair{uint64_t{0}, 3}, {UINT64_MAX, 1}}) {
+    int num_asked = 0;
+    MetricsOptions options;
+    options.interval_ms = interval_ms;
+    Metrics metrics(options);
+    metrics.set_readers({[&] {
+                           ++num_asked;
+                           return MachineReaders::Pool{4096, static_cast<uint64_t>(num_asked)};
+                         },
+                         nullptr});
+    std::string page;
+    for (int i = 0; i < 3; ++i) page = metrics.Page();
+    EXPECT_EQ(num_asked, wanted);
+    EXPECT_TRUE(Has(page, "nv_pinned_memory_pool_used_bytes " + std::to_string(wanted))) << page;
+    EXPECT_TRUE(Has(page, "# TYPE nv_cpu_memory_total_bytes gauge"));
+  }
+}
+
 }  // namespace
 }  // namespace nereid

@@ -14,6 +14,8 @@
 //   late                      answers `delay_ms` after Execute returned, on another thread
 //   never                     keeps the requests for ever
 //   sends_twice               two final responses
+//   flags_only                no response, but the flag that it was the last one
+//   releases_twice            gives the requests back a second time
 //   unknown_output            asks for an output that the model does not have
 //   huge_output               asks for 2^62 bytes
 //   wrong_size                an output buffer of half the bytes that its shape takes
@@ -90,6 +92,14 @@ void Send(TRITONBACKEND_Request* request, const std::string& fault) {
                                             TRITONSERVER_RESPONSE_COMPLETE_FINAL, error.get()));
 }
 
+void SendFlags(TRITONBACKEND_Request* request) {
+  TRITONBACKEND_ResponseFactory* factory = nullptr;
+  if (!ToStatus(TRITONBACKEND_ResponseFactoryNew(&factory, request)).ok()) return;
+  (void)ToStatus(
+      TRITONBACKEND_ResponseFactorySendFlags(factory, TRITONSERVER_RESPONSE_COMPLETE_FINAL));
+  (void)ToStatus(TRITONBACKEND_ResponseFactoryDelete(factory));
+}
+
 void Release(TRITONBACKEND_Request* request) {
   (void)ToStatus(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
 }
@@ -111,9 +121,14 @@ Status Execute(TRITONBACKEND_Model* model, std::vector<TRITONBACKEND_Request*> r
     return {};
   }
   for (TRITONBACKEND_Request* request : requests) {
-    if (fault != "no_response") Send(request, fault);
+    if (fault == "flags_only") {
+      SendFlags(request);
+    } else if (fault != "no_response") {
+      Send(request, fault);
+    }
     if (fault == "sends_twice") Send(request, fault);
     Release(request);
+    if (fault == "releases_twice") Release(request);
   }
   return {};
 }
