@@ -3,7 +3,7 @@
 // rope with its writes to the cache: up to 512 rows of as many sequences, more of one.
 //
 //   gpu_kernel_bench [--shape 8b|1b|70b/4] [--rows 1,8,16] [--weights bf16|fp8|int4] [--kernel
-//   auto|stream|int4_gemm|rope]
+//   auto|stream|split|rope] [--split 0]
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -15,9 +15,10 @@
 
 #include "gpu_llm/cuda/memory.h"
 #include "gpu_llm/cuda/stream.h"
-#include "gpu_llm/kernels/int4_gemm.h"
+#include "gpu_llm/kernels/quantize_rows.h"
 #include "gpu_llm/kernels/random_fill.h"
 #include "gpu_llm/kernels/rope.h"
+#include "gpu_llm/kernels/split_gemm.h"
 #include "gpu_llm/kernels/stream_gemm.h"
 #include "gpu_llm/model/linear.h"
 
@@ -73,7 +74,8 @@ class Bench {
     Check(cudaMemset(out_.data(), 0, out_.size_bytes()));
   }
 
-  void Run(const Shape& shape, WeightFormat format, int num_rows, const std::string& kernel) {
+  void Run(const Shape& shape, WeightFormat format, int num_rows, const std::string& kernel,
+           int split) {
     GpuMatrix matrix;
     matrix.format = format;
     matrix.num_outputs = shape.num_outputs;
@@ -81,7 +83,6 @@ class Bench {
     matrix.row_scales = scales_.as<float>();
     matrix.quantizes_input = true;
     if (kernel == "stream" && !CanStream(matrix, num_rows, shape.norms)) return;
-    if (kernel == "int4_gemm" && format != WeightFormat::kInt4) return;
     const int64_t bytes = SizeBytes(matrix), pitch = (bytes + 255) / 256 * 256;
     std::vector<GpuMatrix> matrices;
     for (int64_t at = 0; at + pitch <= kPoolBytes && matrices.size() < 64; at += pitch) {
@@ -92,9 +93,10 @@ class Bench {
     GpuWeights weights;
     weights.lm_head = matrices[0];
     auto runner = std::move(*LinearRunner::Create(weights, kMaxRows, 132));
-    DeviceMemory partials = std::move(*DeviceMemory::Allocate(Int4GemmPartialBytes(132), "parts"));
-    DeviceMemory tickets = std::move(*DeviceMemory::Allocate(1 << 20, "tickets"));
-    Check(cudaMemset(tickets.data(), 0, tickets.size_bytes()));
+    const bool is_fp8 = format == WeightFormat::kFp8;
+    QuantizeRows({in_.as<__nv_bfloat16>(), nullptr, nullptr, normed_.as<uint8_t>(),
+                  scratch_.as<float>(), num_rows, shape.depth, 1e-5f},
+                 nullptr);
     const auto multiply = [&](const GpuMatrix& one, bool may_time) {
       const __nv_bfloat16* norm = shape.norms ? norm_.as<__nv_bfloat16>() : nullptr;
       if (kernel == "stream") {
@@ -103,10 +105,10 @@ class Bench {
                    132, stream_.get());
         return;
       }
-      if (kernel == "int4_gemm") {
-        Int4Gemm({one, in_.as<__nv_bfloat16>(), out_.data(), num_rows, shape.output,
-                  partials.as<float>(), tickets.as<int32_t>()},
-                 132, stream_.get());
+      if (kernel == "split") {
+        Check(SplitGemm({one, is_fp8 ? normed_.data() : in_.data(), scratch_.as<float>(),
+                         out_.data(), num_rows, shape.output, split},
+                        stream_.get()));
         return;
       }
       const LinearCall call = {
@@ -212,8 +214,11 @@ std::vector<Shape> Layer(int hidden, int qkv, int attention, int inner) {
 }
 
 int Main(int argc, char** argv) {
-  std::map<std::string, std::string> given = {
-      {"--shape", "8b"}, {"--rows", "1,8,16"}, {"--weights", ""}, {"--kernel", "auto"}};
+  std::map<std::string, std::string> given = {{"--shape", "8b"},
+                                              {"--rows", "1,8,16"},
+                                              {"--weights", ""},
+                                              {"--kernel", "auto"},
+                                              {"--split", "0"}};
   for (int i = 1; i + 1 < argc; i += 2) given[argv[i]] = argv[i + 1];
   setvbuf(stdout, nullptr, _IOLBF, 0);
   Bench bench;
@@ -234,7 +239,8 @@ int Main(int argc, char** argv) {
         continue;
       }
       for (const Shape& shape : shapes)
-        bench.Run(shape, format, std::atoi(rows.c_str() + at), given["--kernel"]);
+        bench.Run(shape, format, std::atoi(rows.c_str() + at), given["--kernel"],
+                  std::atoi(given["--split"].c_str()));
     }
   }
   return 0;

@@ -6,10 +6,10 @@
 #include "gpu_llm/kernels/dequantize.h"
 #include "gpu_llm/kernels/gather_columns.h"
 #include "gpu_llm/kernels/grouped_gemm.h"
-#include "gpu_llm/kernels/int4_gemm.h"
 #include "gpu_llm/kernels/quantize_rows.h"
 #include "gpu_llm/kernels/rms_norm.h"
 #include "gpu_llm/kernels/silu_gate.h"
+#include "gpu_llm/kernels/split_gemm.h"
 
 namespace nereid::gpu {
 namespace {
@@ -35,8 +35,20 @@ int MaxStreamRows(const GpuMatrix& weights) {
   return 0;
 }
 
-// Beyond, unpacking to memory costs less than what cuBLASLt is faster.
-constexpr int kInt4GemmRows = 256;
+// Whether the product whose depth blocks share is faster than cuBLASLt; fp8 weights with the input
+// rounded to fp8.
+bool PrefersSplit(const GpuMatrix& weights, int num_rows) {
+  if (!CanSplit(weights)) return false;
+  switch (weights.format) {
+    case WeightFormat::kInt4:  // beyond, unpacking to memory costs less than what cuBLASLt gains
+      return num_rows <= 256;
+    case WeightFormat::kFp8:
+      return num_rows <= (weights.depth >= 2 * weights.num_outputs ? 256 : 64);
+    case WeightFormat::kBf16:
+      return num_rows <= 32 && weights.num_outputs <= weights.depth;
+  }
+  return false;
+}
 
 int64_t OutputRowBytes(StreamOutput output, int64_t num_outputs) {
   if (output == StreamOutput::kFloat) return num_outputs * 4;
@@ -90,11 +102,9 @@ Result<LinearRunner> LinearRunner::Create(const GpuWeights& weights, int max_num
   NEREID_ASSIGN_OR_RETURN(Gemm gemm, Gemm::Create());
   LinearRunner runner(std::move(gemm), num_processors);
   runner.is_invariant_ = is_invariant;
-  int64_t depth = 0, elements = 0, fp8_depth = 0, ticket_bytes = 0;
+  int64_t depth = 0, elements = 0, fp8_depth = 0;
   for (const GpuMatrix* matrix : weights.matrices()) {
     if (matrix->gathers()) depth = std::max<int64_t>(depth, matrix->depth);
-    if (matrix->format == WeightFormat::kInt4)
-      ticket_bytes = std::max(ticket_bytes, Int4GemmTicketBytes(*matrix));
     if (!is_invariant && RoundsInput(*matrix)) {
       fp8_depth = std::max<int64_t>(fp8_depth, matrix->depth);
     } else if (matrix->format != WeightFormat::kBf16) {
@@ -110,14 +120,6 @@ Result<LinearRunner> LinearRunner::Create(const GpuWeights& weights, int max_num
   NEREID_ASSIGN_OR_RETURN(
       runner.fp8_factors_,
       DeviceMemory::Allocate(fp8_depth > 0 ? max_num_rows * 4 : 0, "factors of rows in fp8"));
-  if (ticket_bytes > 0) {
-    NEREID_ASSIGN_OR_RETURN(
-        runner.int4_partials_,
-        DeviceMemory::Allocate(Int4GemmPartialBytes(num_processors), "parts of int4 products"));
-    NEREID_ASSIGN_OR_RETURN(runner.int4_tickets_,
-                            DeviceMemory::Allocate(ticket_bytes, "tickets of int4 products"));
-    NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(runner.int4_tickets_.data(), 0, ticket_bytes));
-  }
   return runner;
 }
 
@@ -204,19 +206,20 @@ Status LinearRunner::Run(const LinearCall& given, int num_rows, bool may_time,
   if (RoundsInput(weights)) return MultiplyFp8(call, num_rows, may_time, stream);
   PrepareInput(call, num_rows, stream);
   if (is_small && CanStream(weights, at_once, false)) return Stream(call, num_rows, stream);
-  if (num_rows <= kInt4GemmRows && CanMultiplyInt4(weights, num_rows))
-    return MultiplyInt4(call, num_rows, stream);
+  if (weights.format != WeightFormat::kFp8 && PrefersSplit(weights, num_rows))
+    return Split(call, call.in, nullptr, num_rows, stream);
   return MultiplyBf16(call, num_rows, may_time, stream);
 }
 
-Status LinearRunner::MultiplyInt4(const LinearCall& call, int num_rows, cudaStream_t stream) {
-  // Rows that are picked come from kernels that write them in order: PrepareInput.
-  if (call.rows != nullptr) return InternalError("rows of a product with int4 weights are picked");
-  MarkProduct(call, num_rows, false, stream);
-  Int4Gemm({*call.weights, call.in, call.out, num_rows, call.output, int4_partials_.as<float>(),
-            int4_tickets_.as<int32_t>()},
-           num_processors_, stream);
-  return CudaStatus(cudaGetLastError(), "a product with int4 weights");
+Status LinearRunner::Split(const LinearCall& call, const void* in, const float* in_factors,
+                           int num_rows, cudaStream_t stream) {
+  // Rows that are picked come from kernels that write them in order.
+  if (in == call.in && call.rows != nullptr)
+    return InternalError("rows of a split product are picked");
+  MarkProduct(call, num_rows, false, stream, call.weights->format == WeightFormat::kFp8);
+  return CudaStatus(
+      SplitGemm({*call.weights, in, in_factors, call.out, num_rows, call.output}, stream),
+      "a split product");
 }
 
 namespace {
@@ -250,6 +253,8 @@ Status LinearRunner::MultiplyFp8(const LinearCall& call, int num_rows, bool may_
   QuantizeRows({call.in, call.rows, call.norm_weight, fp8_rows_.as<uint8_t>(),
                 fp8_factors_.as<float>(), num_rows, weights.depth, call.epsilon},
                stream);
+  if (PrefersSplit(weights, num_rows))
+    return Split(call, fp8_rows_.data(), fp8_factors_.as<float>(), num_rows, stream);
   GemmCall gemm = CallOf(call, num_rows);
   gemm.weights = weights.data;
   gemm.in = fp8_rows_.data();

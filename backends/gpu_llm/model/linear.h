@@ -1,5 +1,5 @@
-// A product of a step with a weight matrix: by the streaming kernel for a few rows, by int4_gemm
-// for some hundreds with int4 weights, else by cuBLASLt, which sees quantised weights as bf16, or
+// A product of a step with a weight matrix: by the streaming kernel for a few rows, by split_gemm
+// for some hundreds where it is faster, else by cuBLASLt, which sees quantised weights as bf16, or
 // fp8 ones as they are where the input may be rounded to fp8 too. [engine thread]
 #pragma once
 
@@ -48,8 +48,10 @@ class LinearRunner {
   // `call` has neither.
   Status RunInvariant(const LinearCall& call, int num_rows, cudaStream_t stream);
   Status Stream(const LinearCall& call, int num_rows, cudaStream_t stream);
-  // Of fp8 weights, with the input rounded to fp8, and of int4 weights.
-  Status MultiplyInt4(const LinearCall& call, int num_rows, cudaStream_t stream);
+  // `in`: the call's, or those rows as fp8, with factors.
+  Status Split(const LinearCall& call, const void* in, const float* in_factors, int num_rows,
+               cudaStream_t stream);
+  // Of fp8 weights, with the input rounded to fp8.
   Status MultiplyFp8(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
   Status MultiplyBf16(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
 
@@ -60,7 +62,6 @@ class LinearRunner {
   DeviceMemory dequantized_;  // the largest matrix that is unpacked
   DeviceMemory fp8_rows_;     // [max_num_rows, the largest depth of a matrix with fp8 input]
   DeviceMemory fp8_factors_;  // [max_num_rows]
-  DeviceMemory int4_partials_, int4_tickets_;
 };
 
 }  // namespace nereid::gpu

@@ -6,7 +6,7 @@
 
 #include "gpu_llm/kernels/dequantize.h"
 #include "gpu_llm/kernels/gather_columns.h"
-#include "gpu_llm/kernels/int4_gemm.h"
+#include "gpu_llm/kernels/split_gemm.h"
 #include "gpu_test.h"
 #include "nereid/status.h"
 
@@ -214,58 +214,82 @@ TEST_P(StreamGemmTest, UnpackedWeightsAreTheSameNumbers) {
   for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], Bf16Bits(weights_[i])) << i;
 }
 
-// Rows beyond a tile's, and sizes that end within a unit of the work or leave warps without a tile.
-TEST_P(StreamGemmTest, ManyRowsOfInt4EqualAPlainLoop) {
-  if (matrix_.format != WeightFormat::kInt4) GTEST_SKIP() << "of int4 alone";
+// Rows up to and beyond a block's, every split of the depth, and sizes that end within a step of it
+// or leave warps without outputs and blocks without a part.
+TEST_P(StreamGemmTest, SplitProductsEqualAPlainLoop) {
+  ASSERT_TRUE(CanSplit(matrix_));
+  constexpr int kMostRows = 257;
+  const bool is_fp8 = matrix_.format == WeightFormat::kFp8;
   const int outputs = matrix_.num_outputs, depth = matrix_.depth;
-  for (const int rows : {1, 17, 33, 64, 65, 128, 200, 257}) {
-    ASSERT_TRUE(CanMultiplyInt4(matrix_, rows));
-    std::vector<uint16_t> in;
-    const DeviceMemory device_in = Normal(in, static_cast<size_t>(rows) * depth);
-    std::vector<float> x, product(static_cast<size_t>(rows) * outputs);
-    for (const uint16_t bits : in) x.push_back(FromBf16(bits));
-    for (int output = 0; output < outputs; ++output) {
-      std::vector<float> weights(depth);  // rounded, as the kernel has them
-      for (int k = 0; k < depth; ++k)
-        weights[k] = FromBf16(Bf16Bits(weights_[static_cast<size_t>(output) * depth + k]));
-      for (int row = 0; row < rows; ++row) {
-        double sum = 0.0;
-        const float* from = &x[static_cast<size_t>(row) * depth];
-        for (int k = 0; k < depth; ++k) sum += double{from[k]} * weights[k];
-        product[static_cast<size_t>(row) * outputs + output] = static_cast<float>(sum);
-      }
+  const size_t in_count = static_cast<size_t>(kMostRows) * depth;
+  std::vector<float> x, row_factors(kMostRows, 1.0f);
+  DeviceMemory in;
+  if (is_fp8) {
+    std::vector<uint8_t> bytes(in_count);
+    for (uint8_t& byte : bytes) {
+      do byte = static_cast<uint8_t>(random_());
+      while ((byte & 0x7f) == 0x7f);
+      x.push_back(FromFp8(byte));
     }
-    const DeviceMemory partials =
-        ToDevice(std::vector<float>(static_cast<size_t>(Int4GemmPartialBytes(132)) / 4, NAN));
-    const size_t num_tickets = static_cast<size_t>(Int4GemmTicketBytes(matrix_)) / 4;
-    const DeviceMemory tickets = ToDevice(std::vector<int32_t>(num_tickets, 0));
-    const auto run = [&](StreamOutput output, const DeviceMemory& out) {
-      Int4Gemm({matrix_, device_in.as<__nv_bfloat16>(), out.data(), rows, output,
-                partials.as<float>(), tickets.as<int32_t>()},
-               132, nullptr);
-      ASSERT_EQ(cudaGetLastError(), cudaSuccess);
+    for (int row = 0; row < kMostRows; ++row)
+      row_factors[row] = 0.25f + static_cast<float>(row % 3);
+    in = ToDevice(bytes);
+  } else {
+    std::vector<uint16_t> bits;
+    in = Normal(bits, in_count);
+    for (const uint16_t one : bits) x.push_back(FromBf16(one));
+  }
+  const DeviceMemory factors = ToDevice(row_factors);
+  std::vector<float> product(static_cast<size_t>(kMostRows) * outputs);
+  for (int output = 0; output < outputs; ++output) {
+    std::vector<float> weights(&weights_[static_cast<size_t>(output) * depth],
+                               &weights_[static_cast<size_t>(output) * depth] + depth);
+    if (!is_fp8) {  // rounded, as the kernel has them
+      for (float& weight : weights) weight = FromBf16(Bf16Bits(weight));
+    }
+    for (int row = 0; row < kMostRows; ++row) {
+      double sum = 0.0;
+      const float* from = &x[static_cast<size_t>(row) * depth];
+      for (int k = 0; k < depth; ++k) sum += double{from[k]} * weights[k];
+      product[static_cast<size_t>(row) * outputs + output] =
+          static_cast<float>(sum * row_factors[row]);
+    }
+  }
+  const double tolerance = is_fp8 ? 4e-3 : 3e-5;  // the sums of fp8 have 14 bits or so
+  for (const int rows : {1, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 255, 256, 257}) {
+    const std::span<const float> wanted =
+        std::span(product).first(static_cast<size_t>(rows) * outputs);
+    const auto run = [&](StreamOutput output, int split, const DeviceMemory& out) {
+      ASSERT_EQ(
+          SplitGemm({matrix_, in.data(), factors.as<float>(), out.data(), rows, output, split},
+                    nullptr),
+          cudaSuccess);
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     };
-    const DeviceMemory out = ToDevice(std::vector<float>(product.size(), NAN));
-    run(StreamOutput::kFloat, out);
-    const std::vector<float> first = ToHost<float>(out, product.size());
-    EXPECT_LT(RelativeError(first, product), 1e-5) << rows;
-    run(StreamOutput::kFloat, out);
-    EXPECT_EQ(first, ToHost<float>(out, product.size())) << "not the same twice";
-    run(StreamOutput::kBf16, out);
-    EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, product.size())), product), 4e-3) << rows;
-    std::vector<float> sums = product, gated(product.size() / 2);
+    for (int split = 0; split <= kMaxSplit; ++split) {
+      const DeviceMemory out = ToDevice(std::vector<float>(wanted.size(), NAN));
+      run(StreamOutput::kFloat, split, out);
+      const std::vector<float> first = ToHost<float>(out, wanted.size());
+      EXPECT_LT(RelativeError(first, wanted), tolerance) << rows << " rows, split " << split;
+      run(StreamOutput::kFloat, split, out);
+      EXPECT_EQ(first, ToHost<float>(out, wanted.size())) << "not the same twice";
+    }
+    std::vector<float> sums(wanted.begin(), wanted.end()), gated(wanted.size() / 2);
     for (float& sum : sums) sum += 3.0f;
-    const DeviceMemory added = ToDevice(std::vector<uint16_t>(product.size(), Bf16Bits(3.0f)));
-    run(StreamOutput::kAdd, added);
-    EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(added, sums.size())), sums), 4e-3) << rows;
     for (size_t i = 0; i < gated.size(); ++i) {
       const float* pair = &product[i / 8 * 16 + i % 8];
       gated[i] = pair[0] / (1.0f + std::exp(-pair[0])) * pair[8];
     }
-    run(StreamOutput::kSiluGate, out);
-    EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, gated.size())), gated), 4e-3) << rows;
-    EXPECT_EQ(ToHost<int32_t>(tickets, num_tickets), std::vector<int32_t>(num_tickets, 0));
+    const std::vector<uint16_t> before(wanted.size(), Bf16Bits(3.0f));
+    for (const int split : {1, 3}) {
+      const DeviceMemory out = ToDevice(before);
+      run(StreamOutput::kAdd, split, out);
+      EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, sums.size())), sums), 4e-3) << rows;
+      run(StreamOutput::kBf16, split, out);
+      EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, sums.size())), wanted), 4e-3) << rows;
+      run(StreamOutput::kSiluGate, split, out);
+      EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, gated.size())), gated), 4e-3) << rows;
+    }
   }
 }
 
