@@ -174,7 +174,18 @@ class Loader {
   // `to`: the output's first byte in its strip.
   static void PackRow(std::span<const uint8_t> values, WeightType type, uint8_t* to) {
     const auto columns = static_cast<int64_t>(values.size());
-    for (int64_t c = 0; c < columns; c += 4) {
+    int64_t c = 0;
+    for (; type == WeightType::kInt4 && c + 8 <= columns; c += 8) {
+      uint32_t low, high;
+      std::memcpy(&low, values.data() + c, 4);
+      std::memcpy(&high, values.data() + c + 4, 4);
+      low |= high << 4;
+      std::memcpy(to + c / 8 * 64, &low, 4);
+    }
+    for (; type == WeightType::kInt8 && c + 4 <= columns; c += 4) {
+      std::memcpy(to + c / 4 * 64, values.data() + c, 4);
+    }
+    for (; c < columns; c += 4) {
       uint8_t* four = to + (type == WeightType::kInt4 ? c / 8 : c / 4) * 64;
       const int shift = type == WeightType::kInt4 && c % 8 == 4 ? 4 : 0;
       for (int64_t i = 0; i < std::min<int64_t>(4, columns - c); ++i) {

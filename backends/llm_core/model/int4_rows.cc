@@ -89,44 +89,55 @@ void Int4Rows::FillBlock(int64_t block) {
   block_ = block;
   const TensorView& packed = weight_->tensor;
   const int64_t rows = std::min<int64_t>(8, num_stored_rows_ - 8 * block);
+  // Bytes that are written may be anybody's, for all that the compiler knows: members are read
+  // once.
+  const int64_t columns = num_columns_, stored_rows = num_stored_rows_, n = values_a_word();
+  const int32_t bits = num_bits();
+  const uint32_t mask = (1u << bits) - 1;
   uint8_t* const values = block_values_.data();
-  const auto value = [&](int64_t row, int64_t column) -> uint8_t& {
-    return values[row * num_columns_ + column];
+  const auto read = [data = packed.bytes.data()](int64_t index) {
+    uint32_t word;
+    std::memcpy(&word, data + index * 4, 4);
+    return word;
   };
-  const int64_t n = values_a_word();
+  const auto unpack = [=](uint32_t word, uint8_t* to) {
+    for (int64_t i = 0; i < n; ++i, word >>= bits) to[i] = static_cast<uint8_t>(word & mask);
+  };
   switch (weight_->quant.method) {
     case QuantMethod::kAwq:
-      for (int64_t c = 0; c < num_columns_; ++c) {
-        const uint32_t word = Word(packed, c * (num_stored_rows_ / 8) + block);
-        for (int64_t r = 0; r < rows; ++r) value(r, c) = ValueOf(word, kAwqNibble[r]);
+      for (int64_t c = 0; c < columns; ++c) {  // whole words: there are 8 rows
+        const uint32_t word = read(c * (stored_rows / 8) + block);
+        for (int64_t r = 0; r < 8; ++r) values[r * columns + c] = word >> 4 * kAwqNibble[r] & 15;
       }
       break;
     case QuantMethod::kGptq:
-      for (int64_t c = 0; c < num_columns_; c += n) {
+      for (int64_t c = 0; c < columns; c += n) {
         for (int64_t r = 0; r < rows; ++r) {
-          const uint32_t word = Word(packed, c / n * num_stored_rows_ + 8 * block + r);
-          for (int64_t i = 0; i < n; ++i) value(r, c + i) = ValueOf(word, i);
+          unpack(read(c / n * stored_rows + 8 * block + r), values + r * columns + c);
         }
       }
       break;
     case QuantMethod::kPacked:
       for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t c = 0; c < num_columns_; c += n) {
-          const uint32_t word = Word(packed, (8 * block + r) * (num_columns_ / n) + c / n);
-          for (int64_t i = 0; i < n; ++i) value(r, c + i) = ValueOf(word, i);
+        const int64_t first = (8 * block + r) * (columns / n);
+        for (int64_t c = 0; c < columns; c += n) {
+          unpack(read(first + c / n), values + r * columns + c);
         }
       }
       break;
     case QuantMethod::kInt8:
       for (int64_t r = 0; r < rows; ++r) {
-        const uint8_t* bytes = packed.bytes.data() + (8 * block + r) * num_columns_;
-        for (int64_t c = 0; c < num_columns_; ++c) value(r, c) = bytes[c] ^ 128;
+        const uint8_t* bytes = packed.bytes.data() + (8 * block + r) * columns;
+        for (int64_t c = 0; c < columns; ++c) values[r * columns + c] = bytes[c] ^ 128;
       }
       break;
     default:  // kTrtAwq: two's complement, two rows a byte
       for (int64_t r = 0; r < rows; ++r) {
-        const uint8_t* bytes = packed.bytes.data() + (8 * block + r) / 2 * num_columns_;
-        for (int64_t c = 0; c < num_columns_; ++c) value(r, c) = ValueOf(bytes[c], r % 2) ^ 8;
+        const uint8_t* bytes = packed.bytes.data() + (8 * block + r) / 2 * columns;
+        const int64_t shift = r % 2 * 4;
+        for (int64_t c = 0; c < columns; ++c) {
+          values[r * columns + c] = static_cast<uint8_t>((bytes[c] >> shift & 15) ^ 8);
+        }
       }
       break;
   }
