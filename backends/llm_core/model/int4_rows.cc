@@ -40,7 +40,7 @@ Int4Rows::Int4Rows(const ResolvedWeight& weight)
     : weight_(&weight),
       num_stored_rows_(weight.source.tensor_shape[0]),
       num_columns_(weight.source.tensor_shape[1]),
-      block_values_(8 * num_columns_) {
+      block_values_(kBlockRows * num_columns_) {
   const TensorView& scale = weight.quant.input_scale;
   if (scale.bytes.empty()) return;
   for (int64_t c = 0; c < num_columns_; ++c) input_scale_.push_back(ElementAsFloat(scale, c));
@@ -88,7 +88,8 @@ uint32_t Int4Rows::Word(const TensorView& tensor, int64_t index) const {
 void Int4Rows::FillBlock(int64_t block) {
   block_ = block;
   const TensorView& packed = weight_->tensor;
-  const int64_t rows = std::min<int64_t>(8, num_stored_rows_ - 8 * block);
+  const int64_t first = kBlockRows * block;
+  const int64_t rows = std::min(kBlockRows, num_stored_rows_ - first);
   // Bytes that are written may be anybody's, for all that the compiler knows: members are read
   // once.
   const int64_t columns = num_columns_, stored_rows = num_stored_rows_, n = values_a_word();
@@ -105,35 +106,42 @@ void Int4Rows::FillBlock(int64_t block) {
   };
   switch (weight_->quant.method) {
     case QuantMethod::kAwq:
-      for (int64_t c = 0; c < columns; ++c) {  // whole words: there are 8 rows
-        const uint32_t word = read(c * (stored_rows / 8) + block);
-        for (int64_t r = 0; r < 8; ++r) values[r * columns + c] = word >> 4 * kAwqNibble[r] & 15;
+      for (int64_t c = 0; c < columns; c += 8) {  // squares: there are multiples of 8 of both
+        for (int64_t r = 0; r < rows; r += 8) {
+          uint32_t words[8];
+          for (int64_t i = 0; i < 8; ++i) words[i] = read(((c + i) * stored_rows + first + r) / 8);
+          for (int64_t j = 0; j < 8; ++j) {
+            uint8_t row[8];
+            for (int64_t i = 0; i < 8; ++i) row[i] = words[i] >> 4 * kAwqNibble[j] & 15;
+            std::memcpy(values + (r + j) * columns + c, row, 8);
+          }
+        }
       }
       break;
     case QuantMethod::kGptq:
       for (int64_t c = 0; c < columns; c += n) {
         for (int64_t r = 0; r < rows; ++r) {
-          unpack(read(c / n * stored_rows + 8 * block + r), values + r * columns + c);
+          unpack(read(c / n * stored_rows + first + r), values + r * columns + c);
         }
       }
       break;
     case QuantMethod::kPacked:
       for (int64_t r = 0; r < rows; ++r) {
-        const int64_t first = (8 * block + r) * (columns / n);
+        const int64_t begin = (first + r) * (columns / n);
         for (int64_t c = 0; c < columns; c += n) {
-          unpack(read(first + c / n), values + r * columns + c);
+          unpack(read(begin + c / n), values + r * columns + c);
         }
       }
       break;
     case QuantMethod::kInt8:
       for (int64_t r = 0; r < rows; ++r) {
-        const uint8_t* bytes = packed.bytes.data() + (8 * block + r) * columns;
+        const uint8_t* bytes = packed.bytes.data() + (first + r) * columns;
         for (int64_t c = 0; c < columns; ++c) values[r * columns + c] = bytes[c] ^ 128;
       }
       break;
     default:  // kTrtAwq: two's complement, two rows a byte
       for (int64_t r = 0; r < rows; ++r) {
-        const uint8_t* bytes = packed.bytes.data() + (8 * block + r) / 2 * columns;
+        const uint8_t* bytes = packed.bytes.data() + (first + r) / 2 * columns;
         const int64_t shift = r % 2 * 4;
         for (int64_t c = 0; c < columns; ++c) {
           values[r * columns + c] = static_cast<uint8_t>((bytes[c] >> shift & 15) ^ 8);
@@ -145,8 +153,8 @@ void Int4Rows::FillBlock(int64_t block) {
 
 std::span<const uint8_t> Int4Rows::Row(int64_t row) {
   const int64_t stored = weight_->source.SourceRow(row);
-  if (stored / 8 != block_) FillBlock(stored / 8);
-  const uint8_t* values = block_values_.data() + stored % 8 * num_columns_;
+  if (stored / kBlockRows != block_) FillBlock(stored / kBlockRows);
+  const uint8_t* values = block_values_.data() + stored % kBlockRows * num_columns_;
   if (column_order_.empty()) return {values, static_cast<size_t>(num_columns_)};
   ordered_.resize(num_columns_);
   for (int64_t c = 0; c < num_columns_; ++c) ordered_[c] = values[column_order_[c]];

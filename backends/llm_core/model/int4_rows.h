@@ -37,7 +37,9 @@ class Int4Rows {
  private:
   explicit Int4Rows(const ResolvedWeight& weight);
   Status OrderColumns();
-  // Unpacks the eight stored rows from 8 * block on: most layouts hold several rows in a word.
+  // Unpacks kBlockRows stored rows: most layouts hold several rows in a word, and a word's
+  // neighbours on the same page.
+  static constexpr int64_t kBlockRows = 32;
   void FillBlock(int64_t block);
   uint32_t Word(const TensorView& tensor, int64_t index) const;
   // Value `index` of a word.
@@ -53,7 +55,7 @@ class Int4Rows {
   std::vector<int32_t> column_order_;
   std::vector<float> input_scale_;
   int64_t block_ = -1;
-  std::vector<uint8_t> block_values_;  // [8, num_columns]
+  std::vector<uint8_t> block_values_;  // [kBlockRows, num_columns]
   std::vector<uint8_t> ordered_;       // [num_columns]
 };
 
