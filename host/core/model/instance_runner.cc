@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "nereid/short_turns.h"
-
 namespace nereid {
 
 InstanceRunner::InstanceRunner(Instance* instance, size_t index, Scheduler* scheduler,
@@ -33,7 +31,6 @@ void InstanceRunner::Run() {
   constexpr size_t kMaxThreadName = 15;
   pthread_setname_np(pthread_self(), instance_->spec().name.substr(0, kMaxThreadName).c_str());
   warm_up_();
-  AskForShortTurns();  // after it: threads of the backend's own shall not inherit them
   if (!admitted_.valid() || admitted_.get()) Serve();
   over_();
 }

@@ -9,8 +9,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "nereid/short_turns.h"
-
 namespace nereid::http {
 namespace {
 
@@ -67,7 +65,6 @@ EventLoop::~EventLoop() {
 void EventLoop::Start(const char* name) {
   thread_ = std::thread([this, name] {
     pthread_setname_np(pthread_self(), name);
-    AskForShortTurns();
     Run();
   });
 }
