@@ -1,5 +1,6 @@
 """A framework through the backend API: ONNX Runtime, by a backend of ours over the wheel's shared object."""
 import json
+import subprocess
 import urllib.request
 
 import numpy as np
@@ -47,6 +48,15 @@ def server(start, dist, backend_directory, tmp_path_factory):
     server = start(dist / "bin/nereid", root, backend_directory, flags=["--exit-on-error=false", "--strict-readiness=false"])
     yield server
     assert server.stop() == 0
+
+
+def test_it_passes_the_check_of_backends(dist, backend_directory, tmp_path):
+    add_model(tmp_path, "product", onnx_file.model(
+        [onnx_file.node("MatMul", ["X", "W"], ["Y"])], [onnx_file.tensor("X", "FP32", [-1, 4])], [onnx_file.tensor("Y", "FP32", [-1, 3])],
+        [onnx_file.weights("W", WEIGHTS)]), "max_batch_size: 8\ndynamic_batching { }\n")
+    done = subprocess.run([str(dist / "bin/nereid-backend-check"), "--model", str(tmp_path / "product"),
+                           str(backend_directory / "onnxruntime/libtriton_onnxruntime.so")], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0 and "11 passed, 0 failed" in done.stdout, done.stdout + done.stderr
 
 
 def post(server, path):

@@ -1,6 +1,7 @@
 """NVIDIA's python backend, unchanged, in our server: what a model.py finds there."""
 import json
 import os
+import subprocess
 
 import numpy as np
 import pytest
@@ -109,6 +110,18 @@ def infer(server, model, values):
         tensor = httpclient.InferInput("INPUT0", [len(values)], "FP32")
         tensor.set_data_from_numpy(np.array(values, dtype=np.float32))
         return client.infer(model, [tensor]).as_numpy("OUTPUT0").tolist()
+
+
+def test_it_passes_the_check_of_backends(dist, their_server_on_our_core, python_environment, tmp_path):
+    model = tmp_path / "double"
+    (model / "1").mkdir(parents=True)
+    (model / "1/model.py").write_text(MODELS["double"])
+    (model / "config.pbtxt").write_text('backend: "python"\nmax_batch_size: 8\n' + TENSORS)
+    sizes = ["--setting", "shm-default-byte-size=1048576", "--setting", "shm-growth-byte-size=1048576"]
+    done = subprocess.run([str(dist / "bin/nereid-backend-check"), "--model", str(model), *sizes,
+                           str(their_server_on_our_core / "backends/python/libtriton_python.so")],
+                          env=python_environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0 and "12 passed, 0 failed" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_model_answers(server):
