@@ -16,9 +16,6 @@ class CpuModel : public llm_adapter::LlmModel {
   Result<std::unique_ptr<llm::Executor>> MakeExecutor(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,
       const llm_adapter::LlmParameters& parameters) override {
-    if (context().parameters().Find("cuda_graph_mode") != nullptr) {
-      LogInfo(StrCat("model '", name(), "': parameter 'cuda_graph_mode' has no effect on the CPU"));
-    }
     cpu::CpuExecutorOptions options;
     options.num_threads = parameters.num_threads;
     options.max_num_sequences = parameters.max_num_sequences;

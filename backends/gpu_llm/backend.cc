@@ -52,8 +52,8 @@ class GpuModel : public llm_adapter::LlmModel {
  protected:
   bool TakesQuantised() const override { return true; }
   bool MakesUpWeights() const override { return true; }
-  // Steps of some 10 ms on a model of 8B.
-  int32_t MixedPromptTokens() const override { return 256; }
+  // Steps of some 10 ms on a model of 8B, and whole tiles of cuBLASLt.
+  int32_t MixedStepTokens() const override { return 384; }
   bool RecordsSteps() const override { return true; }
   Result<std::unique_ptr<llm::Executor>> MakeExecutor(
       std::shared_ptr<const llm::Checkpoint> checkpoint, llm::DecoderModel model,

@@ -8,9 +8,9 @@
 //                    [--kv bf16|fp8|int8] [--batches 1,8,32] [--ttft 512,2048]
 //                    [--prefill 16x2048] [--burst 512]
 //                    [--max-sequences 256] [--max-tokens-a-step 8192] [--graphs 1] [--overlap 1]
-//                    [--top-p 0] [--rate 20] [--count 400] [--mixed 256] [--profile 0]
+//                    [--top-p 0] [--rate 20] [--count 400] [--mixed 384] [--profile 0]
 // --rate: requests of 503 tokens in and 256 out, so many a second, Poisson, --count of them;
-// --mixed: SchedulerOptions::mixed_prompt_tokens; --profile: so many steps a table of what
+// --mixed: SchedulerOptions::mixed_step_tokens; --profile: so many steps a table of what
 // operators took.
 #include <algorithm>
 #include <chrono>
@@ -311,7 +311,7 @@ int Main(int argc, char** argv) {
                                               {"--top-p", "0"},
                                               {"--rate", ""},
                                               {"--count", "400"},
-                                              {"--mixed", "256"},
+                                              {"--mixed", "384"},
                                               {"--profile", "0"},
                                               {"--kv", "bf16"}};
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -343,7 +343,7 @@ int Main(int argc, char** argv) {
   options.on_profile = [](const std::string& table) { std::printf("%s", table.c_str()); };
   llm::EngineOptions engine;
   engine.overlaps_steps = given["--overlap"] == "1";
-  engine.scheduler.mixed_prompt_tokens = std::atoi(given["--mixed"].c_str());
+  engine.scheduler.mixed_step_tokens = std::atoi(given["--mixed"].c_str());
   Bench bench(Shape(given["--shape"]), options, devices, std::move(engine), sampling);
   for (const int32_t batch : Numbers(given["--batches"])) {
     bench.Send(std::vector<Work>(batch, {16, 8}));  // graphs are recorded, algorithms timed

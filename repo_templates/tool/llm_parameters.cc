@@ -58,7 +58,7 @@ constexpr LlmParameter kEngineParameters[] = {
     {"FORCE_CPU_ONLY_INPUT_TENSORS"},
     {"max_num_sequences", Kind::kInt},  // this one and the next twelve are this host's own
     {"max_num_tokens", Kind::kInt},
-    {"mixed_prompt_tokens", Kind::kInt},
+    {"mixed_step_tokens", Kind::kInt},
     {"profile_steps", Kind::kInt},
     {"max_seq_len", Kind::kInt},
     {"cpu_threads", Kind::kInt},

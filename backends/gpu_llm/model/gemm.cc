@@ -15,7 +15,7 @@ constexpr int kRepeats = 3;
 // about a thousand rows, and what is fast for 500 may take half again as long as need be for 300.
 int Bucket(int num_rows) {
   if (num_rows <= 256) return (num_rows + 7) / 8 * 8;
-  if (num_rows <= 1024) return (num_rows + 63) / 64 * 64;
+  if (num_rows <= 1024) return (num_rows + 127) / 128 * 128;
   int bucket = 2048;
   while (bucket < num_rows) bucket *= 2;
   return bucket;

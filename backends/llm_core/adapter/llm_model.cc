@@ -60,8 +60,8 @@ Status LlmModel::Initialize() {
   responses_ = std::make_unique<ResponseThread>();
   llm::EngineOptions options;
   options.scheduler = parameters.scheduler;
-  options.scheduler.mixed_prompt_tokens =
-      parameters.mixed_prompt_tokens.value_or(MixedPromptTokens());
+  options.scheduler.mixed_step_tokens =
+      parameters.mixed_step_tokens.value_or(MixedStepTokens());
   options.max_queue_size = parameters.max_queue_size;
   options.overlaps_steps = parameters.overlaps_steps;
   if (metrics_ != nullptr) {

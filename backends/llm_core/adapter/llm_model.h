@@ -42,8 +42,8 @@ class LlmModel : public Model {
   virtual bool TakesQuantised() const { return false; }
   // Whether it can make weights up, for measurements of a shape.
   virtual bool MakesUpWeights() const { return false; }
-  // SchedulerOptions::mixed_prompt_tokens where the configuration does not say.
-  virtual int32_t MixedPromptTokens() const { return 0; }
+  // SchedulerOptions::mixed_step_tokens where the configuration does not say.
+  virtual int32_t MixedStepTokens() const { return 0; }
   // Whether it has what `cuda_graph_mode` switches.
   virtual bool RecordsSteps() const { return false; }
 

@@ -121,9 +121,8 @@ Result<LlmParameters> ReadLlmParameters(const ModelContext& context, bool record
   }
   result.makes_up_weights = load_format == "dummy";
   NEREID_ASSIGN_OR_RETURN(result.overlaps_steps, parameters.Bool("overlap_steps", true));
-  if (parameters.Find("mixed_prompt_tokens") != nullptr) {
-    NEREID_ASSIGN_OR_RETURN(result.mixed_prompt_tokens,
-                            SizeOr(parameters, "mixed_prompt_tokens", 0));
+  if (parameters.Find("mixed_step_tokens") != nullptr) {
+    NEREID_ASSIGN_OR_RETURN(result.mixed_step_tokens, SizeOr(parameters, "mixed_step_tokens", 0));
   }
   NEREID_ASSIGN_OR_RETURN(result.is_batch_invariant, parameters.Bool("batch_invariant", false));
   const Json& queue_policy = context.config().json()["dynamic_batching"]["default_queue_policy"];

@@ -36,8 +36,8 @@ struct LlmParameters {
   int32_t num_threads = 0;         // cpu_threads; 0: all processors
   bool makes_up_weights = false;   // load_format: auto, or dummy: config.json alone is read
   bool overlaps_steps = true;      // overlap_steps: plan a step while one runs, where possible
-  // mixed_prompt_tokens: SchedulerOptions'; as the backend prefers, when not given
-  std::optional<int32_t> mixed_prompt_tokens;
+  // mixed_step_tokens: SchedulerOptions'; as the backend prefers, when not given
+  std::optional<int32_t> mixed_step_tokens;
   // batch_invariant: a request has the same bits alone and in any batch
   bool is_batch_invariant = false;
 };

@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t kSequencesAhead = Sequence::kAhead;
 
-// Of the prompts' tokens that are left, what a step takes beside sequences that decode.
-constexpr int64_t kBacklogShare = 8;
+// Steps' worth of prompts that wait, from which on a step takes as many as fit.
+constexpr int64_t kLongQueueSteps = 8;
 
 void PrefetchEntry(const BatchSequence* entry) {
   __builtin_prefetch(entry, 1);
@@ -134,15 +134,16 @@ void Scheduler::ScheduleRunning(Batch& batch) {
 }
 
 void Scheduler::LimitPrompts(const Batch& batch) {
-  if (options_.mixed_prompt_tokens == 0 || !options_.chunked_prefill || batch.sequences.empty())
+  if (options_.mixed_step_tokens == 0 || !options_.chunked_prefill || batch.sequences.empty())
     return;
   int64_t backlog = num_waiting_prompts_;
   for (const Sequence* sequence : prefilling_) {
     if (sequence->slot >= 0) backlog += sequence->num_tokens() - sequence->num_cached;
   }
-  const int64_t prompts = std::max<int64_t>(options_.mixed_prompt_tokens, backlog / kBacklogShare);
-  const auto num_decode = static_cast<int64_t>(batch.token_ids.size());
-  step_limit_ = static_cast<int32_t>(std::min<int64_t>(step_limit_, num_decode + prompts));
+  if (backlog > kLongQueueSteps * options_.mixed_step_tokens) return;
+  const auto num_decode = static_cast<int32_t>(batch.token_ids.size());
+  const int32_t half = (options_.mixed_step_tokens + 1) / 2;
+  step_limit_ = std::min(step_limit_, std::max(options_.mixed_step_tokens, num_decode + half));
 }
 
 void Scheduler::AdmitWaiting(Batch& batch) {

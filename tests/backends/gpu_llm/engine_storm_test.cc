@@ -37,7 +37,7 @@ TEST_F(GpuEngineTest, ASoakOfRandomRequestsLosesNothing) {
   for (const llm::CapacityPolicy policy :
        {llm::CapacityPolicy::kMaxUtilization, llm::CapacityPolicy::kGuaranteedNoEvict}) {
     scheduler_.policy = policy;
-    scheduler_.mixed_prompt_tokens = 32;
+    scheduler_.mixed_step_tokens = 32;
     max_cache_tokens_ = 16 * 64;
     Start(true);
     if (HasFatalFailure()) return;

@@ -140,7 +140,7 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
     SchedulerOptions options;
     options.policy = GetParam().policy;
     options.chunked_prefill = GetParam().chunked;
-    options.mixed_prompt_tokens = GetParam().mixed;
+    options.mixed_step_tokens = GetParam().mixed;
     options.prefix_cache = GetParam().prefix_cache;
     options.steps_per_priority = 50;
     Scheduler scheduler(options, limits, features);
@@ -288,7 +288,7 @@ TEST(SchedulerTest, PromptsAreCutShorterBesideSequencesThatDecode) {
   limits.max_positions = 400;
   limits.max_num_tokens = 64;
   const auto chunks = [&](int32_t num_prompt) {
-    Scheduler scheduler({.mixed_prompt_tokens = 8}, limits);
+    Scheduler scheduler({.mixed_step_tokens = 9}, limits);
     FakeExecutor executor(limits);
     std::vector<std::unique_ptr<Sequence>> done;
     scheduler.Add(MakeSequence({1, 2}, 5));  // one token with its prompt, four beside the other's
@@ -304,13 +304,28 @@ TEST(SchedulerTest, PromptsAreCutShorterBesideSequencesThatDecode) {
     return sizes;
   };
   EXPECT_THAT(chunks(20), ::testing::ElementsAre(8, 8, 4));
-  // An eighth of what is left, while that is more; then as much as a step takes.
-  EXPECT_THAT(chunks(200), ::testing::ElementsAre(25, 21, 19, 16, 64, 55));
+  // Full steps while more than 72 tokens wait; the last one is alone.
+  EXPECT_THAT(chunks(200), ::testing::ElementsAre(63, 63, 63, 8, 3));
+}
+
+// So many decode that half of a step is more than what they leave of it.
+TEST(SchedulerTest, PromptsGetHalfOfAStepAtLeast) {
+  ExecutorLimits limits = SmallLimits();
+  limits.num_blocks = 200;
+  Scheduler scheduler({.mixed_step_tokens = 6}, limits);
+  FakeExecutor executor(limits);
+  std::vector<std::unique_ptr<Sequence>> done;
+  for (int32_t i = 0; i < 5; ++i) scheduler.Add(MakeSequence({1, i}, 20));
+  Step(scheduler, executor, done);
+  scheduler.Add(MakeSequence(TokenIds(10, 7), 2));
+  Step(scheduler, executor, done);
+  EXPECT_EQ(scheduler.counts().num_decode_sequences, 5);
+  EXPECT_EQ(scheduler.counts().num_prefill_tokens, 3);
 }
 
 TEST(SchedulerTest, PromptsThatMayNotBeCutAreNotHeldBack) {
   ExecutorLimits limits = SmallLimits();
-  Scheduler scheduler({.chunked_prefill = false, .mixed_prompt_tokens = 4}, limits);
+  Scheduler scheduler({.chunked_prefill = false, .mixed_step_tokens = 4}, limits);
   FakeExecutor executor(limits);
   std::vector<std::unique_ptr<Sequence>> done;
   scheduler.Add(MakeSequence({1, 2}, 20));
