@@ -125,6 +125,7 @@ Status GpuExecutor::Initialize() {
   limits.num_processors = num_processors_;
   limits.cache_format = options_.cache_format;
   limits.is_invariant = options_.is_invariant;
+  limits.fuses_decode = options_.fuses_decode && options_.profile_steps == 0;
   NEREID_ASSIGN_OR_RETURN(Decoder decoder,
                           Decoder::Create(spec, weights_, limits, {options_.group, sharding_}));
   decoder_.emplace(std::move(decoder));
@@ -132,6 +133,11 @@ Status GpuExecutor::Initialize() {
     NEREID_ASSIGN_OR_RETURN(timer_, OperatorTimer::Create(options_.device, options_.profile_steps,
                                                           options_.on_profile));
     decoder_->SetTimer(timer_.get());
+  }
+  if (decoder_->fuses_decode()) {
+    StepPlannerOptions planned = PlannerOptions(spec, num_processors_, options_.is_invariant);
+    planned.fused_rows = kDecodeStepRows;
+    planner_ = StepPlanner(planned);
   }
   const int64_t table_words =
       int64_t{limits_.max_num_sequences} * (BlocksFor(limits_.max_positions) + 1);

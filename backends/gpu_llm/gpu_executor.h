@@ -41,6 +41,8 @@ struct GpuExecutorOptions {
   bool uses_graphs = true;  // for decode steps
   // A sequence gets the same numbers alone and beside others, at the price of slower products.
   bool is_invariant = false;
+  // Decode steps of few sequences in one launch, for models that it is there for.
+  bool fuses_decode = true;
   std::optional<DummyWeights> dummy;  // weights are made up
   // Every so many steps, `on_profile` gets a table of what their operators took (step_profile.h);
   // steps are then neither recorded nor overlapped. 0: never. [engine thread]
@@ -83,6 +85,8 @@ class GpuExecutor : public llm::Executor {
   // A fault for tests: the given step reports a launch that failed.
   void FailAt(int64_t step) { fail_at_ = step; }
   int64_t num_graph_steps() const { return num_graph_steps_; }
+  // Whether small decode steps are one launch: the model and the device allow it.
+  bool fuses_decode() const { return decoder_->fuses_decode(); }
   // Seconds in which the device had nothing to do between steps that followed each other.
   double idle_seconds() const { return idle_seconds_; }
   int64_t num_steps() const { return num_steps_; }

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int32_t kInvariantItems = 32;  // a sequence, at most
 constexpr int32_t kInvariantTiles = 8;   // of an item, at least
+constexpr int32_t kFusedTiles = 6;       // of an item, at least: about what is there beforehand
 constexpr int32_t kAlignWords = 4;       // arrays start at multiples of 16 bytes
 
 int32_t Blocks(int32_t tokens) {
@@ -127,9 +128,11 @@ void StepPlanner::AddDecodeItems(const llm::Batch& batch, const StepLayout& layo
   for (const llm::BatchSequence& sequence : batch.sequences) {
     if (IsDecoding(sequence)) total_tiles += Blocks(sequence.num_cached + 1);
   }
-  const int64_t room = 2 * options_.num_processors / options_.num_kv_heads + 1;
-  const auto tiles_per_item =
-      static_cast<int32_t>(std::max<int64_t>(2, (total_tiles + room - 1) / room));
+  const bool is_fused = is_decode_ && shape_.num_tokens <= options_.fused_rows;
+  const int64_t room = is_fused ? std::max(1, options_.num_processors / options_.num_kv_heads)
+                                : 2 * options_.num_processors / options_.num_kv_heads + 1;
+  const auto tiles_per_item = static_cast<int32_t>(
+      std::max<int64_t>(is_fused ? kFusedTiles : 2, (total_tiles + room - 1) / room));
   int32_t next = 0, decoding = 0;
   for (size_t i = 0; i < batch.sequences.size(); ++i) {
     const llm::BatchSequence& sequence = batch.sequences[i];

@@ -63,6 +63,9 @@ struct StepPlannerOptions {
   // What is planned for a sequence depends on it alone, not on those beside it: its context is cut
   // by its own length, and tokens of prompts are never taken for decoding ones.
   bool is_invariant = false;
+  // Decode steps of so many rows or fewer are one launch, in which a processor has attention of one
+  // item at a time: contexts are cut into fewer items.
+  int32_t fused_rows = 0;
 };
 
 class StepPlanner {

@@ -9,6 +9,7 @@
 //                    [--prefill 16x2048] [--burst 512]
 //                    [--max-sequences 256] [--max-tokens-a-step 8192] [--graphs 1] [--overlap 1]
 //                    [--top-p 0] [--rate 20] [--count 400] [--mixed 384] [--profile 0]
+//                    [--fused 1]
 // --rate: requests of 503 tokens in and 256 out, so many a second, Poisson, --count of them;
 // --mixed: SchedulerOptions::mixed_step_tokens; --profile: so many steps a table of what
 // operators took.
@@ -308,6 +309,7 @@ int Main(int argc, char** argv) {
                                               {"--max-tokens-a-step", "8192"},
                                               {"--graphs", "1"},
                                               {"--overlap", "1"},
+                                              {"--fused", "1"},
                                               {"--top-p", "0"},
                                               {"--rate", ""},
                                               {"--count", "400"},
@@ -331,6 +333,7 @@ int Main(int argc, char** argv) {
   options.max_num_sequences = std::atoi(given["--max-sequences"].c_str());
   options.max_num_tokens = std::atoi(given["--max-tokens-a-step"].c_str());
   options.uses_graphs = given["--graphs"] == "1";
+  options.fuses_decode = given["--fused"] == "1";
   options.cache_format = given["--kv"] == "fp8"    ? gpu::CacheFormat::kFp8
                          : given["--kv"] == "int8" ? gpu::CacheFormat::kInt8
                                                    : gpu::CacheFormat::kBf16;

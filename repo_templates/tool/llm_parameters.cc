@@ -56,13 +56,14 @@ constexpr LlmParameter kEngineParameters[] = {
     {"executor_worker_path"},
     {"worker_path"},
     {"FORCE_CPU_ONLY_INPUT_TENSORS"},
-    {"max_num_sequences", Kind::kInt},  // this one and the next twelve are this host's own
+    {"max_num_sequences", Kind::kInt},  // this one and the next thirteen are this host's own
     {"max_num_tokens", Kind::kInt},
     {"mixed_step_tokens", Kind::kInt},
     {"profile_steps", Kind::kInt},
     {"max_seq_len", Kind::kInt},
     {"cpu_threads", Kind::kInt},
     {"overlap_steps", Kind::kBool},
+    {"fused_decode", Kind::kBool},
     {"load_format", Kind::kChoice, "auto dummy"},
     {"kv_cache_dtype", Kind::kChoice, "auto float fp8 int8"},
     {"batch_invariant", Kind::kBool},

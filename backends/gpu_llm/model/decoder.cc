@@ -103,7 +103,13 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
                           LinearRunner::Create(weights, limits.max_num_tokens,
                                                limits.num_processors, limits.is_invariant));
   decoder.linear_.emplace(std::move(linear));
-  if (share.group != nullptr) NEREID_RETURN_IF_ERROR(decoder.AllocateShare(limits));
+  if (share.group != nullptr) {
+    NEREID_RETURN_IF_ERROR(decoder.AllocateShare(limits));
+  } else if (limits.fuses_decode && !limits.is_invariant) {
+    NEREID_ASSIGN_OR_RETURN(decoder.decode_step_,
+                            DecodeStepRunner::Create(spec, weights, decoder.rope_tables_,
+                                                     limits.cache_format, limits.num_processors));
+  }
   return decoder;
 }
 
@@ -213,14 +219,29 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
   embedding.scale = spec_->embedding_scale;
   Mark("embedding", RowsWork(shape.num_tokens, 2), stream);
   Embed(embedding, stream);
+  if (IsFused(shape)) return RunFused(shape, words, stream);
   for (int32_t layer = 0; layer < spec_->num_layers(); ++layer) {
     NEREID_RETURN_IF_ERROR(RunLayer(layer, shape, words, may_time, stream));
   }
   return {};
 }
 
-Status Decoder::ComputeLogits(const StepShape& shape, const int32_t* words, int32_t first,
-                              int32_t count, bool may_time, cudaStream_t stream) {
+Status Decoder::RunFused(const StepShape& shape, const int32_t* words, cudaStream_t stream) {
+  DecodeStepParams buffers = {};
+  buffers.residual = residual_.as<__nv_bfloat16>();
+  buffers.qkv = qkv_.as<__nv_bfloat16>();
+  buffers.attention = attention_.as<__nv_bfloat16>();
+  buffers.gated = gated_.as<__nv_bfloat16>();
+  buffers.logits = logits_.as<float>();
+  buffers.cache = cache_.data();
+  buffers.cache_layer_bytes = cache_layer_bytes_;
+  buffers.partials = partials_.as<float>();
+  buffers.tickets = tickets_.as<int32_t>();
+  return decode_step_->Run(shape, words, buffers, stream);
+}
+
+Status Decoder::RunHead(const StepShape& shape, const int32_t* words, int32_t first, int32_t count,
+                        bool may_time, cudaStream_t stream) {
   LinearCall head;
   head.weights = &weights_->lm_head;
   head.name = "LM head";
@@ -238,7 +259,13 @@ Status Decoder::ComputeLogits(const StepShape& shape, const int32_t* words, int3
     head.rows = nullptr;
     head.norm_weight = nullptr;
   }
-  NEREID_RETURN_IF_ERROR(linear_->Run(head, count, may_time, stream));
+  return linear_->Run(head, count, may_time, stream);
+}
+
+Status Decoder::ComputeLogits(const StepShape& shape, const int32_t* words, int32_t first,
+                              int32_t count, bool may_time, cudaStream_t stream) {
+  if (!IsFused(shape))
+    NEREID_RETURN_IF_ERROR(RunHead(shape, words, first, count, may_time, stream));
   if (share_.group != nullptr) {
     const Sharding& sharding = share_.sharding;
     const Range rows = sharding.HeadRows(sharding.rank(), logits_stride());

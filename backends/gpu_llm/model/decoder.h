@@ -9,6 +9,7 @@
 #include "gpu_llm/comm/peer_group.h"
 #include "gpu_llm/cuda/memory.h"
 #include "gpu_llm/kernels/cache_layout.h"
+#include "gpu_llm/model/decode_step_runner.h"
 #include "gpu_llm/model/gpu_weights.h"
 #include "gpu_llm/model/linear.h"
 #include "gpu_llm/model/sharding.h"
@@ -28,6 +29,7 @@ struct DecoderLimits {
   int32_t num_processors = 0;  // of the device
   CacheFormat cache_format = CacheFormat::kBf16;
   bool is_invariant = false;  // products: LinearRunner::Create
+  bool fuses_decode = true;   // small decode steps in one launch, where the model allows it
 };
 
 // Of a decoder whose spec and weights are one of several GPUs' share.
@@ -63,6 +65,8 @@ class Decoder {
   int64_t memory_bytes() const;
   // From now on steps are timed operator by operator. Borrowed.
   void SetTimer(OperatorTimer* timer) { timer_ = timer; }
+  // Steps of up to kDecodeStepRows decoding sequences are one launch.
+  bool fuses_decode() const { return decode_step_.has_value(); }
 
   // Words of a step's positions: those of short sequences are so many behind those of long ones.
   // 0: there is no difference.
@@ -73,6 +77,13 @@ class Decoder {
       : spec_(&spec), weights_(&weights), share_(share) {}
   Status AllocateShare(const DecoderLimits& limits);
   Status FillRopeTables(int32_t max_positions);
+  // The layers and the logits of the step are one launch.
+  bool IsFused(const StepShape& shape) const {
+    return decode_step_ && DecodeStepRunner::CanRun(shape);
+  }
+  Status RunHead(const StepShape& shape, const int32_t* words, int32_t first, int32_t count,
+                 bool may_time, cudaStream_t stream);
+  Status RunFused(const StepShape& shape, const int32_t* words, cudaStream_t stream);
   Status RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
                   cudaStream_t stream);
   Status RunMlp(int32_t layer, const StepShape& shape, bool may_time, cudaStream_t stream);
@@ -134,6 +145,7 @@ class Decoder {
   DeviceMemory own_logits_;  // [num_logits, this GPU's rows of the LM head] float; none: alone
   std::optional<LinearRunner> linear_;
   OperatorTimer* timer_ = nullptr;  // null: nothing is timed
+  std::optional<DecodeStepRunner> decode_step_;
 };
 
 }  // namespace nereid::gpu

@@ -45,6 +45,28 @@ class StepPlanTest : public ::testing::Test {
   std::vector<std::vector<int32_t>> tables_;
 };
 
+TEST_F(StepPlanTest, StepsOfOneLaunchCutContextsIntoFewerItems) {
+  Add(1, 64 * 24 - 1, true);
+  Add(1, 64 * 3, true);
+  Plan();
+  const auto used = [&] {
+    int32_t count = 0;
+    for (const DecodeItem& item :
+         Items<DecodeItem>(layout().decode_items, planner_.shape().num_decode)) {
+      count += item.last_tile > item.first_tile ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_EQ(used(), 12 + 2);  // two KV blocks each
+  planner_ =
+      StepPlanner({.num_heads = 8, .num_kv_heads = 2, .num_processors = 16, .fused_rows = 2});
+  Plan();
+  EXPECT_EQ(used(), 4 + 1);  // six
+  Add(1, 0, true);
+  Plan();
+  EXPECT_EQ(used(), 12 + 2 + 1);
+}
+
 TEST_F(StepPlanTest, RowsOfADecodeStepArePaddedAndWriteNothing) {
   for (int32_t i = 0; i < 5; ++i) Add(1, 60 + i, true);
   Plan();

@@ -1,0 +1,126 @@
+// Which models, and the pointers of their layers.
+#include "gpu_llm/model/decode_step_runner.h"
+
+#include <algorithm>
+
+namespace nereid::gpu {
+namespace {
+
+bool IsPlain(const llm::DecoderSpec& spec) {
+  if (spec.norm.kind != llm::NormKind::kRms || spec.position != llm::PositionKind::kRope ||
+      spec.attention_soft_cap > 0.0f || spec.mlp != llm::MlpKind::kGated ||
+      spec.activation != llm::Activation::kSilu || spec.parallel_residual || spec.post_norms ||
+      spec.num_kv_heads == 0 || spec.num_heads % spec.num_kv_heads != 0) {
+    return false;
+  }
+  return std::all_of(spec.layers.begin(), spec.layers.end(),
+                     [](const llm::LayerSpec& layer) { return !layer.is_moe; }) &&
+         std::all_of(spec.ropes.begin(), spec.ropes.end(),
+                     [](const llm::RopeSpec& rope) { return rope.dim % 16 == 0; });
+}
+
+bool ArePlain(const GpuWeights& weights) {
+  const GpuMatrix& first = weights.layers[0].qkv;
+  if (weights.lm_head.format != WeightFormat::kBf16 || weights.lm_head.gathers()) return false;
+  return std::all_of(weights.layers.begin(), weights.layers.end(), [&](const GpuLayer& layer) {
+    for (const GpuMatrix* matrix :
+         {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down}) {
+      if (matrix->data == nullptr || matrix->gathers() || matrix->format != first.format ||
+          matrix->scales_per_block != first.scales_per_block) {
+        return false;
+      }
+    }
+    return layer.attention_out_bias == nullptr && layer.gate_up_bias == nullptr &&
+           layer.down_bias == nullptr;
+  });
+}
+
+}  // namespace
+
+Result<std::optional<DecodeStepRunner>> DecodeStepRunner::Create(
+    const llm::DecoderSpec& spec, const GpuWeights& weights,
+    const std::vector<DeviceMemory>& rope_tables, CacheFormat cache_format, int num_processors) {
+  if (weights.layers.empty() || !IsPlain(spec) || !ArePlain(weights) ||
+      cache_format != CacheFormat::kBf16) {
+    return std::optional<DecodeStepRunner>();
+  }
+  DecodeStepRunner runner;
+  runner.num_processors_ = num_processors;
+  DecodeStepParams& model = runner.model_;
+  model.num_layers = spec.num_layers();
+  model.format = weights.layers[0].qkv.format;
+  model.scales_per_block = weights.layers[0].qkv.scales_per_block;
+  model.hidden_size = spec.hidden_size;
+  model.inner_size = spec.intermediate_size;
+  model.num_heads = spec.num_heads;
+  model.num_kv_heads = spec.num_kv_heads;
+  model.head_dim = spec.head_dim;
+  model.epsilon = spec.norm.epsilon;
+  model.attention_scale = spec.attention_scale;
+  model.head = static_cast<const __nv_bfloat16*>(weights.lm_head.data);
+  model.head_outputs = weights.lm_head.num_outputs;
+  model.final_norm = weights.final_norm.weight;
+  if (!CanRunDecodeStep(model, num_processors)) return std::optional<DecodeStepRunner>();
+  std::vector<DecodeStepLayer> layers;
+  for (int32_t i = 0; i < spec.num_layers(); ++i) {
+    const GpuLayer& from = weights.layers[i];
+    DecodeStepLayer& to = layers.emplace_back();
+    const GpuMatrix* matrices[kStepProducts] = {&from.qkv, &from.attention_out, &from.gate_up,
+                                                &from.down};
+    for (int product = 0; product < kStepProducts; ++product) {
+      to.weights[product] = matrices[product]->data;
+      to.row_scales[product] = matrices[product]->row_scales;
+    }
+    to.input_norm = from.input_norm.weight;
+    to.mlp_norm = from.pre_mlp_norm.weight;
+    to.qkv_bias = from.qkv_bias;
+    to.q_norm = from.q_norm;
+    to.k_norm = from.k_norm;
+    to.cos_sin = rope_tables[spec.layers[i].rope].as<float2>();
+    to.rope_dim = spec.ropes[spec.layers[i].rope].dim;
+    to.window = spec.layers[i].sliding_window;
+  }
+  const size_t layers_bytes = layers.size() * sizeof(DecodeStepLayer);
+  NEREID_ASSIGN_OR_RETURN(runner.layers_,
+                          DeviceMemory::Allocate(layers_bytes, "the layers of a decode step"));
+  NEREID_RETURN_IF_CUDA_ERROR(
+      cudaMemcpy(runner.layers_.data(), layers.data(), layers_bytes, cudaMemcpyHostToDevice));
+  NEREID_ASSIGN_OR_RETURN(runner.arrivals_,
+                          DeviceMemory::Allocate(2 * sizeof(uint32_t), "a decode step's counters"));
+  NEREID_RETURN_IF_CUDA_ERROR(
+      cudaMemset(runner.arrivals_.data(), 0, runner.arrivals_.size_bytes()));
+  model.layers = runner.layers_.as<DecodeStepLayer>();
+  model.arrivals = runner.arrivals_.as<uint32_t>();
+  return std::optional<DecodeStepRunner>(std::move(runner));
+}
+
+bool DecodeStepRunner::CanRun(const StepShape& shape) {
+  return shape.num_tokens <= kDecodeStepRows && shape.num_prefill == 0 && shape.num_decode > 0 &&
+         shape.num_logits == shape.num_tokens && shape.num_sampled == shape.num_tokens;
+}
+
+Status DecodeStepRunner::Run(const StepShape& shape, const int32_t* words,
+                             const DecodeStepParams& buffers, cudaStream_t stream) const {
+  const StepLayout layout(shape);
+  DecodeStepParams params = model_;
+  params.residual = buffers.residual;
+  params.qkv = buffers.qkv;
+  params.attention = buffers.attention;
+  params.gated = buffers.gated;
+  params.logits = buffers.logits;
+  params.cache = buffers.cache;
+  params.cache_layer_bytes = buffers.cache_layer_bytes;
+  params.partials = buffers.partials;
+  params.tickets = buffers.tickets;
+  params.words = words;
+  params.positions = words + layout.positions;
+  params.cache_slots = words + layout.cache_slots;
+  params.logit_rows = words + layout.logit_rows;
+  params.items = reinterpret_cast<const DecodeItem*>(words + layout.decode_items);
+  params.num_items = shape.num_decode;
+  params.num_rows = shape.num_tokens;
+  RunDecodeStep(params, num_processors_, stream);
+  return CudaStatus(cudaGetLastError(), "a decode step");
+}
+
+}  // namespace nereid::gpu

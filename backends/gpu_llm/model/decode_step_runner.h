@@ -1,0 +1,43 @@
+// Steps of few decoding sequences in one launch (kernels/decode_step.h), for plain decoders: RMS
+// norms, gated SiLU, rope, matrices of one format, one GPU. [engine thread]
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "gpu_llm/cuda/memory.h"
+#include "gpu_llm/kernels/cache_layout.h"
+#include "gpu_llm/kernels/decode_step.h"
+#include "gpu_llm/model/gpu_weights.h"
+#include "gpu_llm/step_plan.h"
+#include "llm_core/model/decoder_spec.h"
+#include "nereid/status.h"
+
+namespace nereid::gpu {
+
+class DecodeStepRunner {
+ public:
+  // None where the kernel is not for this model or device. `rope_tables`: by rope of
+  // the spec.
+  static Result<std::optional<DecodeStepRunner>> Create(
+      const llm::DecoderSpec& spec, const GpuWeights& weights,
+      const std::vector<DeviceMemory>& rope_tables, CacheFormat cache_format, int num_processors);
+  DecodeStepRunner(DecodeStepRunner&&) noexcept = default;
+  DecodeStepRunner& operator=(DecodeStepRunner&&) noexcept = default;
+
+  // A decode step of so many rows.
+  static bool CanRun(const StepShape& shape);
+  // `buffers`: what DecodeStepParams says the step works in.
+  Status Run(const StepShape& shape, const int32_t* words, const DecodeStepParams& buffers,
+             cudaStream_t stream) const;
+
+ private:
+  DecodeStepRunner() = default;
+
+  DecodeStepParams model_ = {};  // what is the same in all steps
+  DeviceMemory layers_, arrivals_;
+  int num_processors_ = 0;
+};
+
+}  // namespace nereid::gpu
