@@ -71,8 +71,8 @@ class SpinWait {
 
   void Learn(bool has_paid, bool is_crowded) {
     num_skipped_ = 0;
-    if (is_crowded) {  // once may be chance, four times in a row are not
-      num_to_skip_ = std::min(4 * num_to_skip_ + 15, kMaxToSkip);
+    if (is_crowded) {
+      num_to_skip_ = kMaxToSkip;
     } else {
       num_to_skip_ = has_paid ? 0 : std::min(2 * num_to_skip_ + 1, kMaxToSkip);
     }
