@@ -54,7 +54,12 @@ def cases(folder, perf_analyzer):
 def measure(server, load, concurrency, seconds):
     """The figure and the server's CPU microseconds a request."""
     before = server.cpu_seconds()
-    figure = load(server, concurrency, seconds)
+    try:
+        figure = load(server, concurrency, seconds)
+    except OSError:
+        if server.process.poll() is None:
+            raise
+        raise loads.NoFigure(f"the server ended by itself with {server.process.returncode}") from None
     return figure, (server.cpu_seconds() - before) / figure.requests * 1e6 if figure.requests else 0
 
 
@@ -84,6 +89,8 @@ def print_loads(running, folder, arguments):
                         measured[name].append(measure(running[name], load, concurrency, arguments.seconds))
                     except loads.NoFigure as why:
                         stopped[name] = str(why)
+                        if running[name].process.poll() is not None:
+                            running[name] = running[name].again()
                 if stopped:
                     break
             cells = [stopped[name] if name in stopped else cell(measured[name]) for name in running]

@@ -45,6 +45,7 @@ class Server:
     """A running server with HTTP and gRPC on free ports; ready once constructed. ready_s: seconds from its start until then."""
 
     def __init__(self, command, repository, backends, flags=()):
+        self.again = lambda given=flags: Server(command, repository, backends, given)
         self.http, self.grpc = free_port(), free_port()
         flags = [f"--model-repository={repository}", f"--backend-directory={backends}", f"--http-port={self.http}", f"--grpc-port={self.grpc}",
                  "--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--allow-metrics=false", *flags]
