@@ -28,11 +28,11 @@ parameters { key: "max_tokens_in_paged_kv_cache" value { string_value: "%d" } }
 """
 EVICTS = 'parameters { key: "batch_scheduler_policy" value { string_value: "max_utilization" } }\n'
 QUEUE = "dynamic_batching { default_queue_policy { max_queue_size: 4 } }\n"
-NO_GPU = pytest.mark.skipif(os.environ.get("NEREID_TEST_GPU") != "1", reason="NEREID_TEST_GPU is not 1")
+BACKENDS = ["cpu_reference"] + (["gpu_llm"] if os.environ.get("NEREID_TEST_GPU") == "1" else [])
 CACHE_TOKENS = 512
 
 
-@pytest.fixture(scope="module", params=["cpu_reference", pytest.param("gpu_llm", marks=NO_GPU)])
+@pytest.fixture(scope="module", params=BACKENDS)
 def backend(request):
     return request.param
 
