@@ -167,14 +167,19 @@ class LlamaLike:
     def gated(self, x, gate, up, down, inner, bias=False):
         return linear(self.w, down, self.act(linear(self.w, gate, x, inner, bias)) * linear(self.w, up, x, inner, bias), self.hidden, bias)
 
-    def mlp(self, x, p):
+    def has_experts(self, layer):
+        if self.kind == "qwen3_moe":
+            return layer not in self.c.get("mlp_only_layers", []) and (layer + 1) % self.c.get("decoder_sparse_step", 1) == 0
+        return self.kind == "mixtral"
+
+    def mlp(self, x, layer, p):
         inner = self.c["intermediate_size"]
         if self.kind == "starcoder2":
             return linear(self.w, p + "mlp.c_proj", self.act(linear(self.w, p + "mlp.c_fc", x, inner, True)), self.hidden, True)
         if self.kind == "phi3":
             gate, up = np.split(linear(self.w, p + "mlp.gate_up_proj", x, 2 * inner), 2, -1)
             return linear(self.w, p + "mlp.down_proj", self.act(gate) * up, self.hidden)
-        if self.kind in ("mixtral", "qwen3_moe"):
+        if self.has_experts(layer):
             return self.experts(x, p)
         return self.gated(x, *(p + f"mlp.{name}_proj" for name in ("gate", "up", "down")), inner, bool(self.c.get("mlp_bias")))
 
@@ -200,11 +205,11 @@ class LlamaLike:
             y = self.attention(self.norm(x, p + "input_layernorm"), layer, p + "self_attn.")
             if self.is_gemma:
                 x = x + self.norm(y, p + "post_attention_layernorm")
-                y = self.mlp(self.norm(x, p + "pre_feedforward_layernorm"), p)
+                y = self.mlp(self.norm(x, p + "pre_feedforward_layernorm"), layer, p)
                 x = x + self.norm(y, p + "post_feedforward_layernorm")
             else:
                 x = x + y
-                x = x + self.mlp(self.norm(x, p + "post_attention_layernorm"), p)
+                x = x + self.mlp(self.norm(x, p + "post_attention_layernorm"), layer, p)
         x = self.norm(x, "model.norm")
         out = x @ (table if self.c["tie_word_embeddings"] else self.w("lm_head.weight", *table.shape)).T
         cap = self.c.get("final_logit_softcapping")

@@ -45,6 +45,8 @@ LONG = 48
 FACTORS = dict(short_factor=[1.0 + i / 8 for i in range(8)], long_factor=[2.0 + i for i in range(8)])
 LLAMA, NEOX = "LlamaForCausalLM", dict(hidden_act="gelu", layer_norm_eps=1e-5, attention_bias=True, num_key_value_heads=4,
                                        rope_parameters=rope(partial_rotary_factor=0.25))
+QWEN3_MOE, EXPERTS = "Qwen3MoeForCausalLM", dict(head_dim=32, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48, norm_topk_prob=True,
+                                                 attention_bias=False)
 CASES = {
     "llama": llama("llama", LLAMA),
     "llama-bias-mqa": llama("llama", LLAMA, attention_bias=True, mlp_bias=True, num_key_value_heads=1),
@@ -59,8 +61,8 @@ CASES = {
     "mixtral": llama("mixtral", "MixtralForCausalLM", num_local_experts=4, num_experts_per_tok=2, sliding_window=None),
     "qwen2": llama("qwen2", "Qwen2ForCausalLM", use_sliding_window=False, sliding_window=None),
     "qwen3": llama("qwen3", "Qwen3ForCausalLM", head_dim=32, attention_bias=False),
-    "qwen3_moe": llama("qwen3_moe", "Qwen3MoeForCausalLM", head_dim=32, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48, norm_topk_prob=True,
-                       attention_bias=False, decoder_sparse_step=1, mlp_only_layers=[]),
+    "qwen3_moe": llama("qwen3_moe", QWEN3_MOE, decoder_sparse_step=1, mlp_only_layers=[], **EXPERTS),
+    "qwen3_moe-dense-between": llama("qwen3_moe", QWEN3_MOE, num_hidden_layers=6, decoder_sparse_step=2, mlp_only_layers=[3], **EXPERTS),
     "phi3": llama("phi3", "Phi3ForCausalLM", sliding_window=None, original_max_position_embeddings=192),
     "phi3-window": llama("phi3", "Phi3ForCausalLM", sliding_window=20, original_max_position_embeddings=192),
     "phi3-longrope": llama("phi3", "Phi3ForCausalLM", sliding_window=None, original_max_position_embeddings=LONG,

@@ -1,4 +1,6 @@
 // Qwen3, dense and MoE: Llama with an RMS norm over each head of q and k.
+#include <set>
+
 #include "llm_core/model/architectures/architectures.h"
 #include "llm_core/model/architectures/llama_family.h"
 
@@ -14,6 +16,16 @@ void ReadQwen3Config(ConfigReader& config, DecoderSpec& spec) {
   }
 }
 
+// Every `decoder_sparse_step`th layer has experts, but for those that `mlp_only_layers` lists.
+void ReadMoeLayers(ConfigReader& config, DecoderSpec& spec) {
+  const int32_t step = config.SizeOr("decoder_sparse_step", 1);
+  const std::vector<double> listed = config.Numbers("mlp_only_layers");
+  const std::set<double> dense(listed.begin(), listed.end());
+  for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
+    spec.layers[layer].is_moe = (layer + 1) % step == 0 && !dense.contains(layer);
+  }
+}
+
 }  // namespace
 
 void BuildQwen3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
@@ -24,23 +36,19 @@ void BuildQwen3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
 
 void BuildQwen3Moe(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadQwen3Config(config, spec);
-  if (config.SizeOr("decoder_sparse_step", 1) != 1 ||
-      !config.json().value("mlp_only_layers", nlohmann::json::array()).empty()) {
-    config.Fail(
-        UnsupportedError("config.json: Qwen3-MoE with dense layers in between "
-                         "(decoder_sparse_step, mlp_only_layers) is not supported"));
-  }
   const char* experts_key = config.Has("num_experts") ? "num_experts" : "num_local_experts";
   spec.moe = {.num_experts = ReadExpertCount(config, experts_key, spec),
               .experts_per_token = config.Size("num_experts_per_tok"),
               .intermediate_size = config.Size("moe_intermediate_size"),
               .normalize_top_k = config.BoolOr("norm_topk_prob", false)};
+  ReadMoeLayers(config, spec);
   MapLlamaDecoder(spec, map);
   if (!config.status().ok()) return;  // no names for the layers and experts of a refused config
+  MapLlamaMlp(spec, map);
   const int64_t hidden = spec.hidden_size;
   const int64_t inner = spec.moe.intermediate_size;
   for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
-    spec.layers[layer].is_moe = true;
+    if (!spec.layers[layer].is_moe) continue;
     const std::string mlp = LlamaLayerPrefix(layer) + "mlp.";
     map.sources[{layer, WeightKind::kRouter, kNoExpert}] =
         Matrix(mlp + "gate.weight", spec.moe.num_experts, hidden);
