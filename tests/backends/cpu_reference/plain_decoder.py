@@ -141,6 +141,8 @@ class LlamaLike:
             return None
         if "layer_types" in self.c and self.kind != "mistral":
             return self.c["sliding_window"] if self.c["layer_types"][layer] == "sliding_attention" else None
+        if self.kind in ("qwen2", "qwen3") and layer < self.c["max_window_layers"]:
+            return None
         return self.c["sliding_window"]
 
     def project(self, x, p):

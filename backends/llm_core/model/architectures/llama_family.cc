@@ -142,4 +142,14 @@ void ReadSlidingWindows(ConfigReader& config, int32_t window, DecoderSpec& spec)
   }
 }
 
+void ReadQwenSlidingWindows(ConfigReader& config, DecoderSpec& spec) {
+  if (!config.BoolOr("use_sliding_window", false) || !config.Has("sliding_window")) return;
+  const int32_t window = config.Size("sliding_window");
+  if (config.Has("layer_types")) return ReadSlidingWindows(config, window, spec);
+  const int32_t first = config.SizeOr("max_window_layers", 28);
+  for (int32_t layer = first; layer < spec.num_layers(); ++layer) {
+    spec.layers[layer].sliding_window = window;
+  }
+}
+
 }  // namespace nereid::llm

@@ -33,6 +33,10 @@ int32_t ReadExpertCount(ConfigReader& config, std::string_view key, const Decode
 // The window of every layer, by `layer_types` when config.json has them, else `fallback` for all.
 void ReadSlidingWindows(ConfigReader& config, int32_t window, DecoderSpec& spec);
 
+// The same of Qwen: without the list the layers from `max_window_layers` on slide, and none without
+// `use_sliding_window`.
+void ReadQwenSlidingWindows(ConfigReader& config, DecoderSpec& spec);
+
 // The activation of this name in Hugging Face configs.
 Activation ReadActivation(ConfigReader& config, std::string_view key, std::string_view fallback);
 

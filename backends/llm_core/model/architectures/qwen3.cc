@@ -11,9 +11,6 @@ void ReadQwen3Config(ConfigReader& config, DecoderSpec& spec) {
   ReadLlamaConfig(config, spec);
   spec.qk_norm = true;
   spec.qkv_bias = spec.attention_out_bias = config.BoolOr("attention_bias", false);
-  if (config.BoolOr("use_sliding_window", false) && config.Has("sliding_window")) {
-    ReadSlidingWindows(config, config.Size("sliding_window"), spec);
-  }
 }
 
 // Every `decoder_sparse_step`th layer has experts, but for those that `mlp_only_layers` lists.
@@ -30,12 +27,16 @@ void ReadMoeLayers(ConfigReader& config, DecoderSpec& spec) {
 
 void BuildQwen3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadQwen3Config(config, spec);
+  ReadQwenSlidingWindows(config, spec);
   MapLlamaDecoder(spec, map);
   MapLlamaMlp(spec, map);
 }
 
 void BuildQwen3Moe(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadQwen3Config(config, spec);
+  if (config.BoolOr("use_sliding_window", false) && config.Has("sliding_window")) {
+    ReadSlidingWindows(config, config.Size("sliding_window"), spec);
+  }
   const char* experts_key = config.Has("num_experts") ? "num_experts" : "num_local_experts";
   spec.moe = {.num_experts = ReadExpertCount(config, experts_key, spec),
               .experts_per_token = config.Size("num_experts_per_tok"),
