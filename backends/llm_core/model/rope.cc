@@ -115,14 +115,16 @@ RopeSpec PlainRope(int32_t dim, double theta) {
   return rope;
 }
 
-RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, double default_theta) {
+RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& defaults) {
   // Newer configs keep everything in rope_parameters, older ones in rope_scaling + rope_theta.
   ConfigReader scaling =
       config.Object(config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling");
-  const double theta = scaling.NumberOr("rope_theta", config.NumberOr("rope_theta", default_theta));
-  const double partial = scaling.NumberOr(
-      "partial_rotary_factor",
-      config.NumberOr("partial_rotary_factor", config.NumberOr("rotary_pct", 1.0)));
+  const double theta =
+      scaling.NumberOr("rope_theta", config.NumberOr("rope_theta", defaults.theta));
+  const double partial =
+      scaling.NumberOr("partial_rotary_factor",
+                       config.NumberOr("partial_rotary_factor",
+                                       config.NumberOr("rotary_pct", defaults.partial_factor)));
   const int32_t dim = static_cast<int32_t>(head_dim * partial);
   if (theta <= 1.0 || dim < 2 || dim > head_dim || dim % 2 != 0) {
     config.Fail(InvalidArgError("config.json: rope of ", dim, " of ", head_dim,

@@ -9,9 +9,15 @@ namespace nereid::llm {
 // inv_freq[i] = theta^(-2i / dim).
 RopeSpec PlainRope(int32_t dim, double theta);
 
+// Of what config.json leaves open.
+struct RopeDefaults {
+  double theta = 10000.0;
+  double partial_factor = 1.0;  // the share of a head that turns
+};
+
 // Reads rope_theta, partial_rotary_factor and rope_scaling / rope_parameters of `config` for heads
 // of `head_dim`. Known kinds: default, linear, llama3, longrope, yarn, and dynamic, which within
 // max_position_embeddings, our limit of a sequence, is the default one. Others fail by name.
-RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, double default_theta = 10000.0);
+RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& defaults = {});
 
 }  // namespace nereid::llm

@@ -271,7 +271,9 @@ class GptNeox:
         hidden, heads = self.c["hidden_size"], self.c["num_attention_heads"]
         fused = linear(self.w, p + "query_key_value", x, 3 * hidden, True).reshape(len(x), heads, -1)
         q, k, v = np.split(fused, 3, -1)
-        q, k = (rotate(each, self.c["rope_parameters"], self.c["max_position_embeddings"]) for each in (q, k))
+        base = {"rope_theta": self.c.get("rotary_emb_base", 10000.0), "partial_rotary_factor": self.c.get("rotary_pct", 0.25)}
+        rope = {**base, **self.c.get("rope_parameters", {})}
+        q, k = (rotate(each, rope, self.c["max_position_embeddings"]) for each in (q, k))
         return linear(self.w, p + "dense", attend(q, k, v, q.shape[-1] ** -0.5), hidden, True)
 
     def logits(self, ids):

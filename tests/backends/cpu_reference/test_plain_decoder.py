@@ -45,6 +45,15 @@ LONG = 48
 FACTORS = dict(short_factor=[1.0 + i / 8 for i in range(8)], long_factor=[2.0 + i for i in range(8)])
 LLAMA, NEOX = "LlamaForCausalLM", dict(hidden_act="gelu", layer_norm_eps=1e-5, attention_bias=True, num_key_value_heads=4,
                                        rope_parameters=rope(partial_rotary_factor=0.25))
+
+
+def pythia(**keys):
+    """With the keys of older configs."""
+    config = llama("gpt_neox", "GPTNeoXForCausalLM", use_parallel_residual=True, **NEOX, **keys)
+    del config["rope_parameters"]
+    return config
+
+
 QWEN3_MOE, EXPERTS = "Qwen3MoeForCausalLM", dict(head_dim=32, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48, norm_topk_prob=True,
                                                  attention_bias=False)
 CASES = {
@@ -77,6 +86,8 @@ CASES = {
     "gpt_bigcode-mha": gpt("gpt_bigcode", "GPTBigCodeForCausalLM", "gelu_pytorch_tanh", multi_query=False),
     "gpt_neox": llama("gpt_neox", "GPTNeoXForCausalLM", use_parallel_residual=True, **NEOX),
     "gpt_neox-serial": llama("gpt_neox", "GPTNeoXForCausalLM", use_parallel_residual=False, **NEOX),
+    "gpt_neox-base": pythia(rotary_emb_base=500, rotary_pct=0.5),
+    "gpt_neox-base-alone": pythia(rotary_emb_base=500),
 }
 
 

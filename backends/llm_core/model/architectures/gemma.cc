@@ -64,11 +64,11 @@ void BuildGemma3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
     ConfigReader global(nlohmann::json{{"rope_parameters", ropes.json()["full_attention"]}});
     ConfigReader local(
         nlohmann::json{{"rope_parameters", ropes.Object("sliding_attention").json()}});
-    spec.ropes = {ReadRope(global, spec.head_dim, 1e6), ReadRope(local, spec.head_dim, 1e4)};
+    spec.ropes = {ReadRope(global, spec.head_dim, {.theta = 1e6}), ReadRope(local, spec.head_dim)};
     config.Fail(global.status());
     config.Fail(local.status());
   } else {
-    spec.ropes = {ReadRope(config, spec.head_dim, 1e6),
+    spec.ropes = {ReadRope(config, spec.head_dim, {.theta = 1e6}),
                   PlainRope(spec.head_dim, config.NumberOr("rope_local_base_freq", 1e4))};
   }
   for (LayerSpec& layer : spec.layers) layer.rope = layer.sliding_window > 0 ? 1 : 0;

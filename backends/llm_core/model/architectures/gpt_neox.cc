@@ -8,7 +8,9 @@ namespace nereid::llm {
 namespace {
 
 void ReadNeoXConfig(ConfigReader& config, DecoderSpec& spec) {
-  ReadLlamaConfig(config, spec);
+  // Pythia's configs have this key in place of rope_theta, and may leave out rotary_pct.
+  ReadLlamaConfig(config, spec,
+                  {.theta = config.NumberOr("rotary_emb_base", 10000.0), .partial_factor = 0.25});
   spec.num_kv_heads = spec.num_heads;
   spec.norm = {.kind = NormKind::kLayer,
                .epsilon = static_cast<float>(config.NumberOr("layer_norm_eps", 1e-5)),
@@ -19,11 +21,6 @@ void ReadNeoXConfig(ConfigReader& config, DecoderSpec& spec) {
   spec.mlp = MlpKind::kPlain;
   spec.activation = ReadActivation(config, "hidden_act", "gelu");
   spec.parallel_residual = config.BoolOr("use_parallel_residual", true);
-  const ConfigReader rope = config.Object("rope_parameters");
-  if (!config.Has("rotary_pct") && !config.Has("partial_rotary_factor") &&
-      !rope.Has("partial_rotary_factor")) {
-    config.Fail(InvalidArgError("config.json: 'rotary_pct' is missing"));
-  }
 }
 
 void MapNeoXLayer(const DecoderSpec& spec, int32_t layer, WeightMap& map) {

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "llm_core/model/rope.h"
-
 namespace nereid::llm {
 
 Activation ReadActivation(ConfigReader& config, std::string_view key, std::string_view fallback) {
@@ -21,7 +19,7 @@ Activation ReadActivation(ConfigReader& config, std::string_view key, std::strin
   return Activation::kSilu;
 }
 
-void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec) {
+void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec, const RopeDefaults& rope) {
   spec.vocab_size = config.Size("vocab_size");
   spec.hidden_size = config.Size("hidden_size");
   spec.intermediate_size = config.Size("intermediate_size");
@@ -38,7 +36,7 @@ void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec) {
   spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
   spec.activation = ReadActivation(config, "hidden_act", "silu");
   spec.tied_embeddings = config.BoolOr("tie_word_embeddings", false);
-  spec.ropes = {ReadRope(config, spec.head_dim)};
+  spec.ropes = {ReadRope(config, spec.head_dim, rope)};
   spec.layers.resize(config.Count("num_hidden_layers", kMaxLayers));
 }
 

@@ -6,6 +6,7 @@
 
 #include "llm_core/model/config_reader.h"
 #include "llm_core/model/decoder_spec.h"
+#include "llm_core/model/rope.h"
 #include "llm_core/model/weight_map.h"
 
 namespace nereid::llm {
@@ -16,7 +17,7 @@ inline constexpr int32_t kMaxExperts = 1024;  // of a layer
 inline constexpr int32_t kMaxExpertsOfAllLayers = 1 << 16;
 
 // Sizes, heads, rope, activation, ties. Leaves norms at RMS, biases off, attention full.
-void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec);
+void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec, const RopeDefaults& rope = {});
 
 // "model.layers.<layer>."
 std::string LlamaLayerPrefix(int32_t layer);
