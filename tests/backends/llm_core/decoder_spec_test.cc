@@ -212,6 +212,13 @@ TEST(DecoderSpecTest, RefusesByName) {
   EXPECT_THAT(MessageForConfig(WithKey(R"("rope_scaling":{"rope_type":"spiral"})")),
               HasSubstr("rope type 'spiral'"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("hidden_act":"mish")")), HasSubstr("'mish'"));
+  for (const char* type : {"gemma2", "gemma3_text"}) {
+    const std::string pairs = StrCat(R"("model_type":")", type, R"(","sliding_window":8,)");
+    EXPECT_THAT(MessageForConfig(WithKey(pairs + R"("use_bidirectional_attention":true)")),
+                HasSubstr("'use_bidirectional_attention' is true"));
+    EXPECT_THAT(MessageForConfig(WithKey(pairs + R"("use_bidirectional_attention":false)")),
+                HasSubstr("does not fit its config.json"));  // Llama's tensors
+  }
 }
 
 TEST(DecoderSpecTest, RefusesAClassThatContradictsTheModelType) {

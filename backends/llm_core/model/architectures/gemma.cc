@@ -11,6 +11,10 @@ namespace {
 
 void ReadGemmaConfig(ConfigReader& config, DecoderSpec& spec) {
   ReadLlamaConfig(config, spec);
+  if (config.BoolOr("use_bidirectional_attention", false)) {  // of encoders, as EmbeddingGemma
+    config.Fail(UnsupportedError(
+        "config.json: 'use_bidirectional_attention' is true, which is not supported"));
+  }
   spec.norm.weight_offset = 1.0f;
   spec.post_norms = true;
   spec.activation = ReadActivation(config, "hidden_activation", "gelu_pytorch_tanh");
