@@ -37,9 +37,9 @@ double YarnMagnitude(double factor, double mscale) {
   return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
 }
 
-void ApplyYarn(ConfigReader& scaling, double theta, double max_positions, RopeSpec& rope) {
+void ApplyYarn(ConfigReader& scaling, double theta, double factor, double max_positions,
+               RopeSpec& rope) {
   const double context = scaling.NumberOr("original_max_position_embeddings", max_positions);
-  const double factor = scaling.NumberOr("factor", 1.0);
   double low = YarnDimension(scaling.NumberOr("beta_fast", 32.0), rope.dim, theta, context);
   double high = YarnDimension(scaling.NumberOr("beta_slow", 1.0), rope.dim, theta, context);
   if (scaling.BoolOr("truncate", true)) {
@@ -133,7 +133,13 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& de
   }
   RopeSpec rope = PlainRope(dim, theta);
   const std::string kind = scaling.TextOr("rope_type", scaling.TextOr("type", "default"));
-  const double factor = scaling.NumberOr("factor", 1.0);
+  const double max_positions = config.SizeOr("max_position_embeddings", 2048);
+  // Yarn's is how far the context was extended, where it is left open.
+  const double extension =
+      kind == "yarn"
+          ? max_positions / scaling.NumberOr("original_max_position_embeddings", max_positions)
+          : 1.0;
+  const double factor = scaling.NumberOr("factor", extension);
   if (factor < 1.0) {
     config.Fail(InvalidArgError("config.json: rope factor is ", factor, ", expected 1 or more"));
   } else if (kind == "linear") {
@@ -141,7 +147,7 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& de
   } else if (kind == "llama3") {
     ApplyLlama3(scaling, rope.inv_freq);
   } else if (kind == "yarn") {
-    ApplyYarn(scaling, theta, config.SizeOr("max_position_embeddings", 2048), rope);
+    ApplyYarn(scaling, theta, factor, max_positions, rope);
   } else if (kind == "longrope" || kind == "su") {
     ApplyLongRope(config, scaling, rope);
   } else if (kind != "default" && kind != "dynamic") {

@@ -78,7 +78,8 @@ def frequencies(rope, size, num_positions, max_positions):
         mixed = (1 - share) * plain / rope["factor"] + share * plain
         return np.where(wave > old / low, plain / rope["factor"], np.where(wave < old / high, plain, mixed)), 1.0
     if kind == "yarn":
-        old, factor = rope["original_max_position_embeddings"], rope["factor"]
+        old = rope["original_max_position_embeddings"]
+        factor = rope["factor"] or max_positions / old
         place = lambda turns: size * math.log(old / (turns * 2 * math.pi)) / (2 * math.log(theta))
         first, last = max(math.floor(place(32)), 0), min(math.ceil(place(1)), size - 1)
         ramp = np.clip((np.arange(size // 2) - first) / max(last - first, 0.001), 0, 1)

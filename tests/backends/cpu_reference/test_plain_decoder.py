@@ -65,6 +65,7 @@ CASES = {
     "llama-llama3": llama("llama", LLAMA, head_dim=32, rope_parameters=rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                                                                            original_max_position_embeddings=64)),
     "llama-yarn": llama("llama", LLAMA, rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=LONG)),
+    "llama-yarn-no-factor": llama("llama", LLAMA, rope_parameters=rope("yarn", factor=None, original_max_position_embeddings=LONG)),
     "mistral": llama("mistral", "MistralForCausalLM", head_dim=32, sliding_window=None),
     "mistral-window": llama("mistral", "MistralForCausalLM", sliding_window=20),
     "mixtral": llama("mixtral", "MixtralForCausalLM", num_local_experts=4, num_experts_per_tok=2, sliding_window=None),
