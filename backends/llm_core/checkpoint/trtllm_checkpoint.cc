@@ -187,6 +187,8 @@ class Merger {
         {"mlp.gate.", "mlp.up_proj.", Split::kRows},
         {"mlp.proj.", "mlp.down_proj.", Split::kColumns},
     };
+    // Scales of a quantised cache: ours has its own.
+    if (rest == "attention.kv_cache_scaling_factor") return;
     constexpr std::string_view kQkv = "attention.qkv.";
     if (rest.starts_with(kQkv)) {
       return PutQkv(stage, name, layer + "self_attn.", std::string(rest.substr(kQkv.size())));

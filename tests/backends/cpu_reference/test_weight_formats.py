@@ -399,6 +399,17 @@ def test_trtllm_checkpoint_of_awq(tmp_path, tp, pp):
     check(tmp_path, linear, other)
 
 
+def test_trtllm_scales_of_the_cache_are_left_alone(tmp_path):
+    linear, other = plain_llama.random_weights(8)
+    parts = {name: {"weight": value} for name, value in linear.items()}
+    save_trtllm(tmp_path, parts, other, 2, 1, {"quant_algo": None, "kv_cache_quant_algo": "INT8"})
+    layers = plain_llama.CONFIG["num_hidden_layers"]
+    scales = {f"transformer.layers.{layer}.attention.kv_cache_scaling_factor": numpy.array([0.1], numpy.float32) for layer in range(layers)}
+    for rank in range(2):
+        plain_llama.save(tmp_path / f"rank{rank}.safetensors", rank_tensors(parts, other, rank, 2, 1) | scales)
+    check(tmp_path, linear, other)
+
+
 def test_trtllm_faults(tmp_path):
     linear, other = plain_llama.random_weights(7)
     parts = {name: {"weight": value} for name, value in linear.items()}
