@@ -8,7 +8,7 @@
 namespace nereid::llm {
 namespace {
 
-constexpr size_t kMaxNamedFaults = 20;  // a message names so many tensors of a kind, then counts
+constexpr size_t kMaxNamedFaults = 512;  // a message names so many tensors of a kind, then counts
 
 class FaultList {
  public:

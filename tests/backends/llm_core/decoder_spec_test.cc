@@ -192,6 +192,21 @@ TEST(CheckpointTest, NamesMissingExtraAndMisshapenTensorsInOneMessage) {
   EXPECT_THAT(message, HasSubstr("extra (1): 'model.layers.1.mlp.up_proj.weight'"));
 }
 
+TEST(CheckpointTest, NamesSomeHundredTensorsOfAKindAndCountsTheRest) {
+  std::vector<TestTensor> tensors = LlamaTensors();
+  for (int i = 1000; i < 1512; ++i) tensors.push_back({StrCat("spare.", i), {1}});
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  const std::string message = MessageOf(folder);
+  EXPECT_THAT(message, HasSubstr("extra (512): 'spare.1000', "));
+  EXPECT_THAT(message, HasSubstr("'spare.1511'"));
+  EXPECT_THAT(message, Not(HasSubstr("more")));
+  tensors.push_back({"spare.1512", {1}});
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  EXPECT_THAT(MessageOf(folder), HasSubstr("'spare.1511' and 1 more"));
+}
+
 TEST(CheckpointTest, IgnoresATiedHeadThatWasSavedAnyway) {
   std::vector<TestTensor> tensors = LlamaTensors();
   tensors.push_back({"lm_head.weight", {8, 4}});
