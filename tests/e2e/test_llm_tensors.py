@@ -184,6 +184,16 @@ def test_logits_of_another_type_are_refused_by_name(start_server, tmp_path):
     assert "output 'context_logits': logits of type TYPE_FP64 are not supported, expected TYPE_FP32" in pathlib.Path(server.log).read_text()
 
 
+def test_parameters_without_an_effect_are_named_in_the_log(start_server, tmp_path):
+    for name, value in (("normalised", "true"), ("plain", "false")):  # ours are never normalised
+        (tmp_path / name / "1").mkdir(parents=True)
+        more = f'parameters {{ key: "normalize_log_probs" value {{ string_value: "{value}" }} }}'
+        (tmp_path / name / "config.pbtxt").write_text(CONFIG.format(path=DEMO) + more)
+    log = pathlib.Path(start_server(tmp_path).log).read_text()
+    assert "model 'normalised': parameter 'normalize_log_probs' (true) has no effect in this backend" in log
+    assert "model 'plain': parameter" not in log
+
+
 @pytest.mark.parametrize("fields, message", [
     (dict(beam_width=5), "input 'beam_width' is 5, expected 1 to 4 (parameter max_beam_width)"),
     (dict(num_return_sequences=9), "input 'num_return_sequences' is 9, expected 1 to 8"),

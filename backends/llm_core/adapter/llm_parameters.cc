@@ -42,7 +42,7 @@ Status RefuseUnsupported(const ConfigParameters& parameters) {
 void NoteIgnored(const ConfigParameters& parameters, bool records_steps,
                  std::vector<std::string>& notes) {
   for (const char* key : {"kv_cache_host_memory_bytes", "enable_trt_overlap", "gpu_weights_percent",
-                          "cuda_graph_mode", "cross_kv_cache_fraction"}) {
+                          "cuda_graph_mode", "cross_kv_cache_fraction", "normalize_log_probs"}) {
     const std::string* value = parameters.Find(key);
     if (value == nullptr || *value == "0" || *value == "false" || *value == "False") continue;
     if (records_steps && key == std::string_view("cuda_graph_mode")) continue;
