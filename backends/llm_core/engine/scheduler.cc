@@ -11,8 +11,9 @@ namespace {
 
 constexpr size_t kSequencesAhead = Sequence::kAhead;
 
-// Steps' worth of prompts that wait, from which on a step takes as many as fit.
-constexpr int64_t kLongQueueSteps = 8;
+// A step may have this part of the prompts that wait, where that is more than its bound: one long
+// prompt does not hold up those who decode for whole steps, a long queue is worked off in full ones.
+constexpr int64_t kQueueSteps = 8;
 
 void PrefetchEntry(const BatchSequence* entry) {
   __builtin_prefetch(entry, 1);
@@ -140,10 +141,11 @@ void Scheduler::LimitPrompts(const Batch& batch) {
   for (const Sequence* sequence : prefilling_) {
     if (sequence->slot >= 0) backlog += sequence->num_tokens() - sequence->num_cached;
   }
-  if (backlog > kLongQueueSteps * options_.mixed_step_tokens) return;
-  const auto num_decode = static_cast<int32_t>(batch.token_ids.size());
-  const int32_t half = (options_.mixed_step_tokens + 1) / 2;
-  step_limit_ = std::min(step_limit_, std::max(options_.mixed_step_tokens, num_decode + half));
+  const auto num_decode = static_cast<int64_t>(batch.token_ids.size());
+  const int64_t half = (options_.mixed_step_tokens + 1) / 2;
+  const int64_t bound =
+      std::max({int64_t{options_.mixed_step_tokens}, num_decode + half, backlog / kQueueSteps});
+  step_limit_ = static_cast<int32_t>(std::min<int64_t>(step_limit_, bound));
 }
 
 void Scheduler::AdmitWaiting(Batch& batch) {

@@ -304,8 +304,8 @@ TEST(SchedulerTest, PromptsAreCutShorterBesideSequencesThatDecode) {
     return sizes;
   };
   EXPECT_THAT(chunks(20), ::testing::ElementsAre(8, 8, 4));
-  // Full steps while more than 72 tokens wait; the last one is alone.
-  EXPECT_THAT(chunks(200), ::testing::ElementsAre(63, 63, 63, 8, 3));
+  // An eighth of what waits while that is more than nine; the last two are alone.
+  EXPECT_THAT(chunks(200), ::testing::ElementsAre(24, 21, 18, 16, 64, 57));
 }
 
 // So many decode that half of a step is more than what they leave of it.
