@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <memory>
+#include <utility>
 
 namespace nereid {
 namespace {
@@ -75,6 +78,30 @@ uint64_t TotalBytes(const InputTensor& input) {
   return total;
 }
 
+// A raw request of BYTES is one element: its size comes before it, once, however often the request
+// is prepared.
+Status PrependLength(const RequestContext& context, const InputSpec& spec, InputTensor* input) {
+  if (!input->policy_buffers.empty()) {
+    return context.Invalid("raw input '", spec.name, "' can not have data of a host policy");
+  }
+  if (input->raw_length != nullptr && !input->buffers.empty() &&
+      input->buffers[0].base == input->raw_length.get()) {
+    return Status::Ok();
+  }
+  const uint64_t size = TotalBytes(*input);
+  if (size > std::numeric_limits<uint32_t>::max()) {
+    return context.Invalid("raw input '", spec.name, "' has ", size,
+                           " bytes, an element of BYTES has at most 4294967295");
+  }
+  input->raw_length = std::make_shared<const uint32_t>(static_cast<uint32_t>(size));
+  InputBuffers buffers;
+  InputBuffer& length = buffers.emplace_back(InputBuffer{input->raw_length.get(), {}});
+  length.attributes.byte_size = sizeof(uint32_t);
+  for (const InputBuffer& buffer : input->buffers) buffers.push_back(buffer);
+  input->buffers = std::move(buffers);
+  return Status::Ok();
+}
+
 // Type and shape of the only input of a request without them: all bytes go to the one variable
 // dimension.
 Status DeduceRawInput(const RequestContext& context, size_t num_inputs, InputTensor* input) {
@@ -98,8 +125,15 @@ Status DeduceRawInput(const RequestContext& context, size_t num_inputs, InputTen
                            "' can not be deduced because there are more than one variable-sized "
                            "dimension");
   }
+  if (spec.data_type == DataType::kBytes) {
+    if (num_variable != 0 || fixed != 1) {
+      return context.Invalid("For BYTE datatype raw input '", spec.name,
+                             "', the model must have input shape [1]");
+    }
+    NEREID_RETURN_IF_ERROR(PrependLength(context, spec, input));
+  }
   int64_t variable = 1;
-  if (num_variable == 1 && spec.data_type != DataType::kBytes) {
+  if (num_variable == 1) {
     variable = static_cast<int64_t>(TotalBytes(*input) / DataTypeByteSize(spec.data_type)) / fixed;
   }
   for (const int64_t dim : spec.dims) input->client_shape.push_back(dim < 0 ? variable : dim);
@@ -143,7 +177,7 @@ Status CheckBatchDim(const RequestContext& context, const InputTensor& input, in
   if (*batch_size < 0) *batch_size = size;
   if (size != *batch_size) {
     return context.Invalid("input '", input.name, "' batch size does not match other inputs for '",
-                           context.plan.model_name, "': expected ", *batch_size, ", got ", size);
+                           context.plan.model_name, "'");
   }
   if (size > context.plan.max_batch_size) {
     return context.Invalid("inference request batch-size must be <= ", context.plan.max_batch_size,

@@ -46,6 +46,7 @@ struct InputTensor {
   DataType data_type = DataType::kInvalid;
   Shape client_shape;  // as the client gave it, batch dimension included
   bool raw = false;    // shape and type are deduced from the model
+  std::shared_ptr<const uint32_t> raw_length;  // the first buffer of raw BYTES: the element's size
   InputBuffers buffers;
   // Buffers for one host policy, which replace `buffers` there. Almost always empty.
   std::vector<std::pair<std::string, InputBuffers>> policy_buffers;

@@ -18,6 +18,9 @@ constexpr char kBatch[] = R"({"backend": "b", "max_batch_size": 8,
   "input": [{"name": "A", "data_type": "TYPE_FP32", "dims": [16]},
             {"name": "B", "data_type": "TYPE_INT32", "dims": [1], "optional": true}],
   "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [16]}]})";
+constexpr char kOneText[] = R"({"backend": "b", "max_batch_size": 0,
+  "input": [{"name": "TEXT", "data_type": "TYPE_STRING", "dims": [1]}],
+  "output": [{"name": "OUTPUT0", "data_type": "TYPE_STRING", "dims": [1]}]})";
 constexpr char kText[] = R"({"backend": "b", "max_batch_size": 0,
   "input": [{"name": "TEXT", "data_type": "TYPE_STRING", "dims": [-1]}],
   "output": [{"name": "OUTPUT0", "data_type": "TYPE_STRING", "dims": [-1]}]})";
@@ -143,8 +146,8 @@ TEST(RequestCheckTest, WantsOneBatchSizeForAllInputs) {
   const Checked checked = Check(PlanOf(kBatch), {Input("A", DataType::kFp32, {2, 16}, 128),
                                                  Input("B", DataType::kInt32, {3, 1}, 12)});
   EXPECT_EQ(checked.message(),
-            "[request id: <id_unknown>] input 'B' batch size does not match other inputs for 'm': "
-            "expected 2, got 3");
+            "[request id: <id_unknown>] input 'B' batch size does not match other inputs for "
+            "'m'");
 }
 
 TEST(RequestCheckTest, AppliesReshapeAndKeepsTheOrderOfVariableDimensions) {
@@ -211,6 +214,24 @@ TEST(RequestCheckTest, DeducesTheShapeOfARawInput) {
   EXPECT_EQ(Check(PlanOf(kBatch), {raw}).message(),
             "[request id: <id_unknown>] Raw request must only have 1 input (found 1) to be deduced "
             "but got 2 inputs in 'm' model configuration");
+}
+
+TEST(RequestCheckTest, PutsTheLengthBeforeARawText) {
+  InputTensor raw = Input("raw_input", DataType::kInvalid, {}, 5);
+  raw.raw = true;
+  const Checked once = Check(PlanOf(kOneText), {raw});
+  ASSERT_TRUE(once.status.ok()) << once.message();
+  const InputTensor& input = once.inputs[0];
+  EXPECT_EQ(input.shape, Shape({1}));
+  EXPECT_EQ(input.byte_size, 9u);
+  ASSERT_EQ(input.buffers.size(), 2u);
+  EXPECT_EQ(*static_cast<const uint32_t*>(input.buffers[0].base), 5u);
+
+  InputTensor again = input;
+  EXPECT_EQ(Check(PlanOf(kOneText), {again}).inputs[0].byte_size, 9u);
+  EXPECT_EQ(Check(PlanOf(kText), {raw}).message(),
+            "[request id: <id_unknown>] For BYTE datatype raw input 'TEXT', the model must have "
+            "input shape [1]");
 }
 
 }  // namespace
