@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "observe/log.h"
+
 namespace nereid {
 
 Result<std::vector<int64_t>> SelectVersions(const VersionPolicy& policy,
@@ -23,12 +25,18 @@ Result<std::vector<int64_t>> SelectVersions(const VersionPolicy& policy,
   std::vector<int64_t> selected = policy.specific;
   std::sort(selected.begin(), selected.end());
   selected.erase(std::unique(selected.begin(), selected.end()), selected.end());
+  std::vector<int64_t> found;
   for (const int64_t version : selected) {
-    if (std::binary_search(available.begin(), available.end(), version)) continue;
-    return InvalidArgError("version_policy: version ", version, " has no folder '", model_path, "/",
-                           version, "'");
+    if (std::binary_search(available.begin(), available.end(), version)) {
+      found.push_back(version);
+      continue;
+    }
+    const std::string fault = StrCat("version_policy: version ", version, " has no folder '",
+                                     model_path, "/", version, "'");
+    if (version == selected.back() && found.empty()) return InvalidArgError(fault);
+    NEREID_LOG_ERROR(fault);
   }
-  return selected;
+  return found;
 }
 
 }  // namespace nereid

@@ -10,8 +10,8 @@
 
 namespace nereid {
 
-// Of `available` (ascending) those that `policy` selects, ascending. INVALID_ARG when it selects
-// none or names one that is not there.
+// Of `available` (ascending) those that `policy` selects, ascending. Logs what it names and is not
+// there; INVALID_ARG when nothing is left.
 Result<std::vector<int64_t>> SelectVersions(const VersionPolicy& policy,
                                             const std::vector<int64_t>& available,
                                             const std::string& model_path);

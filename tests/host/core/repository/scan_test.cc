@@ -94,6 +94,8 @@ TEST(VersionPolicyTest, NamesTheVersionThatIsMissing) {
   policy.specific = {7};
   EXPECT_EQ(SelectVersions(policy, {1}, "/m").status().message(),
             "version_policy: version 7 has no folder '/m/7'");
+  policy.specific = {7, 1};
+  EXPECT_EQ(SelectVersions(policy, {1, 2}, "/m").value(), (Versions{1}));  // with what is there
   EXPECT_EQ(SelectVersions({}, {}, "/m").status().message(), "no version folder such as '/m/1'");
 }
 
