@@ -108,11 +108,9 @@ Encoding ChooseEncoding(std::string_view accept_header) {
     item = Trim(item.substr(0, semicolon));
     if (item.empty()) continue;
     const std::optional<Encoding> encoding = ParseContentEncoding(item);
-    if (!encoding || *encoding == Encoding::kIdentity) continue;
-    if (weight > best_weight || (weight == best_weight && weight != 0 && *encoding < best)) {
-      best = *encoding;
-      best_weight = weight;
-    }
+    if (!encoding || weight <= best_weight) continue;
+    best = *encoding;
+    best_weight = weight;
   }
   return best;
 }

@@ -20,8 +20,8 @@ std::string_view EncodingName(Encoding encoding);
 // Of a Content-Encoding header; none when it is not one of the three.
 std::optional<Encoding> ParseContentEncoding(std::string_view header);
 
-// What an Accept-Encoding header likes best; gzip before deflate where it likes both. kIdentity
-// when it asks for nothing that we have.
+// What an Accept-Encoding header likes best, of equals the first. kIdentity when it asks for
+// nothing that we have.
 Encoding ChooseEncoding(std::string_view accept_header);
 
 // INVALID_ARG when `bytes` are cut short, damaged or followed by others, or when they hold more

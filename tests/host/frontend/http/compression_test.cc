@@ -61,7 +61,9 @@ TEST(CompressionTest, ChoosesWhatTheClientLikesBest) {
   EXPECT_EQ(ChooseEncoding(""), Encoding::kIdentity);
   EXPECT_EQ(ChooseEncoding("br, identity"), Encoding::kIdentity);
   EXPECT_EQ(ChooseEncoding("gzip"), Encoding::kGzip);
-  EXPECT_EQ(ChooseEncoding("deflate, gzip"), Encoding::kGzip);
+  EXPECT_EQ(ChooseEncoding("deflate, gzip"), Encoding::kDeflate);
+  EXPECT_EQ(ChooseEncoding("gzip, deflate"), Encoding::kGzip);
+  EXPECT_EQ(ChooseEncoding("identity, gzip;q=0.5"), Encoding::kIdentity);
   EXPECT_EQ(ChooseEncoding("gzip;q=0.2, deflate;q=0.8, br"), Encoding::kDeflate);
   EXPECT_EQ(ChooseEncoding("gzip;q=0"), Encoding::kIdentity);
   EXPECT_EQ(ChooseEncoding(" , ,;q=1,"), Encoding::kIdentity);
