@@ -220,7 +220,8 @@ const Flag kFlags[] = {
      &DeferInt<TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize, uint64_t, 0>},
     {kBackend, "--cuda-memory-pool-byte-size", "gpu:integer", "Default: 67108864 a GPU.",
      &DeferGpuSize<TRITONSERVER_ServerOptionsSetCudaMemoryPoolByteSize, uint64_t>},
-    {kBackend, "--cuda-virtual-address-size", "gpu:integer", "Address space for states that grow.",
+    {kBackend, "--cuda-virtual-address-size", "gpu:integer",
+     "Accepted; without effect: such a state moves.",
      &DeferGpuSize<TRITONSERVER_ServerOptionsSetCudaVirtualAddressSize, size_t>},
     {kBackend, "--enable-peer-access", "boolean", "GPUs may read each other. Default: true.",
      &DeferBool<TRITONSERVER_ServerOptionsSetEnablePeerAccess>},
@@ -228,7 +229,7 @@ const Flag kFlags[] = {
      &ApplyComputeCapability},
     {kBackend, "--model-load-gpu-limit", "gpu:fraction",
      "No model is loaded on a GPU of which more is in use.", &ApplyGpuLimit},
-    {kBackend, "--buffer-manager-thread-count", "integer", "Threads that copy. Default: 0.",
+    {kBackend, "--buffer-manager-thread-count", "integer", "Accepted; without effect.",
      &DeferInt<TRITONSERVER_ServerOptionsSetBufferManagerThreadCount, unsigned, 0>},
 };
 

@@ -13,8 +13,10 @@ using Output = inference::ModelInferRequest::InferRequestedOutputTensor;
 
 constexpr std::string_view kEmptyFinalKey = "triton_enable_empty_final_response";
 
-Status WrongType(std::string_view key, std::string_view expected) {
-  return InvalidArgError("invalid value type for '", key, "' parameter, expected ", expected, ".");
+// `owner`: " for tensor 'X'", where that has the parameter.
+Status WrongType(std::string_view key, std::string_view expected, std::string_view owner = "") {
+  return InvalidArgError("invalid value type for '", key, "' parameter", owner, ", expected ",
+                         expected, ".");
 }
 
 Result<bool> AsBool(const std::string& key, const InferParameter& value) {
@@ -22,9 +24,11 @@ Result<bool> AsBool(const std::string& key, const InferParameter& value) {
   return value.bool_param();
 }
 
-Result<uint64_t> AsUnsigned(const std::string& key, const InferParameter& value) {
+Result<uint64_t> AsUnsigned(const std::string& key, const InferParameter& value,
+                            std::string_view expected = "int64_param",
+                            std::string_view owner = "") {
   if (value.has_uint64_param()) return value.uint64_param();
-  if (!value.has_int64_param()) return WrongType(key, "int64_param");
+  if (!value.has_int64_param()) return WrongType(key, expected, owner);
   if (value.int64_param() < 0) {
     return InvalidArgError("invalid value for '", key, "', expected value >= 0.");
   }
@@ -78,7 +82,8 @@ Status SetParameter(const std::string& key, const InferParameter& value, uint32_
     return {};
   }
   if (key == "priority") {
-    NEREID_ASSIGN_OR_RETURN(const uint64_t priority, AsUnsigned(key, value));
+    NEREID_ASSIGN_OR_RETURN(const uint64_t priority,
+                            AsUnsigned(key, value, "int64_param or uint64_param"));
     return request.SetPriority(priority);
   }
   if (key == "timeout") {
@@ -126,9 +131,9 @@ Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
     }
     return std::optional<SharedRange>();
   }
+  const std::string owner = StrCat(" for tensor '", tensor.name(), "'");
   if (!region->second.has_string_param()) {
-    return InvalidArgError("invalid value type for '", region->first, "' parameter for tensor '",
-                           tensor.name(), "', expected string_param.");
+    return WrongType(region->first, "string_param", owner);
   }
   const auto size = parameters.find("shared_memory_byte_size");
   if (size == parameters.end()) {
@@ -138,10 +143,12 @@ Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
         tensor.name(), "'");
   }
   SharedRange range{region->second.string_param(), 0, 0};
-  NEREID_ASSIGN_OR_RETURN(range.size_bytes, AsUnsigned(size->first, size->second));
+  NEREID_ASSIGN_OR_RETURN(range.size_bytes,
+                          AsUnsigned(size->first, size->second, "int64_param", owner));
   const auto offset = parameters.find("shared_memory_offset");
   if (offset != parameters.end()) {
-    NEREID_ASSIGN_OR_RETURN(range.offset, AsUnsigned(offset->first, offset->second));
+    NEREID_ASSIGN_OR_RETURN(range.offset,
+                            AsUnsigned(offset->first, offset->second, "int64_param", owner));
   }
   return std::optional(std::move(range));
 }

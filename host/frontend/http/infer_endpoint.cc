@@ -44,7 +44,7 @@ class InferCall final : public ModelCall {
     Status status =
         num_responses_ == 1
             ? response_.Error()
-            : InternalError("expected exactly 1 response of the model, got ", num_responses_);
+            : InternalError("expected a single response, got ", num_responses_);
     InferReply reply;
     if (status.ok()) status = BuildInferReply(response_, forms_, reply);
     if (status.ok()) {

@@ -12,6 +12,7 @@ namespace nereid::http {
 namespace {
 
 Status ReadMember(JsonReader& reader, std::string_view key, LogChange& change) {
+  if (reader.Peek() == JsonKind::kNull) return reader.SkipValue();  // changes nothing, as in Triton
   const auto take = [&](auto& target, auto value) {
     if (value.ok()) target = *value;
     return std::move(value).status().WithContext(StrCat("'", key, "'"));

@@ -10,7 +10,7 @@ void MetricsService::Handle(Connection& connection, const RequestHead& head, Bod
     connection.Reply({.status = 405}, ErrorBody("Method Not Allowed"));
     return;
   }
-  if (head.path != "/metrics") {
+  if (head.path != "/metrics" && head.path != "/metrics/") {
     connection.Reply({.status = 404}, ErrorBody("Not Found"));
     return;
   }
