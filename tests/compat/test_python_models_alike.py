@@ -75,6 +75,7 @@ ROWS = {
         "constants", "tensors", "refusals", "sequence", "free", "directory", "memory", "dlpack", "args", "control", "async_cancel",
         "logs")},
     "caller stream": case_of_caller("stream", [5.0]),
+    "caller stream_resumed": case_of_caller("stream_resumed", [3.0]),
     "caller async_stream": case_of_caller("async_stream", [3.0]),
 }
 DIFFERENCES = {

@@ -199,7 +199,8 @@ class ResponseIterator:
         self._position = 0
 
     def __iter__(self):
-        self._position = 0
+        if self._is_done and self._position == len(self._seen):  # next() before a loop takes the first response, and it stays taken
+            self._position = 0
         return self
 
     def __next__(self):

@@ -70,6 +70,13 @@ class TritonPythonModel:
     def case_stream(self, values, request):
         return [result_of(each) for each in call("counter", values).exec(decoupled=True) if each.output_tensors()]
 
+    def case_stream_resumed(self, values, request):
+        """next() and then a loop, which goes on behind it; the next loop has them all again."""
+        responses = call("counter", values).exec(decoupled=True)
+        first = result_of(next(responses))
+        return [first, [result_of(each) for each in responses if each.output_tensors()],
+                [result_of(each) for each in responses if each.output_tensors()]]
+
     def case_stream_refused(self, values, request):
         return result_of(call("counter", values).exec())
 
