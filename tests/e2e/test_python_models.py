@@ -26,6 +26,7 @@ def test_arguments_of_initialize(python_server, python_repository):
     ("metrics", [3.0, 2.5, True]),
     ("dlpack", [[1.0, 2.0], True, [True, False], "bool", [1, 0], "DLPack does not have support for string tensors."]),
     ("free", True),
+    ("processes", [[0, 9], [0, 9]]),
     ("codes", [0, 1, 2, 3, 4, 5, 6, 7, 1, "bytes"]),
     ("types", [["|b1", "|u1", "<u2", "<u4", "<u8", "|i1", "<i2", "<i4", "<i8", "<f2", "<f4", "<f8", "|O"], [1, 2, 9, 10, 11, 13],
                ["|b1", "<u2", "<f2", "|O"]]),

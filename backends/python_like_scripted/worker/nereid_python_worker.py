@@ -35,6 +35,7 @@ def main():
     runtime.serve()
 
 
-main()
-sys.stdout.flush()
-os._exit(0)  # whatever threads a model left behind
+if __name__ == "__main__":  # processes that a model spawns run this file again, under another name
+    main()
+    sys.stdout.flush()
+    os._exit(0)  # whatever threads a model left behind

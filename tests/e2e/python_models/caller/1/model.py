@@ -1,6 +1,7 @@
 """Does what CASE names with everything that a model may ask of the host, and answers with the JSON of what came of it."""
 import asyncio
 import json
+import multiprocessing
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -14,6 +15,10 @@ def result_of(response):
     if response.has_error():
         return {"error": response.error().message(), "code": int(response.error().code())}
     return pb_utils.get_output_tensor_by_name(response, "OUT").as_numpy().tolist()
+
+
+def put_square(results, value):
+    results.put(value * value)
 
 
 class TritonPythonModel:
@@ -153,6 +158,18 @@ class TritonPythonModel:
             refused = str(error)
         return [again.as_numpy().tolist(), bool(np.shares_memory(again.as_numpy(), values)), flags.as_numpy().tolist(),
                 str(flags.as_numpy().dtype), list(tensor.__dlpack_device__()), refused]
+
+    def case_processes(self, values, request):
+        """What processes that are started anew, not forked, give back, and how they end."""
+        ends = []
+        for method in ("spawn", "forkserver"):
+            context = multiprocessing.get_context(method)
+            results = context.SimpleQueue()
+            process = context.Process(target=put_square, args=(results, 3))
+            process.start()
+            process.join(30)
+            ends.append([process.exitcode, None if results.empty() else results.get()])
+        return ends
 
     def case_free(self, values, request):
         from c_python_backend_utils import shared_memory
