@@ -34,6 +34,7 @@ def test_arguments_of_initialize(python_server, python_repository):
     ("config", ["TYPE_FP32", [1], None, False, True]),
     ("constants", [1, 1, 2, 0, 1, 0, 1]),
     ("refusals", ["TypeError"] * 8),
+    ("abandoned", [2.0, 4.0]),
     ("async_cancel", ["cancelled", [2.0, 4.0]]),
     ("early", "BLS is only supported during the 'execute' function."),
 ])

@@ -167,8 +167,12 @@ def infer_async(request, decoupled):
     start_pump()
     future = loop.create_future()
 
-    def arrived():  # on the pump's thread
-        loop.call_soon_threadsafe(settle)
+    def arrived():  # on the thread that reads, which has to go on
+        try:
+            loop.call_soon_threadsafe(settle)
+        except RuntimeError:  # the loop was closed: nobody waits any more
+            _end(number)
+            make_response(slot.messages.popleft()[2])  # its memory goes back
 
     def settle():
         if not future.done():

@@ -241,6 +241,17 @@ class TritonPythonModel:
             heard.append(json.loads(echo.exec().output_tensors()[0].as_numpy()[0]))
         return heard
 
+    def case_abandoned(self, values, request):
+        """Answers that come when their loop is closed; calls of the next loop are answered all the same."""
+        async def abandon():
+            for each in range(200):
+                call("doubler", np.array([each], np.float32)).async_exec()
+
+        async def ask():
+            return result_of(await asyncio.wait_for(call("doubler", values).async_exec(), 30))
+        asyncio.run(abandon())
+        return asyncio.run(ask())
+
     def case_async_cancel(self, values, request):
         """Cancelling what async_exec gave leaves the loop and the model usable."""
         async def cancel_one():
