@@ -43,9 +43,9 @@ def test_answer_to(python_server, case, expected):
 
 
 def test_streams_of_other_models(python_server):
-    assert ask_caller(python_server, "stream", [5.0]) == [[each] for each in range(5)]
-    assert ask_caller(python_server, "async_stream", [3.0]) == [[each] for each in range(3)]
-    assert ask_caller(python_server, "stream_resumed", [3.0]) == [[0.0], [[1.0], [2.0]], [[0.0], [1.0], [2.0]]]
+    assert ask_caller(python_server, "stream", [5.0]) == [*([each] for each in range(5)), "empty"]
+    assert ask_caller(python_server, "async_stream", [3.0]) == [*([each] for each in range(3)), "empty"]
+    assert ask_caller(python_server, "stream_resumed", [3.0]) == [[0.0], [[1.0], [2.0], "empty"], [[0.0], [1.0], [2.0], "empty"]]
     assert "exec(decoupled=True)" in ask_caller(python_server, "stream_refused", [3.0])["error"]
     assert ask_caller(python_server, "cancel") == [[0.0], 7]
 

@@ -217,6 +217,8 @@ class ResponseIterator:
                 _end(self._number)
             if packed is not None:
                 self._seen.append(make_response(packed))
+            elif is_final:
+                self._seen.append(make_response(((), None, ())))  # as there, a stream that is ended by a flag alone has an empty last one
         self._position += 1
         return self._seen[self._position - 1]
 
