@@ -1,6 +1,7 @@
 """What models import: the names and signatures of Triton's module of the same name."""
 import json as _json
 
+import numpy as _numpy
 from nereid_worker import data_types as _types
 from nereid_worker import runtime as _runtime
 from nereid_worker.calls import ResponseIterator
@@ -71,11 +72,16 @@ def using_decoupled_model_transaction_policy(model_config):
 
 
 def triton_to_numpy_type(triton_type):
-    return TRITON_TO_NUMPY_TYPE[int(triton_type)]
+    """None for a number without one."""
+    return TRITON_TO_NUMPY_TYPE.get(triton_type)
 
 
 def numpy_to_triton_type(numpy_type):
-    return NUMPY_TO_TRITON_TYPE[numpy_type]
+    """Of a type or a dtype, which are equal but hash differently; None when no type of Triton stands for it."""
+    for each, number in NUMPY_TO_TRITON_TYPE.items():
+        if numpy_type == each:
+            return number
+    return _types.BYTES if numpy_type == _numpy.bytes_ else None
 
 
 def triton_string_to_numpy(triton_type_string):
