@@ -33,7 +33,7 @@ def test_arguments_of_initialize(python_server, python_repository):
     ("strings", ["0100000061020000006263000000000300000064c3a9", ["a", "bc", "", "d\u00e9"]]),
     ("config", ["TYPE_FP32", [1], None, False, True]),
     ("constants", [1, 1, 2, 0, 1, 0, 1]),
-    ("refusals", ["TypeError"] * 8),
+    ("refusals", [*["TypeError"] * 8, "TritonModelException", *["TypeError"] * 2]),
     ("abandoned", [2.0, 4.0]),
     ("async_cancel", ["cancelled", [2.0, 4.0]]),
     ("early", "BLS is only supported during the 'execute' function."),

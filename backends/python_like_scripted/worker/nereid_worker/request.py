@@ -65,11 +65,16 @@ class InferenceRequest:
         self._key = 0
         self._id = text_of(request_id, "InferenceRequest: expected request_id")
         self._correlation_id = correlation_id
-        self._inputs = list(inputs or ())
+        if inputs is None or requested_output_names is None:
+            raise TypeError("InferenceRequest: expected inputs and requested_output_names")
+        self._inputs = list(inputs)
         for each in self._inputs:
             if not isinstance(each, Tensor):
                 raise TypeError(f"InferenceRequest: expected inputs of type Tensor, got {type(each).__name__}")
-        self._outputs = tuple(text_of(each, "InferenceRequest: expected names of outputs") for each in requested_output_names or ())
+        self._outputs = tuple(text_of(each, "InferenceRequest: expected names of outputs") for each in requested_output_names)
+        if "" in self._outputs:
+            raise TritonModelException(f"Requested output name for request with id '{self._id}' and model name '{model_name}' "
+                                       "should not be empty.")
         self._model_name = model_name
         self._model_version = int(model_version)
         self._flags = int(flags)

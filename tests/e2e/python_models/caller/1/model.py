@@ -223,6 +223,9 @@ class TritonPythonModel:
         attempts = [lambda: pb_utils.Tensor("T", [1, 2]), lambda: pb_utils.Tensor(5, values), lambda: pb_utils.InferenceResponse(["x"]),
                     lambda: pb_utils.InferenceResponse([tensor], error="text"), lambda: pb_utils.TritonError(5),
                     lambda: pb_utils.InferenceRequest(inputs=[tensor], requested_output_names=["OUT"], model_name=None),
+                    lambda: pb_utils.InferenceRequest(requested_output_names=["OUT"], model_name="doubler"),
+                    lambda: pb_utils.InferenceRequest(inputs=[tensor], model_name="doubler"),
+                    lambda: pb_utils.InferenceRequest(inputs=[tensor], requested_output_names=[""], model_name="doubler"),
                     lambda: pb_utils.PreferredMemory(0), lambda: pb_utils.MetricFamily(name="n", description="d", kind=None)]
         return [self.raised(each) for each in attempts]
 
