@@ -72,7 +72,7 @@ ROWS = {
                               {"sequence_id": 9, "sequence_start": step == 1, "sequence_end": step == 3}) for step in (1, 2, 3)},
     **{f"caller {case}": case_of_caller(case) for case in (
         "early", "exec", "bytes", "large", "unknown", "fails", "async", "stream_refused", "request", "codes", "types", "strings", "config",
-        "constants", "tensors", "refusals", "sequence", "free", "directory", "memory", "dlpack", "args", "control", "async_cancel",
+        "constants", "tensors", "refusals", "sequence", "free", "directory", "nameless", "memory", "dlpack", "args", "control", "async_cancel",
         "logs")},
     "caller stream": case_of_caller("stream", [5.0]),
     "caller stream_resumed": case_of_caller("stream_resumed", [3.0]),

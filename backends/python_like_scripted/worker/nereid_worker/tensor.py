@@ -14,8 +14,8 @@ class Tensor:
     __slots__ = ("_name", "_type", "_shape", "_array", "_data", "_gpu")
 
     def __init__(self, name, numpy_array):
-        if type(name) is not str:
-            name = text_of(name, "Tensor: expected the name")
+        if type(name) is not str or not name:
+            name = _checked_name(name)
         if not isinstance(numpy_array, np.ndarray):
             raise TypeError(f"Tensor '{name}': expected a numpy.ndarray, got {type(numpy_array).__name__}")
         number = number_of(numpy_array.dtype)
@@ -138,7 +138,7 @@ class Tensor:
     @staticmethod
     def from_dlpack(name, tensor):
         from . import dlpack
-        return dlpack.tensor_of(name, tensor)
+        return dlpack.tensor_of(_checked_name(name), tensor)
 
     @classmethod
     def of_bits(cls, name, number, bits):
@@ -159,6 +159,13 @@ class Tensor:
 
     def __repr__(self):
         return f"Tensor({self._name!r}, {NAMES[self._type]}, {list(self._shape)})"
+
+
+def _checked_name(name):
+    name = text_of(name, "Tensor: expected the name")
+    if not name:
+        raise TritonModelException("Tensor name cannot be an empty string.")
+    return name
 
 
 def packed_all(tensors, kept=None, kept_on_gpu=None):
