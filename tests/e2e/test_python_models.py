@@ -35,6 +35,7 @@ def test_arguments_of_initialize(python_server, python_repository):
     ("constants", [1, 1, 2, 0, 1, 0, 1]),
     ("refusals", [*["TypeError"] * 8, "TritonModelException", *["TypeError"] * 2]),
     ("abandoned", [2.0, 4.0]),
+    ("no_parameters", ["{}", "{}"]),
     ("nameless", ["Tensor name cannot be an empty string."] * 2),
     ("async_cancel", ["cancelled", [2.0, 4.0]]),
     ("early", "BLS is only supported during the 'execute' function."),

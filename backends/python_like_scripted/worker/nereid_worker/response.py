@@ -66,7 +66,7 @@ class InferenceResponse:
         return self._error
 
     def parameters(self):
-        return self._parameters
+        return self._parameters or "{}"
 
     def packed(self, kept=None, kept_on_gpu=None):
         """As it travels: (outputs, error, parameters); the lists as Tensor.packed says."""

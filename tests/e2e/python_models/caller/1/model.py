@@ -229,6 +229,9 @@ class TritonPythonModel:
                     lambda: pb_utils.PreferredMemory(0), lambda: pb_utils.MetricFamily(name="n", description="d", kind=None)]
         return [self.raised(each) for each in attempts]
 
+    def case_no_parameters(self, values, request):
+        return [pb_utils.InferenceResponse([]).parameters(), call("doubler", values).exec().parameters()]
+
     def case_nameless(self, values, request):
         refused = []
         for attempt in (lambda: pb_utils.Tensor("", values), lambda: pb_utils.Tensor.from_dlpack("", pb_utils.Tensor("T", values))):
