@@ -76,7 +76,7 @@ __device__ __forceinline__ void Store(const SplitGemmParams& p, const Place& pla
 #pragma unroll
     for (int b = 0; b < 2; ++b) {
       const int token = first_token + 2 * t + b;
-      const float factor = token < p.num_rows ? __ldg(p.in_factors + token) : 0.0f;
+      const float factor = token < p.num_rows ? __ldcg(p.in_factors + token) : 0.0f;
       d[b] *= factor * factors[0], d[2 + b] *= factor * factors[1];
     }
   }
