@@ -63,15 +63,17 @@ std::array<int, kMaxSplit + 1> ClustersAtOnce(const Instance& instance) {
   const std::lock_guard lock(mutex);
   if (const auto found = known.find(kernel); found != known.end()) return found->second;
   std::array<int, kMaxSplit + 1> counts = {};
+  bool all_known = true;
   for (int split = 1; split <= kMaxSplit; ++split) {
     const LaunchConfig launch(instance, 1, split, nullptr);
     if (cudaOccupancyMaxActiveClusters(&counts[static_cast<size_t>(split)], kernel,
                                        &launch.config) != cudaSuccess) {
       counts[static_cast<size_t>(split)] = 0;
+      all_known = false;
       (void)cudaGetLastError();
     }
   }
-  known.emplace(kernel, counts);
+  if (all_known) known.emplace(kernel, counts);  // else the next call asks again
   return counts;
 }
 

@@ -105,6 +105,14 @@ template <int kRows>
 constexpr int RoomBytes(int split) {
   return split == 1 ? 0 : split * ((kRows / 8 + split - 1) / split) * kConsumers * 16;
 }
+template <int kRows>
+constexpr int MostRoomBytes() {
+  int most = 0;
+  for (int split = 1; split <= kMaxSplit; ++split) {
+    if (RoomBytes<kRows>(split) > most) most = RoomBytes<kRows>(split);
+  }
+  return most;
+}
 
 // The sums of a tile whose depth is not split go to `out`.
 template <int kRows>
@@ -241,7 +249,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 template <typename Operand, int kRows>
 Instance MakeInstance(int step_cycles) {
-  static_assert(RoomBytes<kRows>(7) <= Operand::kSharedBytes);  // of all splits, the most
+  static_assert(MostRoomBytes<kRows>() <= Operand::kSharedBytes);
   return {SplitGemmKernel<Operand, kRows>, kRows,      kThreads, Operand::kStepColumns,
           Operand::kSharedBytes + 1024,    step_cycles};
 }
