@@ -421,6 +421,11 @@ __global__ void __launch_bounds__(kPeerThreads) ShareTokensKernel(Peers p, int c
 SumPath ChoosePath(const Peers& peers, int64_t count) {
   return count * (peers.count - 1) <= PeerMailElements() ? SumPath::kMail : SumPath::kMeet;
 }
+// `path`, but what no mail box has room for never goes by mail.
+SumPath Possible(const Peers& peers, int64_t count, SumPath path) {
+  if (path == SumPath::kAuto) path = ChoosePath(peers, count);
+  return count <= PeerMailElements() ? path : SumPath::kMeet;
+}
 
 int64_t MeetBlocks(int64_t units) {
   return std::clamp<int64_t>((units + kPeerThreads - 1) / kPeerThreads, 1, kPeerBlocks);
@@ -435,8 +440,7 @@ int64_t PeerMailElements() {
 void SumOverPeers(const Peers& peers, int64_t count, SumInto into, SumPath path,
                   cudaStream_t stream) {
   if (count == 0) return;
-  if (path == SumPath::kAuto) path = ChoosePath(peers, count);
-  if (path == SumPath::kMail) {
+  if (Possible(peers, count, path) == SumPath::kMail) {
     const int64_t packets = (count + kMailValues - 1) / kMailValues;
     Launch(MailSumKernel, static_cast<unsigned>((packets + kPeerThreads - 1) / kPeerThreads),
            kPeerThreads, 0, stream, peers, count, into == SumInto::kParts);
@@ -453,8 +457,7 @@ void SumOverPeers(const Peers& peers, int64_t count, SumInto into, SumPath path,
 void SumRows(const Peers& peers, const SumRowsParams& params, SumPath path, cudaStream_t stream) {
   if (params.num_rows == 0) return;
   const int64_t count = int64_t{params.num_rows} * params.hidden_size;
-  if (path == SumPath::kAuto) path = ChoosePath(peers, count);
-  if (path == SumPath::kMail && params.num_rows <= kMailTiles) {
+  if (Possible(peers, count, path) == SumPath::kMail && params.num_rows <= kMailTiles) {
     Launch(MailRowsKernel, params.num_rows, kPeerThreads, 0, stream, peers, params);
     return;
   }

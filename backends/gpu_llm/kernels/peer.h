@@ -49,7 +49,7 @@ struct Peers {
 enum class SumInto : int32_t { kResidual, kParts };
 enum class SumPath : int32_t {
   kAuto,
-  kMail,  // every GPU sends its part to all others; at most PeerMailElements()
+  kMail,  // every GPU sends its part to all others; more than PeerMailElements() meet instead
   kMeet,  // every GPU sums a share, from and to all
 };
 int64_t PeerMailElements();
