@@ -114,9 +114,11 @@ Result<Command> PythonModel::WorkerCommand() const {
   if (env_ == nullptr) {
     command.arguments = {settings_.interpreter, worker.string()};
   } else if (env_->has_activate()) {
-    command.arguments = {"bash", "-c",
-                         "enter() { source \"$1\"; }; enter \"$0\" && exec python3 \"$@\"",
-                         (env_->folder() / "bin" / "activate").string(), worker.string()};
+    // Its libraries come first: packages of an environment need those that they were made with.
+    static constexpr char kEnter[] =
+        "enter() { source \"$1/bin/activate\"; }; enter \"$0\" && "
+        "LD_LIBRARY_PATH=\"$0/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\" exec python3 \"$@\"";
+    command.arguments = {"bash", "-c", kEnter, env_->folder().string(), worker.string()};
   } else {
     command.arguments = {env_->interpreter().string(), worker.string()};
   }

@@ -17,11 +17,11 @@ def python_flags(*further):
     return [f"--backend-config=python,interpreter={sys.executable}", *further]
 
 
-def post(server, path, body):
+def post(server, path, body, patience_s=PATIENCE_S):
     """The status and the parsed answer."""
     request = urllib.request.Request(server.url + path, data=json.dumps(body).encode(), method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+        with urllib.request.urlopen(request, timeout=patience_s) as answer:
             return answer.status, json.loads(answer.read() or b"null")
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read() or b"null")

@@ -6,8 +6,9 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
-from python_support import MODELS, post, python_flags, write_model
+from python_support import MODELS, PATIENCE_S, post, python_flags, wait_for, write_model
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +123,96 @@ def test_a_model_brings_its_environment(server, repository, tmp_path, is_packed)
     assert status == 200 and json.loads(answer["outputs"][0]["data"][0]) == "it was activated", answer
     assert post(server, f"/v2/repository/models/{name}/unload", {})[0] == 200
     shutil.rmtree(repository / name)
+
+
+PACKED_MODEL = """
+import json
+import os
+import sys
+
+import numpy as np
+import packed_module
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        seen = {"prefix": sys.prefix, "module": packed_module.NAME, "conda": os.environ.get("CONDA_PREFIX"),
+                "libraries": os.environ.get("LD_LIBRARY_PATH", "").split(":")[0]}
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([json.dumps(seen).encode()], object))]) for each in requests]
+"""
+
+
+def test_a_packed_environment_is_unpacked_once_and_removed_with_its_last_model(server, repository, tmp_path):
+    """As conda-pack lays it out: interpreter, activation, libraries and packages in one archive, wherever that is unpacked."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    interpreter = pathlib.Path(sys.executable).resolve()
+    environment = tmp_path / "env"
+    packages = environment / "lib" / version / "site-packages"
+    packages.mkdir(parents=True)
+    (environment / "bin").mkdir()
+    (environment / "bin/python3").symlink_to(interpreter)
+    (environment / "bin/activate").write_text(
+        'CONDA_PREFIX="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"\nexport CONDA_PREFIX\nexport PATH="$CONDA_PREFIX/bin:$PATH"\n')
+    (environment / "pyvenv.cfg").write_text(f"home = {interpreter.parent}\n")
+    (packages / "packed_module.py").write_text("NAME = 'from the archive'\n")
+    (packages / "numpy.pth").write_text(f"{pathlib.Path(np.__file__).parents[1]}\n")
+    archive = tmp_path / "env.tar.gz"
+    subprocess.run(["tar", "-C", environment, "-czf", archive, "."], check=True)
+    config = 'backend: "python"\noutput [ { name: "OUT" data_type: TYPE_STRING dims: [ 1 ] } ]\ninstance_group [ { kind: KIND_CPU } ]\n' \
+             f'parameters {{ key: "EXECUTION_ENV_PATH" value {{ string_value: "{archive}" }} }}\n'
+    seen = {}
+    for name in ("packed_one", "packed_two"):
+        write_model(repository, name, PACKED_MODEL, config)
+        status, answer = post(server, f"/v2/repository/models/{name}/load", {})
+        assert status == 200, answer
+        status, answer = post(server, f"/v2/models/{name}/infer", {"inputs": []})
+        assert status == 200, answer
+        seen[name] = json.loads(answer["outputs"][0]["data"][0])
+    prefix = seen["packed_one"]["prefix"]
+    assert seen["packed_one"] == seen["packed_two"] == {"prefix": prefix, "module": "from the archive", "conda": prefix, "libraries": prefix + "/lib"}
+    assert pathlib.Path(prefix).resolve() != environment.resolve()
+    for name in seen:
+        assert pathlib.Path(prefix).is_dir()
+        assert post(server, f"/v2/repository/models/{name}/unload", {})[0] == 200
+        shutil.rmtree(repository / name)
+    wait_for(lambda: not pathlib.Path(prefix).exists(), "the unpacked environment is removed")
+
+
+def test_workers_start_side_by_side(start_server, tmp_path):
+    """Instances of one model and several models: each worker goes on when all have begun, which none would if they started in turn."""
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    code = f"""
+import os
+import time
+
+class TritonPythonModel:
+    def initialize(self, args):
+        open(os.path.join({str(meeting)!r}, args["model_instance_name"]), "w").close()
+        deadline = time.monotonic() + {PATIENCE_S}
+        while len(os.listdir({str(meeting)!r})) < 4:
+            if time.monotonic() > deadline:
+                raise TimeoutError("only " + ", ".join(os.listdir({str(meeting)!r})) + " have begun")
+            time.sleep(0.01)
+
+    def execute(self, requests): pass
+"""
+    config = (MODELS / "doubler/config.pbtxt").read_text().split("instance_group")[0]
+    write_model(tmp_path / "models", "three", code, config + "instance_group [ { kind: KIND_CPU count: 3 } ]\n")
+    write_model(tmp_path / "models", "one", code, config + "instance_group [ { kind: KIND_CPU count: 1 } ]\n")
+    running = start_server(tmp_path / "models", python_flags("--model-control-mode=explicit", "--model-load-thread-count=2",
+                                                             f"--backend-config=python,stub-timeout-seconds={3 * PATIENCE_S}"))
+    answers = {}
+
+    def load(name):
+        answers[name] = post(running, f"/v2/repository/models/{name}/load", {}, patience_s=3 * PATIENCE_S)
+    loads = [threading.Thread(target=load, args=(name,)) for name in ("three", "one")]
+    for each in loads:
+        each.start()
+    for each in loads:
+        each.join()
+    assert {name: status for name, (status, _) in answers.items()} == {"three": 200, "one": 200}, answers
+    assert running.stop() == 0
 
 
 def test_a_backend_may_be_written_in_python(start_server, tmp_path):
