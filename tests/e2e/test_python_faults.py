@@ -7,6 +7,8 @@ import shutil
 import signal
 import threading
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 from python_support import (MODELS, PATIENCE_S, ask_caller, check_nothing_stays, children, hurt, is_running, post, python_flags, recovered_pid,
@@ -142,28 +144,61 @@ def test_a_host_that_is_stopped_leaves_nothing(start_server, tmp_path):
     check_nothing_stays(running, PREFIX)
 
 
-def test_no_reply_is_lost_while_workers_are_killed(python_server):
-    """Clients call a model that calls another, while workers of both are killed at random. Every request is answered, rightly or with an
-    error that says what happened, and in the end everything works. NEREID_SOAK_SECONDS is how long."""
-    stop, answers, faults = threading.Event(), [], []
+def is_told_of_an_end(answer):
+    """A part of an answer that may stand for a called model whose worker was killed."""
+    return isinstance(answer, dict) and set(answer) == {"error", "code"} and "the Python worker" in answer["error"]
 
-    def ask(number):
-        count = 0
-        while not stop.is_set():
-            value = float(number * 1000 + count % 1000)
-            count += 1
-            body = {"inputs": [{"name": "CASE", "datatype": "BYTES", "shape": [1], "data": ["exec"]},
+
+def is_right(case, value, answer):
+    """Each call of another model has its value or an error that says what happened; a stream ends with its last value or such an error."""
+    if case == "async":
+        return len(answer) == 20 and all(each == [2 * i] or is_told_of_an_end(each) for i, each in enumerate(answer))
+    if case == "exec":
+        return answer == [2 * value] or is_told_of_an_end(answer)
+    whole = [*([float(i)] for i in range(int(value))), "empty"]
+    return answer == whole or (is_told_of_an_end(answer[-1]) and answer[:-1] == whole[:len(answer) - 1])
+
+
+def ask_until(stop, server, number, answers, faults):
+    """Whole calls, concurrent ones, streams, and streams of a client's own, in turn."""
+    count = number
+    while not stop.is_set():
+        case = ("exec", "async", "stream", "exec", "async_stream", "own_stream")[count % 6]
+        value = float(count % 6) if "stream" in case else float(number * 1000 + count % 1000)
+        count += 1
+        if case == "own_stream":
+            seen = own_stream(server, value)
+        else:
+            body = {"inputs": [{"name": "CASE", "datatype": "BYTES", "shape": [1], "data": [case]},
                                {"name": "IN", "datatype": "FP32", "shape": [1], "data": [value]}]}
-            status, answer = post(python_server, "/v2/models/caller/infer", body)
-            if status == 200:
-                output = json.loads(answer["outputs"][0]["data"][0])
-                if output != [2 * value] and "error" not in output:
-                    faults.append((value, output))
-            elif "the Python worker" not in answer["error"]:
-                faults.append((value, answer))
-            answers.append(status)
+            status, answer = post(server, "/v2/models/caller/infer", body)
+            seen = json.loads(answer["outputs"][0]["data"][0]) if status == 200 else answer["error"]
+        if isinstance(seen, str):
+            if "the Python worker" not in seen:
+                faults.append((case, value, seen))
+        elif is_right(case, value, seen):
+            answers.add(case)
+        else:
+            faults.append((case, value, seen))
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
+
+def own_stream(server, value):
+    """The events of generate_stream as is_right takes them, or the text of an error in place of them all."""
+    request = urllib.request.Request(f"{server.url}/v2/models/counter/generate_stream", data=json.dumps({"IN": value}).encode(), method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            events = [json.loads(line[6:]) for line in answer.read().decode().splitlines() if line.startswith("data: ")]
+    except urllib.error.HTTPError as error:
+        return json.loads(error.read())["error"]
+    seen = [{"error": each["error"], "code": None} if "error" in each else [each["OUT"]] for each in events]
+    return seen if seen and isinstance(seen[-1], dict) else [*seen, "empty"]
+
+
+def test_no_reply_is_lost_while_workers_are_killed(python_server):
+    """Clients call a model that calls others, while workers of all are killed at random. Every request is answered, rightly or with an
+    error that says what happened, and in the end everything works. NEREID_SOAK_SECONDS is how long."""
+    stop, answers, faults = threading.Event(), set(), []
+    threads = [threading.Thread(target=ask_until, args=(stop, python_server, number, answers, faults)) for number in range(6)]
     for each in threads:
         each.start()
     chance = random.Random(7)
@@ -178,10 +213,10 @@ def test_no_reply_is_lost_while_workers_are_killed(python_server):
         stop.wait(chance.uniform(0.05, 0.6))
     stop.set()
     for each in threads:
-        each.join(timeout=PATIENCE_S)
+        each.join(timeout=2 * PATIENCE_S)
         assert not each.is_alive(), "a reply was lost"
     assert not faults, faults[:3]
-    assert python_server.alive() and 200 in answers
+    assert python_server.alive() and answers
 
     def works():
         status, _ = post(python_server, "/v2/models/caller/infer", {"inputs": [
