@@ -1,10 +1,14 @@
 """The same model.py files under NVIDIA's python backend and under ours, both in our server: the same answers. What differs on purpose is
-in DIFFERENCES, with why."""
+in DIFFERENCES, with why.
+
+NVIDIA's backend ends its process now and then, in Triton as here: a destructor that gives shared memory back throws when it cannot lock it,
+most often with several calls of other models under way on a busy machine. Then the question is asked again of another server."""
 import json
 import os
 import pathlib
 import queue
 import shutil
+import signal
 import sys
 
 import numpy as np
@@ -16,6 +20,8 @@ TESTS = pathlib.Path(__file__).resolve().parents[1]
 GOLDEN, E2E = TESTS / "golden/repo", TESTS / "e2e/python_models"
 LEFT_OUT = {"brain"}  # BF16, which needs a GPU's client library there
 PATIENCE_S = 120
+THEIR_ABORT = "boost::interprocess::lock_exception"
+MAX_ABORTS = 3  # in one question
 
 
 def tensors(**arrays):
@@ -102,14 +108,53 @@ def repository(tmp_path_factory):
     return root
 
 
+class Theirs:
+    """The server with NVIDIA's backend, which is started again when that has ended it."""
+
+    def __init__(self, start):
+        self._start = start
+        self.server = start()
+
+    def answer(self, question):
+        """What question(server) gives."""
+        for _ in range(MAX_ABORTS):
+            try:
+                answer = question(self.server)
+            except (OSError, InferenceServerException, queue.Empty):
+                if self.is_up():
+                    raise
+            else:
+                if self.is_up():
+                    return answer
+            self.start_again()
+        return pytest.fail(f"NVIDIA's backend ended its server {MAX_ABORTS} times in one question")
+
+    def is_up(self):
+        try:
+            self.server.get("/v2/health/live")
+            return True
+        except OSError:  # connections are refused or end: so does the process
+            return False
+
+    def start_again(self):
+        exit_code = self.server.process.wait(timeout=PATIENCE_S)
+        assert exit_code == -signal.SIGABRT and THEIR_ABORT in self.server.text(), (exit_code, self.server.text()[-3000:])
+        self.server = self._start()
+
+
 @pytest.fixture(scope="module")
-def servers(start, dist, their_server_on_our_core, python_environment, repository):
-    """Ours, theirs."""
-    both = (start(dist / "bin/nereid", repository, dist / "backends", dict(os.environ, NEREID_PYTHON=sys.executable)),
-            start(dist / "bin/nereid", repository, their_server_on_our_core / "backends", python_environment))
-    yield both
-    for server in both:
-        assert server.stop() == 0
+def ours(start, dist, repository):
+    server = start(dist / "bin/nereid", repository, dist / "backends", dict(os.environ, NEREID_PYTHON=sys.executable))
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def theirs(start, dist, their_server_on_our_core, python_environment, repository):
+    running = Theirs(lambda: start(dist / "bin/nereid", repository, their_server_on_our_core / "backends", python_environment))
+    yield running
+    exit_code = running.server.stop()
+    assert exit_code == 0 or (exit_code == -signal.SIGABRT and THEIR_ABORT in running.server.text())
 
 
 def parsed(value):
@@ -156,19 +201,20 @@ def ask(server, model, inputs, further):
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_the_same_answer(servers, row):
-    ours, theirs = (ask(server, *ROWS[row]) for server in servers)
+def test_the_same_answer(ours, theirs, row):
+    our_answer, their_answer = ask(ours, *ROWS[row]), theirs.answer(lambda server: ask(server, *ROWS[row]))
     if row in DIFFERENCES:
-        assert ours != theirs, f"no difference any more: {DIFFERENCES[row]}"
+        assert our_answer != their_answer, f"no difference any more: {DIFFERENCES[row]}"
     else:
-        assert ours == theirs
+        assert our_answer == their_answer
 
 
 def test_every_model_has_a_row(repository):
     assert {row[0] for row in ROWS.values()} >= {each.name for each in repository.iterdir()}
 
 
-def test_configurations_are_completed_alike(servers, repository):
+def test_configurations_are_completed_alike(ours, theirs, repository):
+    def config(server):
+        return json.loads(server.get(f"/v2/models/{model.name}/config"))
     for model in repository.iterdir():
-        ours, theirs = (json.loads(server.get(f"/v2/models/{model.name}/config")) for server in servers)
-        assert ours == theirs, model.name
+        assert config(ours) == theirs.answer(config), model.name
