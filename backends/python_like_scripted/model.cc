@@ -4,6 +4,8 @@
 
 #include <system_error>
 
+#include "backends/python_like_scripted/own_stub.h"
+
 namespace nereid::scripted {
 namespace {
 
@@ -26,13 +28,18 @@ Result<std::string> BackendName(TRITONBACKEND_Model* model) {
   return std::string(name);
 }
 
-void WarnOfStub(const ModelContext& context) {
+// What runs a model that names no environment: the interpreter of the version that a stub in its
+// folder is linked to, else `interpreter`.
+std::string InterpreterFor(const ModelContext& context, const std::string& interpreter) {
   std::error_code error;
   const fs::path stub = context.directory() / "triton_python_backend_stub";
-  if (!fs::exists(stub, error)) return;
-  LogWarning(StrCat("model '", context.name(), "': '", stub.string(),
-                    "' is not used: a stub is bound to Triton's own messages. "
-                    "EXECUTION_ENV_PATH names another interpreter."));
+  if (!fs::exists(stub, error)) return interpreter;
+  const std::string version = PythonVersionOf(stub);
+  const std::string chosen = version.empty() ? interpreter : InterpreterOf(version, interpreter);
+  LogInfo(StrCat("model '", context.name(), "': '", stub.string(), "' is linked to ",
+                 version.empty() ? "no Python" : "Python " + version, ": '", chosen,
+                 "' runs the model in its place"));
+  return chosen;
 }
 
 Status CheckForceCpuOnly(const std::string& value) {
@@ -45,6 +52,10 @@ Status CheckForceCpuOnly(const std::string& value) {
 Status PythonModel::Prepare() {
   if (is_prepared_) return {};
   NEREID_ASSIGN_OR_RETURN(settings_, Settings::Parse(context().backend_config()));
+  for (const std::string& key : settings_.unknown_keys) {
+    LogWarning(StrCat("model '", name(), "': --backend-config=python,", key,
+                      " is ignored: expected one of ", Settings::KnownKeys()));
+  }
   NEREID_ASSIGN_OR_RETURN(const std::string backend, BackendName(context().handle()));
   const std::string& configured = config().json()["default_model_filename"].AsString();
   is_backends_file_ = backend != "python";
@@ -68,7 +79,7 @@ Status PythonModel::Prepare() {
     }
     leaves_gpu_inputs_ = *value == "no";
   }
-  WarnOfStub(context());
+  if (env_ == nullptr) interpreter_ = InterpreterFor(context(), settings_.interpreter);
   is_prepared_ = true;
   return {};
 }
@@ -112,7 +123,7 @@ Result<Command> PythonModel::WorkerCommand() const {
   const fs::path worker = OwnFolder() / "nereid_python_worker.py";
   Command command;
   if (env_ == nullptr) {
-    command.arguments = {settings_.interpreter, worker.string()};
+    command.arguments = {interpreter_, worker.string()};
   } else if (env_->has_activate()) {
     // Its libraries come first: packages of an environment need those that they were made with.
     static constexpr char kEnter[] =
@@ -136,6 +147,7 @@ Result<std::unique_ptr<Worker>> PythonModel::StartWorker() const {
   options.region_prefix = settings_.region_prefix;
   options.leaves_gpu_inputs = leaves_gpu_inputs_;
   options.start_timeout = settings_.start_timeout;
+  options.stop_timeout = settings_.start_timeout;
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, Worker::Start(options));
 
   MarshalWriter question;

@@ -39,8 +39,9 @@ class PythonModel : public Model {
   bool is_backends_file_ = false;            // <backend-dir>/<name>/model.py, not the model's own
   std::filesystem::path file_;               // model.py
   bool leaves_gpu_inputs_ = false;           // FORCE_CPU_ONLY_INPUT_TENSORS
-  std::shared_ptr<const ExecutionEnv> env_;  // null: the default interpreter
-  std::mutex mutex_;                         // guards spare_
+  std::shared_ptr<const ExecutionEnv> env_;  // null: interpreter_
+  std::string interpreter_;
+  std::mutex mutex_;  // guards spare_
   std::unique_ptr<Worker> spare_;
 };
 

@@ -23,28 +23,19 @@ constexpr std::string_view kHostKeys[] = {"auto-complete-config", "backend-direc
                                           "min-compute-capability", "default-max-batch-size",
                                           "runtime_modeldir"};
 
-std::string KnownKeys() {
-  std::string text;
-  for (const std::string_view key : kKeys) {
-    if (!text.empty()) text += ", ";
-    text += key;
-  }
-  return text;
-}
-
 class Keys {
  public:
   explicit Keys(const Json& backend_config) : cmdline_(backend_config["cmdline"]) {}
 
-  Status CheckKnown() const {
+  std::vector<std::string> Unknown() const {
     const auto is_in = [](const auto& keys, const std::string& key) {
       return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
     };
+    std::vector<std::string> unknown;
     for (const auto& [key, value] : cmdline_.members()) {
-      if (is_in(kKeys, key) || is_in(kHostKeys, key)) continue;
-      return InvalidArgError("--backend-config=python,", key, ": expected one of ", KnownKeys());
+      if (!is_in(kKeys, key) && !is_in(kHostKeys, key)) unknown.push_back(key);
     }
-    return {};
+    return unknown;
   }
   bool Has(const char* key) const { return !cmdline_[key].is_null(); }
   std::string Text(const char* key, const std::string& otherwise) const {
@@ -71,10 +62,19 @@ class Keys {
 
 }  // namespace
 
+std::string Settings::KnownKeys() {
+  std::string text;
+  for (const std::string_view key : kKeys) {
+    if (!text.empty()) text += ", ";
+    text += key;
+  }
+  return text;
+}
+
 Result<Settings> Settings::Parse(const Json& backend_config) {
   const Keys keys(backend_config);
-  NEREID_RETURN_IF_ERROR(keys.CheckKnown());
   Settings settings;
+  settings.unknown_keys = keys.Unknown();
   const char* named = std::getenv("NEREID_PYTHON");
   settings.interpreter =
       keys.Text("interpreter", named != nullptr && *named != '\0' ? named : "python3");

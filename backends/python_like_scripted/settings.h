@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "nereid/json.h"
 #include "nereid/status.h"
@@ -21,11 +22,14 @@ struct Settings {
   std::chrono::milliseconds start_timeout{};    // stub-timeout-seconds; also for finalize
   std::chrono::milliseconds load_timeout{};     // stub-timeout-seconds when it is given; 0: none
   std::chrono::milliseconds execute_timeout{};  // execute-timeout-seconds; 0: none
+  std::vector<std::string> unknown_keys;  // which nobody here understands; Triton ignores them
 
-  // INVALID_ARG names the key that is unknown or wrong. `thread-pool-size` and
+  // INVALID_ARG names the key whose value is wrong. `thread-pool-size` and
   // `shm_message_queue_size` are checked and have no meaning here: calls of other models take no
   // thread, queues have no fixed length.
   static Result<Settings> Parse(const Json& backend_config);
+  // "key, key, ..."
+  static std::string KnownKeys();
 };
 
 }  // namespace nereid::scripted

@@ -1,0 +1,18 @@
+// The `triton_python_backend_stub` that a model may bring in its folder. In Triton it runs the
+// model, under the version of Python whose library it is linked to; here that version's interpreter
+// runs it. [any thread]
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace nereid::scripted {
+
+// "3.10" of a file that needs libpython3.10.so; empty when it needs none.
+std::string PythonVersionOf(const std::filesystem::path& stub);
+
+// What runs Python `version`: `interpreter` when that is of this version, else "python<version>",
+// to be looked up in PATH.
+std::string InterpreterOf(const std::string& version, const std::string& interpreter);
+
+}  // namespace nereid::scripted

@@ -1,0 +1,53 @@
+#include "backends/python_like_scripted/own_stub.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace nereid::scripted {
+namespace {
+
+namespace fs = std::filesystem;
+
+class OwnStubTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string folder = (fs::temp_directory_path() / "own_stub_test.XXXXXX").string();
+    folder_ = mkdtemp(folder.data());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string VersionIn(const std::string& bytes) const {
+    std::ofstream(folder_ / "stub", std::ios::binary) << bytes;
+    return PythonVersionOf(folder_ / "stub");
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(OwnStubTest, ReadsTheVersionOfTheLibrary) {
+  using std::string_literals::operator""s;
+  EXPECT_EQ(VersionIn("\x7f"
+                      "ELF\0libc.so.6\0libpython3.so\0libpython3.10.so.1.0\0"s),
+            "3.10");
+  EXPECT_EQ(VersionIn("libpython3.9.so"), "3.9");
+  for (const char* bytes : {"", "libpython", "libpython3", "libpython3.", "libpython3.10.s",
+                            "libpython.so", "libpython3.so", "libpythonx.so"}) {
+    EXPECT_EQ(VersionIn(bytes), "") << bytes;
+  }
+  EXPECT_EQ(PythonVersionOf(folder_ / "nosuch"), "");
+}
+
+TEST_F(OwnStubTest, KeepsAnInterpreterOfTheVersion) {
+  std::ofstream(folder_ / "python9.8") << "";
+  fs::create_symlink(folder_ / "python9.8", folder_ / "python3");
+  const std::string interpreter = (folder_ / "python3").string();
+  EXPECT_EQ(InterpreterOf("9.8", interpreter), interpreter);
+  EXPECT_EQ(InterpreterOf("9.7", interpreter), "python9.7");
+  EXPECT_EQ(InterpreterOf("9.8", "/nosuch/python3"), "python9.8");
+}
+
+}  // namespace
+}  // namespace nereid::scripted
