@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 
 #include <cerrno>
 #include <cstring>
@@ -27,7 +28,12 @@ Result<std::unique_ptr<Channel>> Channel::Create(UniqueFd* worker_end, SharedReg
     return UnavailableError("socketpair: ", std::strerror(errno));
   }
   worker_end->Reset(fds[1]);
-  return std::unique_ptr<Channel>(new Channel(UniqueFd(fds[0]), outgoing, incoming));
+  UniqueFd own_end(fds[0]);
+  const timeval longest{kLongestWait.count() / 1000, kLongestWait.count() % 1000 * 1000};
+  if (setsockopt(own_end.get(), SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest) != 0) {
+    return UnavailableError("SO_RCVTIMEO: ", std::strerror(errno));
+  }
+  return std::unique_ptr<Channel>(new Channel(std::move(own_end), outgoing, incoming));
 }
 
 Result<std::string> Channel::Packed(std::string message) {

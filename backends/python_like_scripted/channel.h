@@ -2,6 +2,7 @@
 // notice. What is long goes through shared memory, and the message says where. [any thread]
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <mutex>
@@ -17,6 +18,9 @@ namespace nereid::scripted {
 // Longer messages take the way through shared memory; the sockets' default buffers hold a few.
 inline constexpr size_t kMaxPacketBytes = 60000;
 
+// Whoever waits for a message without end looks this often what became of the other side.
+inline constexpr std::chrono::milliseconds kLongestWait{1000};
+
 class Channel {
  public:
   // `worker_end` gets the other end, to be inherited. Both regions outlive the channel.
@@ -31,7 +35,7 @@ class Channel {
   // Sends what waits; true when nothing is left.
   bool Flush();
 
-  // The next message; nothing when there is none within the time (-1: without end) and, with
+  // The next message; nothing when there is none within the time (-1: kLongestWait) and, with
   // is_closed(), none will come. INVALID_ARG for one that names what is not there.
   Result<std::optional<std::string>> Receive(int timeout_ms);
   bool is_closed() const { return is_closed_; }

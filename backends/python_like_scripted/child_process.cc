@@ -112,6 +112,13 @@ ChildProcess::~ChildProcess() {
   (void)Wait();
 }
 
+bool ChildProcess::IsStopped() const {
+  siginfo_t info{};
+  const int options = WSTOPPED | WNOHANG | WNOWAIT;
+  return !is_reaped_ && waitid(P_PID, static_cast<id_t>(pid_), &info, options) == 0 &&
+         info.si_pid == pid_;
+}
+
 void ChildProcess::Kill() const {
   if (!is_reaped_) kill(-pid_, SIGKILL);
 }

@@ -34,6 +34,8 @@ class ChildProcess {
   pid_t pid() const { return pid_; }
   // Readable once the process ended.
   int pidfd() const { return pidfd_.get(); }
+  // By a signal like SIGSTOP, and not continued since. [any thread]
+  bool IsStopped() const;
   // The process, and its group.
   void Kill() const;
   // Blocks until it ended, ends what it left behind, and says how it ended: "exited with code 3".

@@ -89,8 +89,28 @@ Result<std::string> Worker::Ask(std::string question, std::chrono::milliseconds 
     if (sent.message().find("shared memory") != std::string::npos) return sent;
     return DeadError();
   }
-  const int timeout_ms = timeout.count() == 0 ? -1 : static_cast<int>(timeout.count());
-  return Checked(asked_->Receive(timeout_ms), timeout, task);
+  if (timeout.count() != 0) {
+    return Checked(asked_->Receive(static_cast<int>(timeout.count())), timeout, task);
+  }
+  return Checked(ReceiveUnlessStopped(), options_.stop_timeout,
+                 "go on after a signal had stopped it");
+}
+
+// Waits without end for one that works, however long it takes, and not for one that stands still.
+Result<std::optional<std::string>> Worker::ReceiveUnlessStopped() {
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> since;  // when it was first seen to be stopped
+  for (;;) {
+    auto answer = asked_->Receive(/*timeout_ms=*/-1);
+    if (!answer.ok() || answer->has_value() || asked_->is_closed()) return answer;
+    if (!process_->IsStopped()) {
+      since.reset();
+    } else if (!since.has_value()) {
+      since = Clock::now();
+    } else if (Clock::now() - *since >= options_.stop_timeout) {
+      return answer;
+    }
+  }
 }
 
 Result<std::string> Worker::Checked(Result<std::optional<std::string>> answer,
@@ -149,7 +169,9 @@ void Worker::NoteLine(std::string_view line) {
 
 void Worker::Stop(std::chrono::milliseconds timeout) {
   is_stopping_ = true;
-  if (!is_dead_) {
+  if (process_->IsStopped()) {
+    LogError(StrCat(options_.label, ": finalize is not called: the Python worker is stopped"));
+  } else if (!is_dead_) {
     MarshalWriter writer;
     writer.Tuple(1);
     writer.Int(static_cast<int64_t>(Question::kFinalize));

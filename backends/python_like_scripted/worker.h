@@ -33,6 +33,8 @@ struct WorkerOptions {
   std::string region_prefix = "nereid";
   bool leaves_gpu_inputs = false;  // FORCE_CPU_ONLY_INPUT_TENSORS=no
   std::chrono::milliseconds start_timeout{30000};
+  // For how long one that is asked something may stand still because of a signal (SIGSTOP).
+  std::chrono::milliseconds stop_timeout{30000};
 };
 
 // Hears of a worker. [the worker's thread]
@@ -58,7 +60,8 @@ class Worker {
 
   // Asks and waits for the answer, whose body is returned behind "OK"; what the worker calls an
   // error is INTERNAL with its text. A worker that dies meanwhile, or does not do in time
-  // (0: whenever) what `task` calls it, is UNAVAILABLE and dead. [one thread at a time]
+  // (0: whenever, unless it is stopped) what `task` calls it, is UNAVAILABLE and dead. [one thread
+  // at a time]
   Result<std::string> Ask(std::string question, std::chrono::milliseconds timeout,
                           const char* task = "answer");
   // [any thread]
@@ -91,6 +94,7 @@ class Worker {
   explicit Worker(const WorkerOptions& options) : options_(options) {}
   Status Open();
   Status AwaitHello();
+  Result<std::optional<std::string>> ReceiveUnlessStopped();
   Result<std::string> Checked(Result<std::optional<std::string>> answer,
                               std::chrono::milliseconds timeout, const char* task);
   void NoteLine(std::string_view line);

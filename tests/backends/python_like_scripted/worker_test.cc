@@ -2,6 +2,8 @@
 #include "backends/python_like_scripted/worker.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -23,7 +25,7 @@ constexpr milliseconds kNoLimit{0};
 
 // Doubles its input; other cases by the request's id.
 constexpr char kModel[] = R"(
-import os, time
+import os, signal, time
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
@@ -43,7 +45,9 @@ class TritonPythonModel:
                 for i in range(100):
                     each.get_response_sender().send(pb_utils.InferenceResponse(error=pb_utils.TritonError(str(i))))
                 each.get_response_sender().send(flags=1)
-            return [None for each in requests]
+            return None
+        if case == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each.inputs()[0].as_numpy() * 2)]) for each in requests]
 )";
 
@@ -127,6 +131,7 @@ class WorkerTest : public testing::Test {
     options.region_growth_bytes = 4096;
     options.region_max_bytes = 8 << 20;
     options.start_timeout = std::chrono::seconds(60);
+    options.stop_timeout = std::chrono::milliseconds(1);
     return options;
   }
 
@@ -139,14 +144,14 @@ class WorkerTest : public testing::Test {
     question.Text(folder_.string());
     return worker_->Ask(question.Take(), kNoLimit);
   }
-  void LoadAndInitialize() {
+  void LoadAndInitialize(bool is_decoupled = false) {
     ASSERT_TRUE(Load(folder_ / "model.py").ok());
     MarshalWriter question;
     question.Tuple(4);
     question.Int(static_cast<int64_t>(Question::kInitialize));
     question.Tuple(0);
     question.Text("m_0");
-    question.Bool(false);
+    question.Bool(is_decoupled);
     const auto answer = worker_->Ask(question.Take(), kNoLimit);
     ASSERT_TRUE(answer.ok()) << answer.status().message();
   }
@@ -226,7 +231,7 @@ TEST_F(WorkerTest, PassesTheTextOfAnException) {
 }
 
 TEST_F(WorkerTest, PostedMessagesCanBeWaitedFor) {
-  LoadAndInitialize();
+  LoadAndInitialize(/*is_decoupled=*/true);
   const auto answer = Execute("send", {1});
   ASSERT_TRUE(answer.ok());
   uint64_t num_posted = 0;
@@ -256,6 +261,23 @@ TEST_F(WorkerTest, AWorkerThatHangsIsEnded) {
   const auto answer = Execute("hang", {1}, milliseconds(100));
   EXPECT_NE(answer.status().message().find("it did not answer within 100 ms"), std::string::npos);
   EXPECT_NE(recorder_.AwaitDeath().find("it did not answer"), std::string::npos);
+}
+
+TEST_F(WorkerTest, AWorkerThatIsStoppedIsEndedThoughItMayTakeItsTime) {
+  LoadAndInitialize();
+  const auto answer = Execute("stop", {1});
+  EXPECT_NE(answer.status().message().find("it did not go on after a signal had stopped it"),
+            std::string::npos);
+  EXPECT_TRUE(worker_->is_dead());
+}
+
+TEST_F(WorkerTest, AWorkerThatIsStoppedIsNotAskedToFinalize) {
+  LoadAndInitialize();
+  kill(worker_->pid(), SIGSTOP);
+  siginfo_t info{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(worker_->pid()), &info, WSTOPPED | WNOWAIT), 0);
+  worker_->Stop(std::chrono::hours(1));
+  EXPECT_TRUE(worker_->is_dead());
 }
 
 TEST_F(WorkerTest, AnErrorOfLoadingLeavesTheWorkerAlive) {
