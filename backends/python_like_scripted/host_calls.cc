@@ -127,9 +127,11 @@ Result<std::string> HostCalls::IsModelReady(MarshalReader& message) {
   if (!version_text.empty()) {
     const char* const end = version_text.data() + version_text.size();
     const auto [stop, error] = std::from_chars(version_text.data(), end, version);
-    if (error != std::errc() || stop != end) {
-      return InvalidArgError("is_model_ready: expected a version of digits, got '", version_text,
-                             "'");
+    const bool is_number = error == std::errc() && stop == end;
+    if (!is_number || version < 0) {
+      return InvalidArgError("failed to get model version from specified version string '",
+                             version_text, "'", is_number ? "" : " (details: stol)",
+                             ", version should be an integral value > 0");
     }
   }
   NEREID_ASSIGN_OR_RETURN(const bool is_ready, server_.IsModelReady(name.c_str(), version));

@@ -270,16 +270,27 @@ Status AddInput(const PackedTensor& input, const std::optional<GpuBlock>& on_gpu
   return request.AppendInputData(name.c_str(), bytes.data(), bytes.size());
 }
 
+// A model that is not there, or not loaded, is told in the words that models may look for.
+Status NotReady(const Server& server, const PackedCall& call, const Status& error) {
+  const Result<bool> is_ready = server.IsModelReady(call.model_name.c_str(), call.model_version);
+  if (is_ready.ok() && *is_ready) return error;
+  return UnavailableError("Failed for execute the inference request. Model '", call.model_name,
+                          "' is not ready.");
+}
+
 Result<InferRequest> MakeRequest(const Server& server, const PackedCall& call,
                                  const InferCall& inputs) {
   const char* model = call.model_name.c_str();
-  NEREID_ASSIGN_OR_RETURN(InferRequest request, server.NewRequest(model, call.model_version));
+  Result<InferRequest> made = server.NewRequest(model, call.model_version);
+  if (!made.ok()) return NotReady(server, call, made.status());
+  InferRequest request = std::move(*made);
   NEREID_ASSIGN_OR_RETURN(const bool is_decoupled, server.IsDecoupled(model, call.model_version));
   if (is_decoupled && !call.takes_stream) {
-    return UnsupportedError("Model ", model,
-                            " is using the decoupled. The current BLS request call ",
-                            "doesn't support models using the decoupled transaction policy. ",
-                            "Please use exec(decoupled=True) or async_exec(decoupled=True).");
+    return UnsupportedError(
+        "Model ", model,
+        " is using the decoupled. The current BLS request call doesn't support models using the "
+        "decoupled transaction policy. Please use 'decoupled=True' argument to the 'exec' or "
+        "'async_exec' calls for decoupled models.'");
   }
   NEREID_RETURN_IF_ERROR(request.SetId(call.id.c_str()));
   if (!call.correlation_text.empty()) {
@@ -316,7 +327,10 @@ Status InferCalls::Start(int64_t number, MarshalReader& reader) {
   if (status.ok()) status = Send(packed, *call);
   if (status.ok()) return status;
   call->ReleaseInputs();
-  call->PostError(status, /*is_final=*/true);
+  // As in Triton: a call that could not be made has one code, whatever the reason.
+  call->PostError(InternalError("Model ", packed.model_name,
+                                " - Error when running inference: ", status.message()),
+                  /*is_final=*/true);
   return {};
 }
 

@@ -48,6 +48,7 @@ Status OpenRequests::Send(Open& open, const PackedResponse* response, bool is_fi
   ResponseSender& sender = request.sender();
   if (response == nullptr) {
     if (sender.is_decoupled()) return sender.Finish();
+    if (open.response.has_value()) return sender.Send(std::move(*open.response), is_final);
     return InternalError("model '", sender.instance().model().name(),
                          "': expected exactly 1 response, because the model is not decoupled; its "
                          "response sender was closed without one");
@@ -58,6 +59,10 @@ Status OpenRequests::Send(Open& open, const PackedResponse* response, bool is_fi
   }
   NEREID_ASSIGN_OR_RETURN(Response made, sender.NewResponse());
   NEREID_RETURN_IF_ERROR(FillResponse(*response, made));
+  if (!is_final && !sender.is_decoupled()) {
+    open.response = std::move(made);
+    return {};
+  }
   return sender.Send(std::move(made), is_final);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -44,8 +45,10 @@ class OpenRequests {
  private:
   struct Open {
     explicit Open(Request request) : request(std::move(request)) {}
-    std::mutex mutex;  // guards request
+    std::mutex mutex;  // guards what follows
     Request request;
+    // The response of a model that is not decoupled, until its final flag comes too.
+    std::optional<Response> response;
   };
   std::shared_ptr<Open> Find(uint64_t key);
   void Remove(uint64_t key);

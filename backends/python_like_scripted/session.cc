@@ -1,5 +1,7 @@
 #include "backends/python_like_scripted/session.h"
 
+#include <charconv>
+#include <iterator>
 #include <utility>
 
 #include "backends/python_like_scripted/host_calls.h"
@@ -10,6 +12,15 @@ namespace {
 constexpr std::chrono::seconds kReadyTimeout{5};
 constexpr int64_t kRescheduled = 2;
 constexpr int64_t kFinalFlag = TRITONSERVER_RESPONSE_COMPLETE_FINAL;
+
+// The shortest text that is this number again, and that Python reads as a float.
+std::string DoubleText(double value) {
+  char number[32];
+  const char* const end = std::to_chars(std::begin(number), std::end(number), value).ptr;
+  std::string text(number, static_cast<size_t>(end - number));
+  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
+  return text;
+}
 
 Result<std::string> ParametersText(const Request& request) {
   NEREID_ASSIGN_OR_RETURN(const std::vector<ParameterView> parameters, request.Parameters());
@@ -28,12 +39,9 @@ Result<std::string> ParametersText(const Request& request) {
       case TRITONSERVER_PARAMETER_BOOL:
         text += parameter.AsBool() ? "true" : "false";
         break;
-      case TRITONSERVER_PARAMETER_DOUBLE: {
-        char number[32];
-        std::snprintf(number, sizeof number, "%.17g", parameter.AsDouble());
-        text += number;
+      case TRITONSERVER_PARAMETER_DOUBLE:
+        text += DoubleText(parameter.AsDouble());
         break;
-      }
       default:
         return UnsupportedError("parameter '", parameter.name, "': expected a string, an integer, ",
                                 "a bool or a double, got type ", int{parameter.type});
@@ -256,7 +264,7 @@ Status Session::IsReady() {
   const Readiness readiness = queries_[query];
   queries_.erase(query);
   if (readiness.is_known) return readiness.status;
-  return UnavailableError("is_ready did not answer within ", kReadyTimeout.count(), " s");
+  return UnavailableError("Timed out waiting for user-defined is_ready() response");
 }
 
 Status Session::OnReadiness(MarshalReader& message) {
@@ -269,7 +277,10 @@ Status Session::OnReadiness(MarshalReader& message) {
   if (it == queries_.end()) return {};  // too late
   it->second.is_known = true;
   if (!is_ready) {
-    it->second.status = UnavailableError("is_ready: ", text.empty() ? "the model says no" : text);
+    it->second.status = text.empty()
+                            ? UnavailableError("Model '", instance_.name(),
+                                               "' is not ready (user-defined check failed).")
+                            : InternalError(text);
   }
   answered_.notify_all();
   return {};

@@ -36,6 +36,10 @@ def case_of_caller(case, values=(1.0, 2.0)):
     return "caller", {"CASE": np.array([case.encode()], np.object_), "IN": np.array(values, np.float32)}, {}
 
 
+def speak(model, case):
+    return model, {"CASE": np.array([case.encode()], np.object_)}, {}
+
+
 ROWS = {
     "identity_fp32": ("identity_fp32", tensors(INPUT0=floats(5)), {}),
     "identity_fp32, empty": ("identity_fp32", tensors(INPUT0=floats(0)), {}),
@@ -79,7 +83,13 @@ ROWS = {
     **{f"caller {case}": case_of_caller(case) for case in (
         "early", "exec", "bytes", "large", "unknown", "fails", "async", "stream_refused", "request", "codes", "types", "strings", "config",
         "constants", "tensors", "refusals", "sequence", "free", "directory", "nameless", "memory", "dlpack", "args", "control", "async_cancel",
-        "logs")},
+        "logs", "texts", "parameters", "config_changes", "control_texts", "errors_of_calls")},
+    # Each attempt is followed by what was raised to the model.
+    **{f"{model} {case}{', told' * is_told}": speak(model, "told" if is_told else case) for model, cases in {
+        "speaker": ("final", "final_later", "final_much_later", "sender_of_a_thread", "errors", "misuse", "sends_after_return", "kept"),
+        "speaker_stream": ("final", "final_later", "final_much_later", "sender_of_a_thread", "errors", "misuse")}.items()
+       for case in cases for is_told in (False, True)},
+    "flood": ("flood", tensors(IN=np.array([3], np.int32)), {}),
     "caller stream": case_of_caller("stream", [5.0]),
     "caller stream_resumed": case_of_caller("stream_resumed", [3.0]),
     "caller async_stream": case_of_caller("async_stream", [3.0]),
@@ -89,10 +99,7 @@ DIFFERENCES = {
     "caller fails": "an error of a called model keeps its code; there it becomes INTERNAL",
     "caller memory": "a response of a called model has parameters, which 2.51 does not know",
     "caller dlpack": "a tensor made of another shares its memory",
-    "caller control": "an error of model control is said once",
     "caller async_stream": "the responses of a called model can be awaited one by one",
-    "caller unknown": "the error is the host's own, with its code",
-    "caller stream_refused": "the error is UNSUPPORTED and names the calls to use",
 }
 
 
@@ -105,6 +112,9 @@ def repository(tmp_path_factory):
                 shutil.copytree(model, root / model.name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(E2E.parent / "python_gpu_models/plain", root / "plain")
     (root / "ens/1").mkdir(exist_ok=True)
+    shutil.copytree(E2E / "speaker", root / "speaker_stream")
+    with open(root / "speaker_stream/config.pbtxt", "a") as config:
+        config.write("model_transaction_policy { decoupled: true }\n")
     return root
 
 

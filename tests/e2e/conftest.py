@@ -119,6 +119,9 @@ def python_repository(tmp_path_factory):
     root = tmp_path_factory.mktemp("python") / "models"
     shutil.copytree(MODELS, root)
     shutil.copytree(MODELS / "doubler", root / "spare")
+    shutil.copytree(MODELS / "speaker", root / "speaker_stream")
+    with open(root / "speaker_stream/config.pbtxt", "a") as config:
+        config.write("model_transaction_policy { decoupled: true }\n")
     return root
 
 

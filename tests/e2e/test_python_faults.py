@@ -58,6 +58,12 @@ def test_a_worker_that_ends_answers_with_how(python_server, case, text):
     assert ask_caller(python_server, "exec") == [2.0, 4.0]
 
 
+def test_a_forked_process_that_comes_back_ends(python_server):
+    before = recovered_pid(python_server)
+    assert hurt(python_server, "fork_returns")[1]["outputs"][0]["data"] == ["parent"]
+    assert hurt(python_server, "pid")[1]["outputs"][0]["data"] == [str(before)]
+
+
 @pytest.mark.parametrize("case, text", [
     ("wrong_type", "Expected an 'InferenceResponse' object in the execute function return list, found type '<class 'str'>'."),
     ("unprintable", "Unprintable: <MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"),
@@ -101,6 +107,17 @@ def test_a_worker_killed_from_outside_answers_with_how(python_server):
     assert status == 503 and "was killed by signal 9 (SIGKILL), as the kernel does where memory runs out" in answer["error"], answer
     assert recovered_pid(python_server) != before
     assert ask_caller(python_server, "exec") == [2.0, 4.0]
+
+
+def test_a_stopped_worker_delays_no_unload(start_server, tmp_path):
+    shutil.copytree(MODELS / "fragile", tmp_path / "models/fragile")
+    running = start_server(tmp_path / "models", flags("--model-control-mode=explicit", "--load-model=fragile"))
+    worker = recovered_pid(running)
+    os.kill(worker, signal.SIGSTOP)
+    assert post(running, "/v2/repository/models/fragile/unload", {})[0] == 200
+    wait_for(lambda: not is_running(worker), "the end of the worker")
+    assert "finalize is not called: the Python worker is stopped" in pathlib.Path(running.log).read_text(errors="replace")
+    assert running.stop() == 0
 
 
 def test_nothing_that_a_worker_forked_stays(python_server):

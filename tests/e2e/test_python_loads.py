@@ -78,12 +78,60 @@ def test_a_wrong_parameter_of_the_model_is_named(server, repository):
     shutil.rmtree(repository / "forced")
 
 
-def test_an_unknown_setting_is_named(start_server, tmp_path):
+def test_an_unknown_setting_is_named_in_the_log(start_server, tmp_path):
     write_model(tmp_path / "models", "plain", "class TritonPythonModel:\n  def execute(self, requests): pass\n")
     running = start_server(tmp_path / "models", python_flags("--model-control-mode=explicit", "--backend-config=python,thread-pool-sise=4"))
-    status, answer = post(running, "/v2/repository/models/plain/load", {})
-    assert status >= 400 and "--backend-config=python,thread-pool-sise: expected one of" in answer["error"], answer
+    assert post(running, "/v2/repository/models/plain/load", {})[0] == 200
+    assert "--backend-config=python,thread-pool-sise is ignored: expected one of interpreter, " in pathlib.Path(running.log).read_text()
     assert running.stop() == 0
+
+
+def test_a_stub_of_the_model_names_the_interpreter(server, repository):
+    """As a file that is linked to a library of Python says it."""
+    code = ("import sys\nclass TritonPythonModel:\n  def initialize(self, args):\n    raise ValueError('Python %d.%d' % sys.version_info[:2])\n"
+            "  def execute(self, requests): pass\n")
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for version, text in ((own, f"ValueError: Python {own}"), ("3.1", "cannot start interpreter 'python3.1'")):
+        write_model(repository, "stubbed", code)
+        (repository / "stubbed/triton_python_backend_stub").write_bytes(b"\x7fELF\0libpython3.so\0libpython%s.so.1.0\0" % version.encode())
+        try:
+            status, answer = post(server, "/v2/repository/models/stubbed/load", {})
+            assert status >= 400 and text in answer["error"], answer
+        finally:
+            shutil.rmtree(repository / "stubbed")
+
+
+@pytest.mark.parametrize("code, text", [
+    ("    return None\n", "auto_complete_config function in model 'completed' must return a valid pb.ModelConfig object."),
+    ("    config.set_max_batch_size(-1)\n", "ValueError: configuration specified max_batch_size 0, but in auto-complete-config function for model "
+                                            "'completed' specified max_batch_size -1"),
+    ("    config.add_input({'name': 'IN', 'data_type': 'TYPE_INT8', 'dims': [1]})\n",
+     "ValueError: unable to load model 'completed', configuration expects datatype TYPE_FP32 for input 'IN', model provides TYPE_INT8"),
+])
+def test_a_configuration_that_contradicts_the_file_is_refused(server, repository, code, text):
+    write_model(repository, "completed", "class TritonPythonModel:\n  @staticmethod\n  def auto_complete_config(config):\n" + code +
+                "    return config\n  def execute(self, requests): pass\n")
+    try:
+        status, answer = post(server, "/v2/repository/models/completed/load", {})
+        assert status >= 400 and text in answer["error"], answer
+    finally:
+        shutil.rmtree(repository / "completed")
+
+
+def test_execute_may_be_made_by_initialize(server, repository):
+    code = ("import triton_python_backend_utils as pb_utils\nclass TritonPythonModel:\n  def initialize(self, args):\n    {}\n"
+            "  def run(self, requests):\n"
+            "    return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', each.inputs()[0].as_numpy())]) for each in requests]\n")
+    body = {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1], "data": [3]}]}
+    for line, expected, text in (("self.execute = self.run", 200, '"data":[3.0]'), ("pass", 500, "does not implement `execute` method.")):
+        write_model(repository, "made", code.format(line))
+        try:
+            assert post(server, "/v2/repository/models/made/load", {})[0] == 200
+            status, answer = post(server, "/v2/models/made/infer", body)
+            assert status == expected and text in json.dumps(answer, separators=(",", ":")), answer
+            assert post(server, "/v2/repository/models/made/unload", {})[0] == 200
+        finally:
+            shutil.rmtree(repository / "made")
 
 
 def test_an_interpreter_without_numpy_is_named(server, repository, tmp_path):

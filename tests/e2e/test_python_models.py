@@ -36,6 +36,8 @@ def test_arguments_of_initialize(python_server, python_repository):
     ("refusals", [*["TypeError"] * 8, "TritonModelException", *["TypeError"] * 2]),
     ("abandoned", [2.0, 4.0]),
     ("no_parameters", ["{}", "{}"]),
+    ("dropped", [0.0, 0, True]),
+    ("cancelled_late", [0, True]),
     ("nameless", ["Tensor name cannot be an empty string."] * 2),
     ("async_cancel", ["cancelled", [2.0, 4.0]]),
     ("early", "BLS is only supported during the 'execute' function."),
@@ -44,11 +46,20 @@ def test_answer_to(python_server, case, expected):
     assert ask_caller(python_server, case) == expected
 
 
+def test_a_forked_process_is_refused_and_its_parent_goes_on(python_server):
+    answer = ask_caller(python_server, "forked")
+    refused = "the host can be called from the model's process alone, and process PID was forked or spawned by it"
+    assert answer == {"told": [refused, refused, refused, f"Failed to increment metric value: {refused}", refused, refused, refused,
+                               f"Failed to check model readiness: {refused}", "nothing"],
+                      "stream": [[0.0], [1.0], [2.0], "empty"], "metric": 2.0, "exec": [2.0, 4.0], "input": [1.0, 2.0]}
+    wait_for(lambda: "model 'caller': from a forked process" in pathlib.Path(python_server.log).read_text(errors="replace"), "its line is in the log")
+
+
 def test_streams_of_other_models(python_server):
     assert ask_caller(python_server, "stream", [5.0]) == [*([each] for each in range(5)), "empty"]
     assert ask_caller(python_server, "async_stream", [3.0]) == [*([each] for each in range(3)), "empty"]
     assert ask_caller(python_server, "stream_resumed", [3.0]) == [[0.0], [[1.0], [2.0], "empty"], [[0.0], [1.0], [2.0], "empty"]]
-    assert "exec(decoupled=True)" in ask_caller(python_server, "stream_refused", [3.0])["error"]
+    assert "Please use 'decoupled=True' argument" in ask_caller(python_server, "stream_refused", [3.0])["error"]
     assert ask_caller(python_server, "cancel") == [[0.0], 7]
 
 
@@ -103,8 +114,8 @@ def test_a_model_sees_the_context_of_a_trace(start_server, python_repository):
 
 
 def test_a_model_that_is_not_there(python_server):
-    answer = ask_caller(python_server, "unknown")
-    assert answer["code"] == 2 and "nosuch" in answer["error"]
+    assert ask_caller(python_server, "unknown") == {
+        "error": "Model nosuch - Error when running inference: Failed for execute the inference request. Model 'nosuch' is not ready.", "code": 1}
 
 
 def test_models_are_loaded_and_unloaded(python_server):

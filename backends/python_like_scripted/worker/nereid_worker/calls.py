@@ -4,6 +4,7 @@ that asks whether the model is ready."""
 import itertools
 import os
 import threading
+import _thread
 from collections import deque
 
 from . import channel, protocol
@@ -13,16 +14,19 @@ from .tensor import give_back
 _next_call = itertools.count(1)
 _slots = {}  # by call
 _read_lock = threading.Lock()  # who holds it reads
-_slots_lock = threading.Lock()
+_slots_lock = threading.RLock()  # what the garbage collector ends inside it takes it again
 _pump = None
+instance_name = ""
 is_allowed = False  # only execute() may call other models
 on_is_ready = None  # takes the query
 make_response = None  # of a packed one; response.py, which calls the host too, sets it
+_orphans = set()  # calls that were ended before their last answer came
+_is_draining = False
 
 
 class _Slot:
     """What came for one call. `notify`, if any, is told instead of a waiting thread."""
-    __slots__ = ("messages", "event", "notify", "is_waiting")
+    __slots__ = ("messages", "event", "notify", "is_waiting", "is_over", "is_ended")
 
     def __init__(self, notify=None):
         self.messages = deque()
@@ -30,6 +34,8 @@ class _Slot:
         self.event.acquire()
         self.notify = notify
         self.is_waiting = False
+        self.is_over = False  # the last answer came
+        self.is_ended = False  # nobody takes answers any more
 
     def wake(self):
         try:
@@ -47,12 +53,36 @@ def _read_one():
         return
     slot = _slots.get(message[1])
     if slot is None:
+        _discard(message)
         return
+    if message[0] == protocol.REPLY or message[3]:
+        slot.is_over = True
     slot.messages.append(message)
-    if slot.notify is None:
+    if slot.is_ended:  # meanwhile
+        _discard_all(slot)
+    elif slot.notify is None:
         slot.wake()
     else:
         slot.notify()
+
+
+def _discard(message):
+    """What nobody takes gives its memory back."""
+    if message[0] != protocol.STREAM:
+        return
+    if message[2] is not None:
+        make_response(message[2])
+    if message[3]:
+        _orphans.discard(message[1])
+
+
+def _discard_all(slot):
+    while True:
+        try:
+            message = slot.messages.popleft()
+        except IndexError:
+            return
+        _discard(message)
 
 
 def _wake_another():
@@ -97,7 +127,22 @@ def _pump_all():
             _read_one()
 
 
+def _drain():
+    """Reads until nothing comes any more for calls that were ended."""
+    global _is_draining
+    while True:
+        with _read_lock:
+            while _orphans:
+                _read_one()
+        _wake_another()
+        with _slots_lock:
+            if not _orphans:
+                _is_draining = False
+                return
+
+
 def _begin(operation, arguments, notify=None):
+    channel.check_own()
     number = next(_next_call)
     slot = _Slot(notify)
     with _slots_lock:
@@ -105,14 +150,28 @@ def _begin(operation, arguments, notify=None):
     try:
         channel.post((protocol.CALL, number, operation, arguments))
     except BaseException:
-        _end(number)
+        slot.is_over = True
+        _end(number, slot)
         raise
     return number, slot
 
 
-def _end(number):
+def _end(number, slot):
+    """Nobody takes its answers any more."""
+    global _is_draining
+    slot.is_ended = True
     with _slots_lock:
         _slots.pop(number, None)
+    if not slot.is_over:
+        _orphans.add(number)
+    _discard_all(slot)
+    if slot.is_over or _pump is not None:
+        return
+    with _slots_lock:
+        if _is_draining:
+            return
+        _is_draining = True
+    _thread.start_new_thread(_drain, ())  # the garbage collector may be here: nothing that takes a lock of threading
 
 
 def call(operation, arguments):
@@ -121,9 +180,10 @@ def call(operation, arguments):
     try:
         _, _, is_ok, value = _wait(slot)
     finally:
-        _end(number)
+        slot.is_over = True  # an answer without shared memory: nothing is lost with it
+        _end(number, slot)
     if not is_ok:
-        raise TritonModelException(value[1])
+        raise TritonModelException(f"Failed to process the request for model '{instance_name}', message: {value[1]}")
     return value
 
 
@@ -157,12 +217,13 @@ def infer(request, decoupled):
     try:
         message = _wait(slot)
     finally:
-        _end(number)
+        _end(number, slot)
     return make_response(message[2])
 
 
 def infer_async(request, decoupled):
     import asyncio
+    channel.check_own()
     loop = asyncio.get_running_loop()
     start_pump()
     future = loop.create_future()
@@ -171,17 +232,16 @@ def infer_async(request, decoupled):
         try:
             loop.call_soon_threadsafe(settle)
         except RuntimeError:  # the loop was closed: nobody waits any more
-            _end(number)
-            make_response(slot.messages.popleft()[2])  # its memory goes back
+            _end(number, slot)
 
     def settle():
-        if not future.done():
+        if not future.done():  # else its end took the answer
             future.set_result(make_response(slot.messages.popleft()[2]))
 
     def forget(done):
-        _end(number)
-        if done.cancelled():
+        if done.cancelled() and not slot.is_over:
             channel.post((protocol.CANCEL, number))
+        _end(number, slot)
 
     number, slot = _begin_infer(request, decoupled, None if decoupled else arrived)
     if decoupled:
@@ -214,7 +274,7 @@ class ResponseIterator:
             _, _, packed, is_final = _wait(self._slot)
             if is_final:
                 self._is_done = True
-                _end(self._number)
+                _end(self._number, self._slot)
             if packed is not None:
                 self._seen.append(make_response(packed))
             elif is_final:
@@ -240,7 +300,7 @@ class ResponseIterator:
         if not self._is_done:
             try:
                 channel.post((protocol.CANCEL, self._number))
-                _end(self._number)
+                _end(self._number, self._slot)
             except Exception:  # noqa: BLE001 the interpreter may be at its end
                 pass
 

@@ -3,13 +3,14 @@ import marshal
 import os
 import struct
 
-from .region import IncomingRegion, OutgoingRegion
+from .errors import TritonModelException
+from .region import IncomingRegion, NoRegion, OutgoingRegion
 
 _MAX_PACKET = 60000
 _ELSEWHERE = struct.Struct("<cQQ")  # in place of a long message: where it lies
 
 asked_fd = posted_fd = -1
-incoming = outgoing = None
+incoming, outgoing = None, NoRegion()
 num_posted = 0
 
 
@@ -18,6 +19,28 @@ def open_channels(asked, posted, to_worker, from_worker, growth, limit):
     asked_fd, posted_fd = asked, posted
     incoming = IncomingRegion(to_worker)
     outgoing = OutgoingRegion(from_worker, growth, limit)
+    os.register_at_fork(after_in_child=_leave)
+
+
+def _leave():
+    """In a process that the model forked: what it said would be taken for the model's own, and what it gave back is still in use there."""
+    global asked_fd, posted_fd, outgoing
+    for descriptor in (asked_fd, posted_fd):
+        if descriptor >= 0:
+            os.close(descriptor)
+    asked_fd = posted_fd = -1
+    incoming.leave()
+    outgoing = NoRegion()
+
+
+def is_own():
+    """Whether this is the process that the host started."""
+    return posted_fd >= 0
+
+
+def check_own():
+    if posted_fd < 0:
+        raise TritonModelException(f"the host can be called from the model's process alone, and process {os.getpid()} was forked or spawned by it")
 
 
 def _packed(message):
@@ -47,6 +70,7 @@ def next_question():
 def post(message):
     """[any thread]"""
     global num_posted
+    check_own()
     data = _packed(message)
     with _post_lock:
         os.write(posted_fd, data)

@@ -14,13 +14,9 @@ _LENGTH = struct.Struct("<I")
 
 
 def number_of(dtype):
-    """Of a NumPy dtype; None when no type of Triton stands for it."""
+    """Of a NumPy dtype; None when no type of Triton stands for it, as for str and for numbers in another order of bytes."""
     number = _NUMBERS.get(dtype)
-    if number is None:
-        if dtype.kind in "SUO":
-            return BYTES
-        number = _NUMBERS.get(dtype.newbyteorder("="))
-    return number
+    return BYTES if number is None and dtype.kind in "SO" else number
 
 
 def serialize(array):
@@ -28,9 +24,8 @@ def serialize(array):
     parts = []
     pack = _LENGTH.pack
     for element in array.ravel(order="C").tolist() if array.dtype.kind != "S" else [bytes(each) for each in array.ravel(order="C")]:
-        if not isinstance(element, bytes):
-            element = element.encode() if isinstance(element, str) else bytes(element) if isinstance(
-                element, (bytearray, memoryview)) else str(element).encode()
+        if type(element) is not bytes:
+            element = str(element).encode()
         parts.append(pack(len(element)))
         parts.append(element)
     return b"".join(parts)

@@ -9,7 +9,8 @@ from .errors import TritonModelException
 from .tensor import Tensor
 
 _INT, _UINT, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
-_CPU, _CUDA = 1, 2
+_CPU, _CUDA, _CUDA_HOST = 1, 2, 3
+_NOT_CONTIGUOUS = "DLPack tensor is not contiguous. Only contiguous DLPack tensors that are stored in C-Order are supported."
 # (code, bits) of Triton's types
 _KINDS = {1: (_BOOL, 8), 2: (_UINT, 8), 3: (_UINT, 16), 4: (_UINT, 32), 5: (_UINT, 64), 6: (_INT, 8), 7: (_INT, 16), 8: (_INT, 32),
           9: (_INT, 64), 10: (_FLOAT, 16), 11: (_FLOAT, 32), 12: (_FLOAT, 64), BF16: (_BFLOAT, 16)}
@@ -79,18 +80,27 @@ def capsule_of(tensor):
     return capsule
 
 
+def _capsule_from(source):
+    if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
+        raise TritonModelException("Provided tensor is not supported. Tensor must be a DLPack capsule         or have `__dlpack__` and "
+                                   "`__dlpack_device__` attributes")
+    device = source.__dlpack_device__()[0]
+    if device not in (_CPU, _CUDA, _CUDA_HOST):
+        raise TritonModelException(f"DLDevice type {int(device)} is not support by Python backend.")
+    return source.__dlpack__()
+
+
 def tensor_of(name, source):
     """From an object with __dlpack__, or a capsule."""
-    if hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] not in (_CPU, _CUDA):
-        if not hasattr(source, "cpu"):
-            raise TritonModelException(f"Tensor '{name}': expected memory of the CPU, got DLPack device {source.__dlpack_device__()}")
-        source = source.cpu()
-    capsule = source.__dlpack__() if hasattr(source, "__dlpack__") else source
+    capsule = source if type(source).__name__ == "PyCapsule" else _capsule_from(source)
     described = _tensor_in(capsule)
     if described.device_type == _CUDA:
         return _gpu_tensor_of(name, capsule)
-    if described.device_type != _CPU:
-        raise TritonModelException(f"Tensor '{name}': expected memory of the CPU, got DLPack device type {described.device_type}")
+    if described.device_type not in (_CPU, _CUDA_HOST):
+        raise TritonModelException(f"DLDevice type {described.device_type} is not support by Python backend.")
+    described.device_type = _CPU  # pinned memory is as good
+    if described.strides and not _is_compact(described.shape[:described.ndim], described.strides[:described.ndim]):
+        raise TritonModelException(_NOT_CONTIGUOUS)
     code = described.type_code
     if code in (_BFLOAT, _BOOL):
         described.type_code = _UINT
@@ -162,7 +172,7 @@ def _gpu_tensor_of(name, capsule):
     for dim in shape:
         size *= dim
     if size and described.strides and not _is_compact(shape, described.strides[:described.ndim]):
-        raise TritonModelException("DLPack tensor is not contiguous. Only contiguous DLPack tensors that are stored in C-Order are supported.")
+        raise TritonModelException(_NOT_CONTIGUOUS)
     _rename(capsule, _USED)
     pointer = (described.data or 0) + described.byte_offset
     return Tensor.on_gpu(name, number, shape, GpuMemory(described.device_id, pointer, size, _Taken(managed)))

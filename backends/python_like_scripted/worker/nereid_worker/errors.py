@@ -1,16 +1,22 @@
 """Errors that models make and meet, and their text."""
+import enum
+
 from .arguments import text_of
 
 
-class TritonError:
+class ErrorCode(enum.IntEnum):
     UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG, UNAVAILABLE, UNSUPPORTED, ALREADY_EXISTS, CANCELLED = range(8)
 
-    def __init__(self, message, code=INTERNAL):
-        message = text_of(message, "TritonError: expected the message")
-        if not isinstance(code, int) or not 0 <= code <= 7:
-            raise ValueError(f"TritonError: expected a code of TritonError, got {code!r}")
-        self._message = message
-        self._code = int(code)
+
+class TritonError:
+    UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG, UNAVAILABLE, UNSUPPORTED, ALREADY_EXISTS, CANCELLED = ErrorCode
+
+    def __init__(self, message, code=ErrorCode.INTERNAL):
+        self._message = text_of(message, "TritonError: expected the message")
+        try:
+            self._code = ErrorCode(code)
+        except ValueError:
+            raise TypeError(f"TritonError: expected a code of TritonError, got {code!r}") from None
 
     def code(self):
         return self._code
@@ -22,7 +28,7 @@ class TritonError:
         return self._message
 
     def __repr__(self):
-        return f"TritonError({self._message!r}, code={self._code})"
+        return f"TritonError({self._message!r}, code={int(self._code)})"
 
 
 class TritonModelException(Exception):

@@ -14,6 +14,9 @@ class LogLevel(enum.IntEnum):
 
 
 def _log(message, level, depth=2):
+    if not channel.is_own():
+        print(message, file=sys.stderr, flush=True)  # which the host's log has too
+        return
     frame = sys._getframe(depth)
     channel.post((protocol.LOG, int(level), str(message), frame.f_code.co_filename, frame.f_lineno))
 

@@ -3,6 +3,7 @@ import enum
 
 from . import calls, protocol
 from .arguments import text_of
+from .errors import TritonModelException
 
 
 class MetricKind(enum.IntEnum):
@@ -11,25 +12,39 @@ class MetricKind(enum.IntEnum):
     HISTOGRAM = 2
 
 
+def _call(failed, operation, arguments):
+    try:
+        return calls.call(operation, arguments)
+    except TritonModelException as error:
+        raise TritonModelException(f"{failed}: {error}") from None
+
+
 class Metric:
     def __init__(self, family, labels, buckets):
+        if labels is not None and not isinstance(labels, dict):
+            raise TritonModelException("Failed to create metric. Labels must be a dictionary.")
+        if buckets is not None and not isinstance(buckets, list):
+            raise TritonModelException("Failed to create metric. Buckets must be a list.")
+        if (buckets is not None) != (family._kind == MetricKind.HISTOGRAM):
+            raise TritonModelException("Failed to create metric. " + (
+                "Missing required buckets." if buckets is None else "Unexpected buckets found."))
         labels = tuple((text_of(key, "labels: expected keys"), text_of(value, "labels: expected values"))
                        for key, value in (labels or {}).items())
         buckets = None if buckets is None else tuple(float(each) for each in buckets)
         self._family = family  # lives as long as its metrics
-        self._key = calls.call(protocol.NEW_METRIC, (family._key, labels, buckets))
+        self._key = _call("Error when creating Metric", protocol.NEW_METRIC, (family._key, labels, buckets))
 
     def increment(self, value):
-        calls.call(protocol.INCREMENT_METRIC, (self._key, float(value)))
+        _call("Failed to increment metric value", protocol.INCREMENT_METRIC, (self._key, float(value)))
 
     def set(self, value):
-        calls.call(protocol.SET_METRIC, (self._key, float(value)))
+        _call("Failed to set metric value", protocol.SET_METRIC, (self._key, float(value)))
 
     def observe(self, value):
-        calls.call(protocol.OBSERVE_METRIC, (self._key, float(value)))
+        _call("Failed to observe metric value", protocol.OBSERVE_METRIC, (self._key, float(value)))
 
     def value(self):
-        return calls.call(protocol.METRIC_VALUE, (self._key,))
+        return _call("Failed to get metric value", protocol.METRIC_VALUE, (self._key,))
 
     def __del__(self):
         if getattr(self, "_key", None) is not None:
@@ -47,7 +62,7 @@ class MetricFamily:
             raise TypeError("MetricFamily: expected a kind: MetricFamily.COUNTER, GAUGE or HISTOGRAM")
         self._kind = MetricKind(kind)
         texts = text_of(name, "MetricFamily: expected name"), text_of(description, "MetricFamily: expected description")
-        self._key = calls.call(protocol.NEW_METRIC_FAMILY, (*texts, int(self._kind)))
+        self._key = _call("Error when creating MetricFamily", protocol.NEW_METRIC_FAMILY, (*texts, int(self._kind)))
 
     def Metric(self, labels=None, buckets=None):  # noqa: N802 as models call it
         return Metric(self, labels, buckets)

@@ -3,23 +3,34 @@ import json
 
 from . import calls, protocol
 from .arguments import text_of
+from .errors import TritonModelException
 
 
 def _name(model_name):
     return text_of(model_name, "expected model_name")
 
 
+def _call(failed, operation, arguments):
+    try:
+        return calls.call(operation, arguments)
+    except TritonModelException as error:
+        raise TritonModelException(f"{failed}: {error}") from None
+
+
 def load_model(model_name, config="", files=None):
     """Blocks until it is loaded. `config` is JSON; `files` are bytes by "file:<version>/<name>"."""
     if isinstance(config, dict):
         config = json.dumps(config)
-    contents = tuple((str(path), bytes(content)) for path, content in (files or {}).items())
-    calls.call(protocol.LOAD_MODEL, (_name(model_name), text_of(config or "", "load_model: expected config"), contents))
+    if files is not None and not isinstance(files, dict):
+        raise TritonModelException(f"failed to load model '{model_name}', files should be a dictionary of file paths and file contents")
+    contents = tuple((text_of(path, "load_model: expected paths"), bytes(content)) for path, content in (files or {}).items())
+    _call("Failed to load model", protocol.LOAD_MODEL, (_name(model_name), text_of(config or "", "load_model: expected config"), contents))
 
 
 def unload_model(model_name, unload_dependents=False):
-    calls.call(protocol.UNLOAD_MODEL, (_name(model_name), bool(unload_dependents)))
+    _call("Failed to unload model", protocol.UNLOAD_MODEL, (_name(model_name), bool(unload_dependents)))
 
 
 def is_model_ready(model_name, model_version=""):
-    return calls.call(protocol.IS_MODEL_READY, (_name(model_name), text_of(model_version, "is_model_ready: expected model_version")))
+    return _call("Failed to check model readiness", protocol.IS_MODEL_READY,
+                 (_name(model_name), text_of(model_version, "is_model_ready: expected model_version")))

@@ -50,6 +50,11 @@ class IncomingRegion:
         self._map[offset - HEADER] = 0
         return data
 
+    def leave(self):
+        """From now on nothing is given back: another process does that."""
+        self._living.clear()
+        self._offsets.clear()
+
     def _give_back(self, reference):
         _, offset, block = self._living.pop(id(reference))
         del self._offsets[block]
@@ -120,3 +125,16 @@ class OutgoingRegion:
             self._map = mmap.mmap(self._fd, new)
         except OSError as error:
             raise TritonModelException(f"shared memory of {new} bytes: {os.strerror(error.errno)}") from None
+
+
+class NoRegion:
+    """In place of an outgoing one, where this is not the model's own process."""
+
+    def place(self, array):
+        from .channel import check_own
+        check_own()
+
+    place_bytes = give_back = place
+
+    def free_bytes(self):
+        return 0

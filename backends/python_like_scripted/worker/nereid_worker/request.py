@@ -1,5 +1,6 @@
 """A request: one that the model received, or one that it makes to call another model."""
 import enum
+import threading
 
 from . import calls, protocol
 from .arguments import text_of
@@ -8,6 +9,7 @@ from .response import InferenceResponseSender, parameters_text, parameters_tuple
 from .tensor import Tensor, packed_all
 
 RELEASE_ALL, RELEASE_RESCHEDULE = 1, 2
+_making_sender = threading.Lock()  # a second sender of a request would end it when it dies
 
 
 class MemoryType(enum.IntEnum):
@@ -49,15 +51,13 @@ class InferenceTrace:
 
 class InferenceRequest:
     __slots__ = ("_key", "_id", "_correlation_id", "_flags", "_timeout", "_parameters", "_outputs", "_inputs", "_sender",
-                 "_release_flags", "_model_name", "_model_version", "_preferred_memory", "_trace", "_priority")
+                 "_is_answered", "_release_flags", "_model_name", "_model_version", "_preferred_memory", "_trace", "_priority")
 
     def __init__(self, request_id="", correlation_id=0, inputs=None, requested_output_names=None, model_name=None, model_version=-1,
                  flags=0, timeout=0, preferred_memory=None, trace=None, parameters=None):
         model_name = text_of(model_name, "InferenceRequest: expected model_name")
-        if not model_name:
-            raise TypeError("InferenceRequest: expected the name of a model, got ''")
         if not isinstance(correlation_id, (int, str)):
-            raise TypeError(f"InferenceRequest: expected correlation_id as int or str, got {type(correlation_id).__name__}")
+            raise TritonModelException("Correlation ID must be integer or string")
         if preferred_memory is not None and not isinstance(preferred_memory, PreferredMemory):
             raise TypeError(f"InferenceRequest: expected a PreferredMemory, got {type(preferred_memory).__name__}")
         if trace is not None and not isinstance(trace, InferenceTrace):
@@ -69,6 +69,8 @@ class InferenceRequest:
             raise TypeError("InferenceRequest: expected inputs and requested_output_names")
         self._inputs = list(inputs)
         for each in self._inputs:
+            if each is None:
+                raise TritonModelException(f"Input tensor for request with id '{self._id}' and model name '{model_name}' should not be empty.")
             if not isinstance(each, Tensor):
                 raise TypeError(f"InferenceRequest: expected inputs of type Tensor, got {type(each).__name__}")
         self._outputs = tuple(text_of(each, "InferenceRequest: expected names of outputs") for each in requested_output_names)
@@ -83,6 +85,7 @@ class InferenceRequest:
         self._trace = trace if trace is not None else InferenceTrace()
         self._parameters = parameters_text(parameters) or "{}"
         self._sender = None
+        self._is_answered = False
         self._release_flags = RELEASE_ALL
         self._priority = 0
 
@@ -93,6 +96,7 @@ class InferenceRequest:
         received = Tensor.received
         self._inputs = [received(*each) for each in inputs]
         self._sender = None
+        self._is_answered = False
         self._release_flags = RELEASE_ALL
         self._trace = None
         return self
@@ -127,11 +131,21 @@ class InferenceRequest:
         return set(self._outputs)
 
     def get_response_sender(self):
-        if not self._key:
-            raise TritonModelException("get_response_sender: this request was not received from a client")
         if self._sender is None:
-            self._sender = InferenceResponseSender(self)
+            with _making_sender:
+                if self._sender is None:
+                    sender = InferenceResponseSender(self._key)
+                    if self._is_answered:
+                        sender._close()
+                    self._sender = sender
         return self._sender
+
+    def _close(self):
+        """It is answered, or will be, without a sender."""
+        with _making_sender:
+            self._is_answered = True
+            if self._sender is not None:
+                self._sender._close()
 
     def is_cancelled(self):
         return calls.call(protocol.IS_CANCELLED, (self._key,)) if self._key else False

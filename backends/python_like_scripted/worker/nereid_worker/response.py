@@ -6,23 +6,32 @@ from .errors import TritonError, TritonModelException
 from .tensor import Tensor, give_back, packed_all
 
 FINAL = 1  # TRITONSERVER_RESPONSE_COMPLETE_FINAL
+is_decoupled = False  # the model of this worker; set once
 
 
 def parameters_text(parameters):
-    """The JSON text of a dict of parameters; "" for none."""
-    if parameters is None or parameters == {} or parameters == "":
+    """The JSON text of a model's dict of parameters; "" for none."""
+    if parameters is None:
         return ""
-    import json
-    if isinstance(parameters, str):
-        parameters = json.loads(parameters)
     if not isinstance(parameters, dict):
-        raise TypeError(f"parameters: expected a dict, got {type(parameters).__name__}")
+        raise TritonModelException(f"Expect dict, got {type(parameters)}")
+    if not parameters:
+        return ""
     for key, value in parameters.items():
         if not isinstance(key, str):
-            raise TypeError(f"parameters: expected keys of type str, got {key!r}")
-        if not isinstance(value, (bool, int, str, float)):
-            raise TypeError(f"parameters: expected a str, int, bool or float as '{key}', got {type(value).__name__}")
-    return json.dumps(parameters, separators=(",", ":"))
+            raise TritonModelException(f"Expect parameters keys to have type str, found type {type(key)}")
+        if not isinstance(value, (bool, int, str)):
+            raise TritonModelException(f"Expect parameters values to have type bool/int/str, found type {type(value)}")
+    import json
+    return json.dumps(parameters)
+
+
+def _received_text(parameters):
+    """Of what another model answered, written as the host writes it."""
+    if not parameters:
+        return ""
+    import json
+    return json.dumps(dict(parameters), separators=(",", ":"), ensure_ascii=False)
 
 
 def parameters_tuple(text):
@@ -39,6 +48,8 @@ class InferenceResponse:
     def __init__(self, output_tensors=None, error=None, parameters=None):
         outputs = [] if output_tensors is None else list(output_tensors)
         for each in outputs:
+            if each is None:
+                raise TritonModelException("Output tensor for inference response should not be empty.")
             if not isinstance(each, Tensor):
                 raise TypeError(f"InferenceResponse: expected output_tensors of type Tensor, got {type(each).__name__}")
         if error is not None and not isinstance(error, TritonError):
@@ -53,7 +64,7 @@ class InferenceResponse:
         self = cls.__new__(cls)
         self._outputs = [Tensor.received(*each) for each in outputs]
         self._error = None if error is None else TritonError(error[1], error[0])
-        self._parameters = parameters_text(dict(parameters))
+        self._parameters = _received_text(parameters)
         return self
 
     def output_tensors(self):
@@ -72,7 +83,7 @@ class InferenceResponse:
         """As it travels: (outputs, error, parameters); the lists as Tensor.packed says."""
         error = self._error
         if error is not None:
-            return ((), (error.code(), error.message()), parameters_tuple(self._parameters))
+            return ((), (int(error.code()), error.message()), parameters_tuple(self._parameters))
         return (packed_all(self._outputs, kept, kept_on_gpu), None, parameters_tuple(self._parameters))
 
 
@@ -80,38 +91,68 @@ calls.make_response = InferenceResponse.received
 
 
 class InferenceResponseSender:
-    """Of one request. [any thread]"""
+    """Of one request. One that dies before the final flag was sent sends it, so that nobody waits for ever. [any thread]"""
+    __slots__ = ("_key", "_lock", "_num_sent", "_is_closed")
 
-    def __init__(self, request):
-        self._request = request
+    def __init__(self, request_key):
+        self._key = request_key  # 0: of a request that the model made itself
         self._lock = threading.Lock()
+        self._num_sent = 0
         self._is_closed = False
 
     def is_closed(self):
         return self._is_closed
 
     def is_cancelled(self):
-        return self._request.is_cancelled()
+        return calls.call(protocol.IS_CANCELLED, (self._key,)) if self._key else False
+
+    def _close(self):
+        """The request is answered in another way."""
+        self._is_closed = True
+
+    def _count(self, response, flags):
+        """Notes that this is sent, or raises because it may not be."""
+        if not self._key:
+            raise TritonModelException("Unable to send response. Response sender has no reference to the decoupled state of the model.")
+        if not is_decoupled:
+            if response is not None and self._num_sent:
+                raise TritonModelException("Unable to send response. Non-decoupled model cannot send more than one response.")
+            if response is None and not self._num_sent:
+                raise TritonModelException("Unable to send response. Non-decoupled model cannot send complete final before sending a response.")
+        if self._is_closed:
+            raise TritonModelException("Unable to send response. Response sender has been closed.")
+        self._is_closed = flags == FINAL
+        self._num_sent += 1
 
     def send(self, response=None, flags=0):
         if response is not None and not isinstance(response, InferenceResponse):
             raise TypeError(f"send: expected an InferenceResponse, got {type(response).__name__}")
         if flags not in (0, FINAL):
-            raise TritonModelException(
-                f"Unable to send response. Unsupported flag provided: {flags}; 0 and TRITONSERVER_RESPONSE_COMPLETE_FINAL are supported.")
+            raise TritonModelException("Unable to send response. Unsupported flag provided.")
         if response is None and not flags:
             raise TritonModelException("Inference Response object must be provided when the response flags is set to zero.")
+        channel.check_own()
         kept = []
         packed = None if response is None else response.packed(kept_on_gpu=kept)
         try:
             with self._lock:
-                if self._is_closed:
-                    raise TritonModelException("Unable to send response. Response sender has been closed.")
-                channel.post((protocol.RESPOND, self._request._key, packed, int(flags)))
-                self._is_closed = flags == FINAL
+                self._count(response, flags)
+                try:
+                    channel.post((protocol.RESPOND, self._key, packed, int(flags)))
+                except BaseException:  # no room for it: it was not sent
+                    self._num_sent -= 1
+                    self._is_closed = False
+                    raise
         except BaseException:
             if packed is not None:
                 give_back(packed[0])
             raise
         if kept:
             calls.await_handled()
+
+    def __del__(self):
+        if not self._is_closed and self._key:
+            try:
+                channel.post((protocol.RESPOND, self._key, None, FINAL))
+            except Exception:  # noqa: BLE001 a process that the model forked, or the interpreter at its end
+                pass

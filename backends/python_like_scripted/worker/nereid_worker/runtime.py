@@ -5,20 +5,20 @@ import os
 import sys
 import threading
 import types
+from collections.abc import Coroutine
 
-from . import calls, channel, protocol
+from . import calls, channel, protocol, response
 from .errors import Fault, TritonModelException, describe
 from .request import RELEASE_RESCHEDULE, InferenceRequest
-from .response import InferenceResponse
+from .response import FINAL, InferenceResponse
 from .tensor import give_back
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _RESCHEDULED = 2  # in the place of a response
 
-_model_dir = ""
+_model_path = _model_dir = ""
 _class = _model = None
 _instance_name = ""
-_is_decoupled = False
 _loop = None
 _kept = []  # what answers name in the host's memory, until the next question: then the host has read it
 
@@ -44,6 +44,9 @@ def serve():
             answer = (0, handlers[question[0]](*question[1:]))
         except Exception as error:  # noqa: BLE001 whatever a model raises is its answer
             answer = (1, _text(error))
+        if not channel.is_own():
+            print("a process that the model forked came back from the model's code: it ends here", file=sys.stderr, flush=True)
+            os._exit(1)
         try:
             channel.answer(answer)
         except TritonModelException as error:  # no room for it
@@ -60,8 +63,8 @@ def _text(error):
 
 def _load(path, version, folder):
     """`version` is the package in which the model's own files can import each other; "" for a backend's model.py."""
-    global _class, _model_dir
-    _model_dir = folder
+    global _class, _model_path, _model_dir
+    _model_path, _model_dir = path, folder
     home = os.path.dirname(path)
     name = os.path.splitext(os.path.basename(path))[0]
     if version:
@@ -79,24 +82,23 @@ def _load(path, version, folder):
     _class = getattr(module, "TritonPythonModel", None)
     if _class is None:
         raise TritonModelException(f"'{path}' has no class TritonPythonModel")
-    if not callable(getattr(_class, "execute", None)):
-        raise TritonModelException(f"class TritonPythonModel of '{path}' has no execute")
 
 
 def _complete(config):
     if not hasattr(_class, "auto_complete_config"):
         return None
     from .model_config import ModelConfig
-    completed = _class.auto_complete_config(ModelConfig(json.loads(config)))
+    completed = _class.auto_complete_config(ModelConfig(config))
     if not isinstance(completed, ModelConfig):
-        raise TritonModelException(
-            f"auto_complete_config must return a ModelConfig object, got {type(completed).__name__}")
+        name = json.loads(config).get("name", "")
+        raise Fault(f"auto_complete_config function in model '{name}' must return a valid pb.ModelConfig object.")
     return json.dumps(completed.as_dict())
 
 
 def _initialize(arguments, instance_name, is_decoupled):
-    global _model, _instance_name, _is_decoupled
-    _instance_name, _is_decoupled = instance_name, is_decoupled
+    global _model, _instance_name
+    _instance_name = calls.instance_name = instance_name
+    response.is_decoupled = is_decoupled
     _model = _class()
     if hasattr(_model, "initialize"):
         _model.initialize(dict(arguments))
@@ -119,11 +121,16 @@ def _execute(packed):
     """(messages posted so far, error or None, responses): the host handles the posted ones first."""
     requests = [InferenceRequest.received(each) for each in packed]
     try:
-        responses = _model.execute(requests)
-        if isinstance(responses, types.CoroutineType):
+        execute = getattr(_model, "execute", None)
+        if execute is None:
+            raise Fault(f"Python model {_model_path} does not implement `execute` method.")
+        responses = execute(list(requests))  # models take requests out of it
+        if type(responses) is not list and isinstance(responses, Coroutine):
             responses = _run(responses, requests)
         return (channel.num_posted, None, _packed(requests, responses))
     except Exception as error:  # noqa: BLE001
+        for each in requests:
+            each._close()
         return (channel.num_posted, _failed(error), ())
 
 
@@ -132,48 +139,57 @@ def _failed(error):
 
 
 def _packed(requests, responses):
-    if _is_decoupled:
-        if responses is not None:
-            raise Fault(
-                f"Python model '{_instance_name}' is using the decoupled mode and the execute function must return None.")
-        return tuple([_RESCHEDULED if each._release_flags == RELEASE_RESCHEDULE else None for each in requests])
+    """What the host does with each request: a response, none yet because a sender answers, or _RESCHEDULED."""
     if responses is None:
-        responses = [None] * len(requests)
-    if not isinstance(responses, (list, tuple)):
+        return tuple([_packed_none(each) for each in requests])
+    if response.is_decoupled:
+        raise Fault(f"Python model '{_instance_name}' is using the decoupled mode and the execute function must return None.")
+    if not isinstance(responses, list):
         raise Fault(f"Expected a list in the execute return, found type '{type(responses)}'.")
     if len(responses) != len(requests):
         raise Fault(
             "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
-            f"InferenceRequest(s) size is:{len(requests)}, and InferenceResponse(s) size is:{len(responses)}")
+            f"InferenceRequest(s) size is:{len(requests)}, and InferenceResponse(s) size is:{len(responses)}\n")
+    for each in zip(requests, responses):
+        _check(*each)
     packed = []
     try:
-        for each in zip(requests, responses):
-            packed.append(_packed_one(*each))
+        for request, each in zip(requests, responses):
+            packed.append(_packed_none(request) if each is None else each.packed(_kept, _kept))
     except BaseException:
         _give_back(packed)
         raise
     return tuple(packed)
 
 
+def _check(request, made):
+    if made is None:
+        return
+    if request._release_flags == RELEASE_RESCHEDULE:
+        raise Fault(f"Expected a None object in the execute function return list for reschduled request, found type '{type(made)}'.")
+    if not isinstance(made, InferenceResponse):
+        raise Fault(f"Expected an 'InferenceResponse' object in the execute function return list, found type '{type(made)}'.")
+    if request._sender is None:
+        request._is_answered = True
+        return
+    try:
+        request._sender._count(made, FINAL)
+    except TritonModelException as error:
+        raise Fault(str(error)) from None
+
+
+def _packed_none(request):
+    if request._release_flags == RELEASE_RESCHEDULE:
+        request._close()
+        return _RESCHEDULED
+    request.get_response_sender()  # which tells the host when nobody is left who could answer
+    return None
+
+
 def _give_back(responses):
     for each in responses:
         if type(each) is tuple:
             give_back(each[0])
-
-
-def _packed_one(request, response):
-    if response is not None:
-        if type(response) is not InferenceResponse and not isinstance(response, InferenceResponse):
-            raise Fault("Expected an 'InferenceResponse' object in the execute function return list, "
-                                       f"found type '{type(response)}'.")
-        if request._sender is not None and request._sender.is_closed():
-            raise Fault("A response was returned for a request whose response sender has been closed.")
-        return response.packed(_kept, _kept)
-    if request._release_flags == RELEASE_RESCHEDULE:
-        return _RESCHEDULED
-    if request._sender is None:
-        raise Fault("Expected an 'InferenceResponse' object in the execute function return list, found type '<class 'NoneType'>'.")
-    return None
 
 
 # ---- coroutines
@@ -191,7 +207,7 @@ def _run(coroutine, requests):
     """A decoupled model goes on while the next requests come; another one is waited for."""
     import asyncio
     future = asyncio.run_coroutine_threadsafe(coroutine, _event_loop())
-    if not _is_decoupled:
+    if not response.is_decoupled:
         return future.result()
     future.add_done_callback(lambda done: _fail_open(done, requests))
     return None
@@ -202,10 +218,10 @@ def _fail_open(future, requests):
     if future.cancelled() or future.exception() is None:
         return
     from .errors import TritonError
-    response = InferenceResponse(error=TritonError(_failed(future.exception())))
+    error = InferenceResponse(error=TritonError(_failed(future.exception())))
     for request in requests:
         try:
-            request.get_response_sender().send(response, 1)
+            request.get_response_sender().send(error, FINAL)
         except TritonModelException:  # closed
             pass
 
@@ -217,11 +233,11 @@ def _ask_is_ready(query):
 def _answer_is_ready(query):
     try:
         ready = _model.is_ready()
-        if isinstance(ready, types.CoroutineType):
+        if isinstance(ready, Coroutine):
             import asyncio
             ready = asyncio.run_coroutine_threadsafe(ready, _event_loop()).result()
         if not isinstance(ready, bool):
-            raise TritonModelException(f"is_ready: expected a bool, got {type(ready).__name__}")
+            raise Fault("is_ready() must return a boolean value")
         text = ""
     except Exception as error:  # noqa: BLE001
         ready, text = False, _text(error)

@@ -20,9 +20,7 @@ class Tensor:
             raise TypeError(f"Tensor '{name}': expected a numpy.ndarray, got {type(numpy_array).__name__}")
         number = number_of(numpy_array.dtype)
         if number is None:
-            raise TritonModelException(f"Tensor '{name}': NumPy type {numpy_array.dtype} has no counterpart")
-        if not numpy_array.dtype.isnative:
-            numpy_array = numpy_array.astype(numpy_array.dtype.newbyteorder("="))
+            raise TritonModelException("NumPy dtype is not supported.")
         self._name = name
         self._type = number
         self._shape = numpy_array.shape
@@ -82,7 +80,7 @@ class Tensor:
             elements = deserialize(memoryview(data))
             array = object_array(elements, self._shape)
         elif self._type == BF16:
-            raise TritonModelException(f"Tensor '{self._name}': NumPy has no BF16; use to_dlpack()")
+            raise TritonModelException("Tensor dtype is BF16 and cannot be converted to NumPy. Use to_dlpack() and from_dlpack() instead.")
         else:
             array = np.ndarray(self._shape, DTYPES[self._type], bytearray(data) if type(data) is bytes else data)
         self._data = None

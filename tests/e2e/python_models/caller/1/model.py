@@ -1,7 +1,10 @@
 """Does what CASE names with everything that a model may ask of the host, and answers with the JSON of what came of it."""
 import asyncio
+import itertools
 import json
 import multiprocessing
+import os
+import time
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -229,6 +232,86 @@ class TritonPythonModel:
                     lambda: pb_utils.PreferredMemory(0), lambda: pb_utils.MetricFamily(name="n", description="d", kind=None)]
         return [self.raised(each) for each in attempts]
 
+    def case_texts(self, values, request):
+        """What wrong arguments are told by exceptions of the library's own."""
+        tensor = pb_utils.Tensor("T", values)
+        strided = np.arange(6, dtype=np.float32).reshape(2, 3).T
+        attempts = [*(lambda array=array: pb_utils.Tensor("T", array) for array in (
+                        np.zeros(2, np.complex64), np.array(["text"]), np.zeros(2, ">f4"), np.zeros(2, "M8[s]"))),
+                    lambda: pb_utils.Tensor.from_dlpack("T", [1, 2]), lambda: pb_utils.Tensor.from_dlpack("T", strided),
+                    lambda: pb_utils.InferenceResponse([None]), lambda: call("doubler", values, correlation_id=1.5),
+                    lambda: pb_utils.InferenceRequest(inputs=[None], requested_output_names=["OUT"], model_name="m", request_id="i"),
+                    lambda: pb_utils.InferenceRequest(inputs=[tensor], requested_output_names=["OUT", ""], model_name="m", request_id="i"),
+                    lambda: call("m", values, parameters={1: 2}), lambda: call("m", values, parameters={"k": 1.5}),
+                    lambda: call("m", values, parameters={"k": None}), lambda: call("m", values, parameters={"k": [1]}),
+                    lambda: call("m", values).get_response_sender().send(),
+                    lambda: call("m", values).get_response_sender().send(pb_utils.InferenceResponse([tensor])),
+                    lambda: pb_utils.load_model("m", files=[1]), lambda: pb_utils.is_model_ready("m", "-5"),
+                    lambda: pb_utils.MetricFamily(name="caller texts", description="", kind=pb_utils.MetricFamily.COUNTER)]
+        counter = pb_utils.MetricFamily(name="caller_texts", description="", kind=pb_utils.MetricFamily.COUNTER)
+        metric = counter.Metric(labels={"a": "b"})
+        attempts += [lambda: counter.Metric(labels=[1]), lambda: counter.Metric(buckets=[1.0]), lambda: metric.set(1), lambda: metric.increment(-1)]
+        return [self.told(each) for each in attempts]
+
+    @staticmethod
+    def told(attempt):
+        try:
+            attempt()
+        except pb_utils.TritonModelException as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 the kind of another one
+            return type(error).__name__
+        return "nothing"
+
+    def case_parameters(self, values, request):
+        """Texts of parameters, as they are made and as they are received."""
+        made = {"s": "d\u00e9\"", "i": -5, "b": True, "f": False}
+        echoed = json.loads(pb_utils.InferenceRequest(model_name="echo", inputs=[pb_utils.Tensor("IN", values)], requested_output_names=["OUT"],
+                                                      parameters=made).exec().output_tensors()[0].as_numpy()[0])
+        return [request.parameters(), call("doubler", values).parameters(), call("doubler", values, parameters={}).parameters(),
+                call("doubler", values, parameters=made).parameters(), echoed["parameters"]]
+
+    def case_config_changes(self, values, request):
+        """auto_complete_config's ModelConfig: what each change of each configuration comes to."""
+        tensor = {"name": "T", "data_type": "TYPE_FP32", "dims": [2]}
+        changes = {"batch": lambda config: config.set_max_batch_size(4), "no batch": lambda config: config.set_max_batch_size(0),
+                   "batching": lambda config: config.set_dynamic_batching(),
+                   **{f"policy {policy}": lambda config, policy=policy: config.set_model_transaction_policy(policy) for policy in (
+                       {"decoupled": True}, {"decoupled": False}, {}, {"other": 1}, {"decoupled": True, "other": 1})},
+                   **{f"{kind} {change}": lambda config, kind=kind, change=change: getattr(config, "add_" + kind)(
+                          {key: value for key, value in {**tensor, **change}.items() if value is not ...})
+                      for kind in ("input", "output") for change in (
+                          {}, {"name": ...}, {"data_type": ...}, {"dims": ...}, {"optional": True}, {"optional": False}, {"format": 1},
+                          {"data_type": "TYPE_INT8"}, {"dims": [3]}, {"name": "NEW"})}}
+        basis = {"name": "m", "max_batch_size": 0, "input": [], "output": []}
+        configs = {"empty": basis, "batch of 2": {**basis, "max_batch_size": 2}, "batch of 8": {**basis, "max_batch_size": 8},
+                   "sequences": {**basis, "sequence_batching": {}}, "ensemble": {**basis, "ensemble_scheduling": {}},
+                   "batching": {**basis, "dynamic_batching": {"preferred_batch_size": [2]}},
+                   "decoupled": {**basis, "model_transaction_policy": {"decoupled": True}},
+                   "full": {**basis, "input": [dict(tensor)], "output": [dict(tensor)]},
+                   "optional": {**basis, "input": [{**tensor, "optional": True}], "output": [dict(tensor)]},
+                   "without types": {**basis, "input": [{**tensor, "data_type": "TYPE_INVALID", "dims": []}],
+                                     "output": [{**tensor, "data_type": "TYPE_INVALID", "dims": []}]}}
+        came_of_it = {}
+        for (config_name, config), (change_name, change) in itertools.product(configs.items(), changes.items()):
+            changed = pb_utils.ModelConfig(json.dumps(config))
+            try:
+                change(changed)
+                came_of_it[f"{config_name}, {change_name}"] = changed.as_dict()
+            except Exception as error:  # noqa: BLE001 its kind and its text are what is asked for
+                came_of_it[f"{config_name}, {change_name}"] = [type(error).__name__, str(error)]
+        return came_of_it
+
+    def case_control_texts(self, values, request):
+        return [self.told(lambda: pb_utils.load_model("nosuch")), self.told(lambda: pb_utils.unload_model("nosuch")),
+                pb_utils.is_model_ready("nosuch"), self.told(lambda: pb_utils.is_model_ready("doubler", "one"))]
+
+    def case_errors_of_calls(self, values, request):
+        """Calls that cannot be made."""
+        wrong = pb_utils.InferenceRequest(model_name="doubler", inputs=[pb_utils.Tensor("NOSUCH", values)], requested_output_names=["OUT"])
+        return [result_of(each.exec()) for each in (call("nosuch", values), call("", values), call("doubler", values, model_version=7),
+                                                    call("doubler", np.zeros(2, np.int8)), wrong)]
+
     def case_no_parameters(self, values, request):
         return [pb_utils.InferenceResponse([]).parameters(), call("doubler", values).exec().parameters()]
 
@@ -258,6 +341,65 @@ class TritonPythonModel:
             echo.set_flags(pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START | pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END)
             heard.append(json.loads(echo.exec().output_tensors()[0].as_numpy()[0]))
         return heard
+
+    def case_dropped(self, values, request):
+        """Streams that nobody reads to their end: how much memory the host needed for 20 of them."""
+        from nereid_worker import calls, channel
+        for _ in range(20):
+            stream = pb_utils.InferenceRequest(model_name="flood", requested_output_names=["OUT"],
+                                               inputs=[pb_utils.Tensor("IN", np.array([4], np.int32))]).exec(decoupled=True)
+            first = next(stream).output_tensors()[0].as_numpy()[0].item()
+            del stream
+            deadline = time.monotonic() + 60
+            while calls._orphans and time.monotonic() < deadline:
+                time.sleep(0.001)
+        return [first, len(calls._orphans), os.fstat(channel.incoming._fd).st_size < 40 << 20]
+
+    def case_cancelled_late(self, values, request):
+        """Answers of calls whose futures were cancelled."""
+        from nereid_worker import calls, channel
+
+        async def cancel(count):
+            for _ in range(count):
+                future = call("doubler", np.zeros(1 << 18, np.float32)).async_exec()
+                await asyncio.sleep(0)
+                future.cancel()
+                await asyncio.sleep(0)
+                deadline = time.monotonic() + 60
+                while calls._orphans and time.monotonic() < deadline:
+                    await asyncio.sleep(0.001)
+        asyncio.run(cancel(40))
+        return [len(calls._orphans), os.fstat(channel.incoming._fd).st_size < 20 << 20]
+
+    def case_forked(self, values, request):
+        """What calls of the host come to in a process that the model forked, and whether the model's own go on."""
+        large = np.arange(300_000, dtype=np.float32)
+        sender = request.get_response_sender()
+        metric = pb_utils.MetricFamily(name="caller_forked", description="", kind=pb_utils.MetricFamily.COUNTER).Metric()
+        stream = call("counter", np.array([3], np.float32)).exec(decoupled=True)
+
+        def attempts(results):
+            async def ask():
+                return await call("doubler", values).async_exec()
+            with_array = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", large)])
+            results.put([self.told(each) for each in (
+                lambda: call("doubler", values).exec(), lambda: call("doubler", large).exec(), lambda: asyncio.run(ask()),
+                lambda: metric.increment(1), lambda: sender.send(with_array), lambda: sender.send(flags=1), request.is_cancelled,
+                lambda: pb_utils.is_model_ready("doubler"), lambda: pb_utils.Logger.log_warn("from a forked process"))])
+
+        def forked_answers():
+            context = multiprocessing.get_context("fork")
+            results = context.SimpleQueue()
+            process = context.Process(target=attempts, args=(results,))
+            process.start()
+            told = results.get()
+            process.join()
+            return told, process.pid
+        told, pid = forked_answers()
+        streamed = [result_of(each) for each in stream]
+        metric.increment(2)
+        return {"told": [each.replace(str(pid), "PID") for each in told], "stream": streamed, "metric": metric.value(),
+                "exec": result_of(call("doubler", values).exec()), "input": values.tolist()}
 
     def case_abandoned(self, values, request):
         """Answers that come when their loop is closed; calls of the next loop are answered all the same."""

@@ -72,6 +72,13 @@ class TritonPythonModel:
             os._exit(0)
         os._exit(5)
 
+    def case_fork_returns(self):
+        """The child comes back from execute(), as the model does."""
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+        return self.answer("child" if child == 0 else "parent")
+
     def case_close_all(self):
         os.closerange(0, 256)
         while True:
