@@ -1,6 +1,7 @@
 // The names; shared_region.h has the memory.
 #include "shared_memory.h"
 
+#include <iterator>
 #include <utility>
 
 #include "shared_region.h"
@@ -49,7 +50,7 @@ Status SharedMemory::CheckNew(const std::string& name) const {
 Status SharedMemory::Add(std::shared_ptr<const SharedRegion> region) {
   const std::string& name = region->info().name;
   const std::lock_guard lock(mutex_);
-  if (regions_.emplace(name, region).second) return Status::Ok();
+  if (regions_.emplace(name, Entry{region}).second) return Status::Ok();
   return AlreadyExistsError("shared memory region '", name, "' already in manager");
 }
 
@@ -69,51 +70,62 @@ Status SharedMemory::RegisterCuda(const std::string& name, std::string_view raw_
 }
 
 Status SharedMemory::Unregister(SharedMemoryKind kind, const std::string& name) {
-  std::vector<std::shared_ptr<const SharedRegion>> ended;  // unmapped without the lock
+  std::vector<Entry> ended;  // unmapped without the lock
+  std::string in_use;
   const std::lock_guard lock(mutex_);
+  auto region = name.empty() ? regions_.begin() : regions_.find(name);
+  while (region != regions_.end()) {
+    const auto next = std::next(region);
+    if (region->second.region->kind() == kind) {
+      // Uses begin under the lock alone: a count of one stays one.
+      if (region->second.use.use_count() > 1) {
+        in_use += region->first + " ,";
+      } else {
+        ended.push_back(std::move(region->second));
+        regions_.erase(region);
+      }
+    }
+    region = name.empty() ? next : regions_.end();
+  }
+  if (in_use.empty()) return Status::Ok();
   if (!name.empty()) {
-    const auto found = regions_.find(name);
-    if (found == regions_.end()) return Status::Ok();
-    if (found->second->kind() != kind) {
-      return InvalidArgError("Unable to unregister ", KindName(kind), " shared memory region: '",
-                             name, "' is a ", KindName(found->second->kind()), " one");
-    }
-    ended.push_back(std::move(found->second));
-    regions_.erase(found);
-    return Status::Ok();
+    return InternalError("Cannot unregister shared memory region '", name,
+                         "', it is currently in use.");
   }
-  for (auto region = regions_.begin(); region != regions_.end();) {
-    if (region->second->kind() != kind) {
-      ++region;
-      continue;
-    }
-    ended.push_back(std::move(region->second));
-    region = regions_.erase(region);
-  }
-  return Status::Ok();
+  return InternalError("Failed to unregister the following ", KindName(kind),
+                       " shared memory regions: ", in_use);
 }
 
 Result<std::vector<SharedRegionInfo>> SharedMemory::Describe(SharedMemoryKind kind,
                                                              const std::string& name) const {
   std::vector<SharedRegionInfo> regions;
   const std::lock_guard lock(mutex_);
-  for (const auto& [region_name, region] : regions_) {
-    if (region->kind() != kind || (!name.empty() && name != region_name)) continue;
-    regions.push_back(region->info());
+  if (!name.empty()) {
+    const auto found = regions_.find(name);
+    if (found == regions_.end()) {
+      return NotFoundError("Unable to find ", KindName(kind), " shared memory region: '", name,
+                           "'");
+    }
+    const bool is_system = found->second.region->kind() == SharedMemoryKind::kSystem;
+    if (found->second.region->kind() == kind) return std::vector{found->second.region->info()};
+    return NotFoundError("The region named '", name, "' is registered as ",
+                         is_system ? "system" : "CUDA", " shared memory, not ",
+                         is_system ? "CUDA" : "system", " shared memory");
   }
-  if (regions.empty() && !name.empty()) {
-    return NotFoundError("Unable to find ", KindName(kind), " shared memory region: '", name, "'");
+  for (const auto& [region_name, entry] : regions_) {
+    if (entry.region->kind() == kind) regions.push_back(entry.region->info());
   }
   return regions;
 }
 
 Result<SharedBlock> SharedMemory::Find(const SharedRange& range) const {
-  std::shared_ptr<const SharedRegion> region;
+  Entry entry{nullptr, nullptr};
   {
     const std::lock_guard lock(mutex_);
     const auto found = regions_.find(range.region);
-    if (found != regions_.end()) region = found->second;
+    if (found != regions_.end()) entry = found->second;
   }
+  const std::shared_ptr<const SharedRegion>& region = entry.region;
   if (region == nullptr) {
     return NotFoundError("Unable to find shared memory region: '", range.region, "'");
   }
@@ -129,7 +141,7 @@ Result<SharedBlock> SharedMemory::Find(const SharedRange& range) const {
   char* const base = region->base() + range.offset;
   const TRITONSERVER_MemoryType memory_type = region->memory_type();
   const int64_t device_id = region->info().device_id;
-  return SharedBlock{std::move(region), base, range.size_bytes, memory_type, device_id};
+  return SharedBlock{entry.region, entry.use, base, range.size_bytes, memory_type, device_id};
 }
 
 }  // namespace nereid

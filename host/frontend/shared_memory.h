@@ -30,6 +30,7 @@ struct SharedRange {
 // That part, mapped. It stays mapped while the block lives, whatever becomes of the region's name.
 struct SharedBlock {
   std::shared_ptr<const void> keep;
+  std::shared_ptr<const void> use;  // until it is dropped, clients cannot unregister the region
   char* base = nullptr;
   size_t size_bytes = 0;
   TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
@@ -70,7 +71,8 @@ class SharedMemory {
   // `raw_handle` holds the bytes of a cudaIpcMemHandle_t. May create a CUDA context: slow.
   Status RegisterCuda(const std::string& name, std::string_view raw_handle, int64_t device_id,
                       uint64_t size_bytes);
-  // An empty name unregisters every region of the kind; an unknown one is no error.
+  // An empty name unregisters every region of the kind; an unknown one, or one of the other kind,
+  // is no error. INTERNAL, as Triton has it, for regions that requests use; they stay.
   Status Unregister(SharedMemoryKind kind, const std::string& name);
   // Sorted by name. An empty name asks for every region of the kind.
   Result<std::vector<SharedRegionInfo>> Describe(SharedMemoryKind kind,
@@ -79,12 +81,18 @@ class SharedMemory {
   Result<SharedBlock> Find(const SharedRange& range) const;
 
  private:
+  struct Entry {
+    std::shared_ptr<const SharedRegion> region;
+    std::shared_ptr<const void> use = std::make_shared<char>();  // shared by the region's blocks
+  };
+  using Entries = std::map<std::string, Entry>;
+
   Status CheckNew(const std::string& name) const;
   Status Add(std::shared_ptr<const SharedRegion> region);
 
   const bool allows_clients_;
   mutable std::mutex mutex_;  // guards regions_
-  std::map<std::string, std::shared_ptr<const SharedRegion>> regions_;
+  Entries regions_;
 };
 
 }  // namespace nereid

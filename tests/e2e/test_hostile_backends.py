@@ -6,7 +6,10 @@ import socket
 import urllib.error
 import urllib.request
 
+import numpy as np
 import pytest
+import tritonclient.grpc
+from tritonclient.utils import InferenceServerException
 
 CONFIG = """backend: "{backend}"
 max_batch_size: 0
@@ -24,7 +27,8 @@ ANSWERS = {
     "no_response": "without sending a final response",
     "unknown_output": "NO_SUCH_OUTPUT",
     "huge_output": "4611686018427387904",
-    "flags_only": "response",
+    "flags_only": "expected a single response, got 0",
+    "two_responses": "expected a single response, got 2",
 }
 # Why a model with this fault did not load.
 LOADS = {
@@ -32,7 +36,7 @@ LOADS = {
     "model_initialize_throws": "hostile: model_initialize_throws throws as told",
     "instance_initialize": "hostile: instance_initialize fails as told",
 }
-OTHERS = ["none", "late", "sends_twice", "releases_twice", "never", "model_finalize", "instance_finalize"]
+OTHERS = ["none", "late", "sends_twice", "sends_early", "releases_twice", "never", "model_finalize", "instance_finalize"]
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +100,25 @@ def test_a_library_that_does_not_load_reports_its_own_error(server):
     assert "undefined symbol: TRITONBACKEND_NoSuchFunction" in reason(server, "missing_symbol")
 
 
-@pytest.mark.parametrize("fault", ["none", "late", "sends_twice", "releases_twice"])
+@pytest.mark.parametrize("fault", ["none", "late", "sends_twice", "sends_early", "releases_twice"])
 def test_one_answer_comes_whenever_and_however_often_it_is_sent(server, fault):
     for _ in range(3):
         status, answer = infer(server, fault)
         assert status == 200 and answer["outputs"][0]["data"] == [1, 2]
+
+
+@pytest.mark.parametrize("fault", ["sends_twice", "sends_early", "flags_only", "two_responses"])
+def test_grpc_answers_a_call_once(server, fault):
+    with tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
+        tensor = tritonclient.grpc.InferInput("INPUT0", [2], "FP32")
+        tensor.set_data_from_numpy(np.array([1, 2], np.float32))
+        for _ in range(3):
+            if fault in ANSWERS:
+                with pytest.raises(InferenceServerException, match=ANSWERS[fault]) as error:
+                    client.infer(fault, [tensor])
+                assert error.value.status() == "StatusCode.INTERNAL"
+            else:
+                assert client.infer(fault, [tensor]).as_numpy("OUTPUT0").tolist() == [1, 2]
 
 
 def test_a_request_that_is_never_answered_holds_up_nobody(server):

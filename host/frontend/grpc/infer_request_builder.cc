@@ -285,6 +285,11 @@ Status AddRequestedOutputs(const SharedMemory& shared_memory, InferParts& parts,
 
 }  // namespace
 
+void InferParts::EndSharedUse() {
+  for (SharedBlock& block : shared_inputs) block.use.reset();
+  for (SharedOutput& output : outputs.shared) output.block.use.reset();
+}
+
 Status FillRequest(const SharedMemory& shared_memory, const ForwardedHeaders& headers,
                    InferParts& parts, InferRequest& request) {
   const std::string& id = parts.message.message().id();

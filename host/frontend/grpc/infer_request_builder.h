@@ -39,6 +39,9 @@ struct InferParts {
   OutputPlan outputs;
   bool is_decoupled = false;
   bool is_batched = false;  // known only when outputs are to be classified
+
+  // Once the model has answered: from here on clients may unregister the regions.
+  void EndSharedUse();
 };
 
 // Fills `request`, made for the message's model, from `parts.message` and `headers`. Inputs

@@ -53,6 +53,7 @@ Status StreamRequest::Submit(const InferContext& context, const ForwardedHeaders
 }
 
 void StreamRequest::OnResponse(InferResponse response, bool is_final) noexcept {
+  if (is_final) parts_.EndSharedUse();
   const bool wants_reply = !response.empty() || parts_.wishes.wants_empty_final;
   if (wants_reply) {
     const size_t size_bytes =

@@ -27,6 +27,7 @@ class UnaryInfer final : public CallHandler, public InferObserver {
 
  private:
   Status Submit(const Slice& request);
+  void FinishWithOnly(InferResponse response);
   // The first outcome is the call's; later ones are dropped.
   void FinishOnce(const Status& status);
   void FinishOnce(WireMessage response);
@@ -50,6 +51,8 @@ class UnaryInfer final : public CallHandler, public InferObserver {
   std::atomic<int> num_refs_{
       1};  // the call's own; in flight, one for the response and one for the release
   std::atomic<bool> is_finished_{false};
+  size_t num_responses_ = 0;
+  InferResponse early_;  // one that came before the end: it may not be the only one
   TRITONSERVER_InferenceRequest* in_flight_ = nullptr;  // set before the request is under way
   std::optional<InferRequest>
       request_;  // after its release; kept so that it may still be cancelled
@@ -79,19 +82,28 @@ Status UnaryInfer::Submit(const Slice& request_bytes) {
 }
 
 void UnaryInfer::OnResponse(InferResponse response, bool is_final) noexcept {
-  if (!response.empty()) {
-    Result<WireMessage> bytes = EncodeUnaryResponse(response, parts_);
-    response = InferResponse();  // before the client hears, so that its memory is free by then
-    if (bytes.ok()) {
-      FinishOnce(std::move(bytes).value());
-    } else {
-      FinishOnce(bytes.status());
-    }
-  } else if (is_final) {
-    FinishOnce(InternalError("model '", parts_.message.message().model_name(),
-                             "' ended the request without a response"));
+  if (!response.empty()) ++num_responses_;
+  if (!is_final) {
+    if (num_responses_ == 1) early_ = std::move(response);
+    return;
   }
-  if (is_final) Unref();
+  parts_.EndSharedUse();
+  if (num_responses_ != 1) {
+    FinishOnce(InternalError("expected a single response, got ", num_responses_));
+  } else {
+    FinishWithOnly(response.empty() ? std::move(early_) : std::move(response));
+  }
+  Unref();
+}
+
+void UnaryInfer::FinishWithOnly(InferResponse response) {
+  Result<WireMessage> bytes = EncodeUnaryResponse(response, parts_);
+  response = InferResponse();  // before the client hears, so that its memory is free by then
+  if (bytes.ok()) {
+    FinishOnce(std::move(bytes).value());
+  } else {
+    FinishOnce(bytes.status());
+  }
 }
 
 void UnaryInfer::FinishOnce(const Status& status) {

@@ -31,7 +31,7 @@ class InferCall final : public ModelCall {
         encoding_(encoding) {}
 
  private:
-  const std::vector<SharedOutput>* shared_outputs() const override {
+  std::vector<SharedOutput>* shared_outputs() override {
     return forms_.shared.empty() ? nullptr : &forms_.shared;
   }
 
@@ -41,10 +41,9 @@ class InferCall final : public ModelCall {
   }
 
   void OnModelEnd() override {
-    Status status =
-        num_responses_ == 1
-            ? response_.Error()
-            : InternalError("expected a single response, got ", num_responses_);
+    Status status = num_responses_ == 1
+                        ? response_.Error()
+                        : InternalError("expected a single response, got ", num_responses_);
     InferReply reply;
     if (status.ok()) status = BuildInferReply(response_, forms_, reply);
     if (status.ok()) {
@@ -95,7 +94,7 @@ class InferCall final : public ModelCall {
   };
 
   const KServeContext& context_;
-  const OutputForms forms_;
+  OutputForms forms_;
   const Encoding encoding_;  // of the reply
   InferResponse response_;
   size_t num_responses_ = 0;

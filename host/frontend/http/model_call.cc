@@ -22,8 +22,8 @@ ModelCall::~ModelCall() {
 
 Status ModelCall::Launch(std::unique_ptr<ModelCall> call, InferRequest request,
                          TracedRequest trace) {
-  auto* const shared = const_cast<std::vector<SharedOutput>*>(call->shared_outputs());
-  NEREID_RETURN_IF_ERROR(request.SetCallbacks(call.get(), call->context_.allocator, shared));
+  NEREID_RETURN_IF_ERROR(
+      request.SetCallbacks(call.get(), call->context_.allocator, call->shared_outputs()));
   call->handle_ = request.get();
   call->trace_ = std::move(trace);
   TRITONSERVER_InferenceTrace* const core_trace = MakeCoreTrace(call->trace_);
@@ -78,12 +78,21 @@ void ModelCall::RunOnLoop() {
     is_final = is_final || event.is_final;
   }
   if (!is_final) return;
+  EndSharedUse();
   NoteTrace(trace_, "HTTP_SEND_START");
   if (connection_ != nullptr) OnModelEnd();
   NoteTrace(trace_, "HTTP_SEND_END");
   connection_ = nullptr;
   events.clear();
   SetStage(kLoopIsDone);
+}
+
+// Before the client hears: with the answer in its hands it may unregister its regions.
+void ModelCall::EndSharedUse() {
+  for (InputTensor& input : inputs_) input.block.use.reset();
+  std::vector<SharedOutput>* const outputs = shared_outputs();
+  if (outputs == nullptr) return;
+  for (SharedOutput& output : *outputs) output.block.use.reset();
 }
 
 void ModelCall::OnDisconnect() {

@@ -48,7 +48,7 @@ class ModelCall : public InferObserver, public LoopTask, public ActiveCall {
   // [loop thread] Asks the model to stop.
   void Cancel();
   // Outputs that go into shared memory; null for none. Constant.
-  virtual const std::vector<SharedOutput>* shared_outputs() const { return nullptr; }
+  virtual std::vector<SharedOutput>* shared_outputs() { return nullptr; }
 
  private:
   struct Event {
@@ -63,13 +63,14 @@ class ModelCall : public InferObserver, public LoopTask, public ActiveCall {
   void RunOnLoop() final;
   void OnDisconnect() final;
   void SetStage(unsigned stage);
+  void EndSharedUse();
 
   KServeContext& context_;
   EventLoop& loop_;
   Connection* connection_;                           // loop thread
   TRITONSERVER_InferenceRequest* handle_ = nullptr;  // valid as long as this object
   const Body body_;
-  const InputTensors inputs_;
+  InputTensors inputs_;
   OrcaFormat orca_ = OrcaFormat::kNone;
   TracedRequest trace_;   // empty when the request is not traced
   InferRequest request_;  // after the release

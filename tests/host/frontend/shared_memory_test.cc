@@ -50,11 +50,41 @@ TEST(SharedMemoryTest, ABlockOutlivesItsRegionsName) {
   object.Write(0, "kept");
   SharedMemory memory(true);
   ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 64).ok());
-  const Result<SharedBlock> block = memory.Find({"r", 0, 4});
+  Result<SharedBlock> block = memory.Find({"r", 0, 4});
   ASSERT_TRUE(block.ok());
+  block->use.reset();
   ASSERT_TRUE(memory.Unregister(SharedMemoryKind::kSystem, "").ok());
   EXPECT_EQ(memory.Find({"r", 0, 4}).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(std::string(block->base, 4), "kept");
+}
+
+TEST(SharedMemoryTest, ARegionInUseStays) {
+  Object object(64);
+  SharedMemory memory(true);
+  ASSERT_TRUE(memory.RegisterSystem("idle", object.key(), 0, 64).ok());
+  ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 64).ok());
+  Result<SharedBlock> block = memory.Find({"r", 0, 4});
+  ASSERT_TRUE(block.ok());
+  EXPECT_EQ(memory.Unregister(SharedMemoryKind::kSystem, "r").message(),
+            "Cannot unregister shared memory region 'r', it is currently in use.");
+  EXPECT_EQ(memory.Unregister(SharedMemoryKind::kSystem, "").message(),
+            "Failed to unregister the following system shared memory regions: r ,");
+  EXPECT_FALSE(memory.Find({"idle", 0, 4}).ok());
+  EXPECT_TRUE(memory.Find({"r", 0, 4}).ok());
+  block->use.reset();
+  EXPECT_TRUE(memory.Unregister(SharedMemoryKind::kSystem, "r").ok());
+  EXPECT_FALSE(memory.Find({"r", 0, 4}).ok());
+}
+
+TEST(SharedMemoryTest, NamesOfTheOtherKindAreLeftAlone) {
+  Object object(64);
+  SharedMemory memory(true);
+  ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 64).ok());
+  EXPECT_TRUE(memory.Unregister(SharedMemoryKind::kCuda, "r").ok());
+  EXPECT_TRUE(memory.Unregister(SharedMemoryKind::kCuda, "").ok());
+  EXPECT_TRUE(memory.Find({"r", 0, 4}).ok());
+  EXPECT_EQ(memory.Describe(SharedMemoryKind::kCuda, "r").status().message(),
+            "The region named 'r' is registered as system shared memory, not CUDA shared memory");
 }
 
 TEST(SharedMemoryTest, RangesBeyondTheRegionAreRefused) {
@@ -110,7 +140,7 @@ TEST(SharedMemoryTest, AHandleOfAnotherSizeIsNoHandle) {
 
 TEST(SharedMemoryTest, AnOutputThatDoesNotFitIsAnError) {
   char bytes[32];
-  const std::vector<SharedOutput> outputs{{"Y", {nullptr, bytes, sizeof(bytes)}}};
+  const std::vector<SharedOutput> outputs{{"Y", {nullptr, nullptr, bytes, sizeof(bytes)}}};
   EXPECT_EQ(AllocateShared(outputs, {"Z", 8, TRITONSERVER_MEMORY_CPU, 0})->base, nullptr);
   EXPECT_EQ(AllocateShared(outputs, {"Y", 32, TRITONSERVER_MEMORY_CPU, 0})->base, bytes);
   EXPECT_FALSE(AllocateShared(outputs, {"Y", 33, TRITONSERVER_MEMORY_CPU, 0}).ok());

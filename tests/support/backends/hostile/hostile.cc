@@ -14,6 +14,8 @@
 //   late                      answers `delay_ms` after Execute returned, on another thread
 //   never                     keeps the requests for ever
 //   sends_twice               two final responses
+//   sends_early               a response, then the flag that it was the last one
+//   two_responses             two responses, then that flag
 //   flags_only                no response, but the flag that it was the last one
 //   releases_twice            gives the requests back a second time
 //   unknown_output            asks for an output that the model does not have
@@ -84,12 +86,12 @@ Status FillOutput(TRITONBACKEND_Request* request, TRITONBACKEND_Response* respon
   return input.CopyTo({static_cast<std::byte*>(base), input.size_bytes()});
 }
 
-void Send(TRITONBACKEND_Request* request, const std::string& fault) {
+void Send(TRITONBACKEND_Request* request, const std::string& fault,
+          uint32_t flags = TRITONSERVER_RESPONSE_COMPLETE_FINAL) {
   Result<ResponseHandle> response = nereid::NewResponseHandle(request);
   if (!response.ok()) return;
   const nereid::ErrorHandle error(ToError(FillOutput(request, response->get(), fault)));
-  (void)ToStatus(TRITONBACKEND_ResponseSend(response->release(),
-                                            TRITONSERVER_RESPONSE_COMPLETE_FINAL, error.get()));
+  (void)ToStatus(TRITONBACKEND_ResponseSend(response->release(), flags, error.get()));
 }
 
 void SendFlags(TRITONBACKEND_Request* request) {
@@ -122,6 +124,10 @@ Status Execute(TRITONBACKEND_Model* model, std::vector<TRITONBACKEND_Request*> r
   }
   for (TRITONBACKEND_Request* request : requests) {
     if (fault == "flags_only") {
+      SendFlags(request);
+    } else if (fault == "sends_early" || fault == "two_responses") {
+      Send(request, fault, /*flags=*/0);
+      if (fault == "two_responses") Send(request, fault, /*flags=*/0);
       SendFlags(request);
     } else if (fault != "no_response") {
       Send(request, fault);
