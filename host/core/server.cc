@@ -105,6 +105,7 @@ Status Server::Start() {
       &models_, loader_.get(), options_.model_load_thread_count, options_.model_load_retry_count);
   std::vector<Repository> repositories;
   for (const std::string& path : options_.repository_paths) {
+    NEREID_RETURN_IF_ERROR(CheckIsLocal(path));
     repositories.push_back({path, {}, options_.model_namespacing});
   }
   repository_ = std::make_unique<ModelRepository>(

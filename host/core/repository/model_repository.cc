@@ -340,6 +340,7 @@ Status ModelRepository::Poll() {
 }
 
 Status ModelRepository::Register(Repository repository) {
+  NEREID_RETURN_IF_ERROR(CheckIsLocal(repository.path));
   std::error_code ignored;
   if (!std::filesystem::is_directory(repository.path, ignored)) {
     return InvalidArgError("model repository '", repository.path, "': no such folder");

@@ -41,6 +41,15 @@ uint64_t EntryHash(const fs::path& path) {
 
 }  // namespace
 
+Status CheckIsLocal(const std::string& path) {
+  for (const std::string_view scheme : {"s3://", "gs://", "as://"}) {
+    if (!path.starts_with(scheme)) continue;
+    return UnsupportedError("model repository '", path, "': ", scheme,
+                            " file-system not supported, only local folders are");
+  }
+  return Status::Ok();
+}
+
 Result<std::map<std::string, std::vector<ScannedModel>>> ScanRepositories(
     const std::vector<Repository>& repositories) {
   std::map<std::string, std::vector<ScannedModel>> models;

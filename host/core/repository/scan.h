@@ -25,6 +25,9 @@ struct ScannedModel {
   std::string path;  // <repository>/<folder>
 };
 
+// UNSUPPORTED names the scheme of a repository in a cloud's storage (s3:// and the like).
+Status CheckIsLocal(const std::string& path);
+
 // Every model folder of the repositories, by name. More than one folder under a name: the model is
 // ambiguous. NOT_FOUND names a repository that cannot be listed.
 Result<std::map<std::string, std::vector<ScannedModel>>> ScanRepositories(

@@ -33,6 +33,16 @@ TEST_F(ScanTest, NamesARepositoryThatIsNotThere) {
   EXPECT_NE(models.status().message().find(repo("absent")), std::string::npos);
 }
 
+TEST_F(ScanTest, RefusesStorageOfCloudsByName) {
+  for (const char* path : {"s3://bucket/models", "gs://bucket", "as://account/container"}) {
+    const Status status = CheckIsLocal(path);
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_NE(status.message().find(path), std::string::npos);
+  }
+  EXPECT_TRUE(CheckIsLocal("/models/s3://").ok());
+  EXPECT_TRUE(CheckIsLocal("s3").ok());
+}
+
 TEST_F(ScanTest, NeverLeavesTheRepository) {
   AddModel("m");
   for (const char* name : {"", ".", "..", "../repo/m", "m/1", "/etc"}) {
