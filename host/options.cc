@@ -89,6 +89,7 @@ Result<Options> ParseOptions(const std::vector<std::string>& args) {
   if (!options.has_metrics_address) options.metrics.address = options.http.address;
   if (options.use_http_tls) options.http.tls = options.http_tls;
   if (options.use_grpc_tls) options.grpc.tls = options.grpc_tls;
+  NEREID_RETURN_IF_ERROR(ApplyTraceEnvironment(options.trace));
   NEREID_RETURN_IF_ERROR(CheckOptions(options));
   return options;
 }

@@ -1,5 +1,8 @@
 #include "host/trace_flags.h"
 
+#include <cctype>
+#include <cstdlib>
+
 #include "host/option_values.h"
 
 namespace nereid {
@@ -22,12 +25,23 @@ Status SetUnsigned(const std::string& text, int64_t min, auto& target) {
   return Status::Ok();
 }
 
+// Flags take older names of levels too, in any letter case.
+std::string LevelOfFlag(std::string level) {
+  for (char& letter : level)
+    letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+  if (level == "FALSE") return "OFF";
+  for (const char* older : {"TRUE", "ON", "MIN", "MAX"}) {
+    if (level == older) return "TIMESTAMPS";
+  }
+  return level;
+}
+
 Status SetCommon(TraceOptions& trace, const std::string& key, const std::string& value) {
   if (key == "mode") return SetMode(trace, value);
   if (key == "rate") return SetUnsigned(value, 1, trace.values.rate);
   if (key == "count") return SetUnsigned(value, -1, trace.values.count);
   if (key == "level") {
-    NEREID_ASSIGN_OR_RETURN(const uint32_t level, ParseTraceLevel(value));
+    NEREID_ASSIGN_OR_RETURN(const uint32_t level, ParseTraceLevel(LevelOfFlag(value)));
     trace.values.level = level == 0 ? 0 : trace.values.level | level;
     return Status::Ok();
   }
@@ -43,11 +57,45 @@ Status SetTriton(TraceOptions& trace, const std::string& key, const std::string&
   return Status::Ok();
 }
 
+// The settings of the batches in which spans are sent, with their variables in the environment.
+struct BatchSetting {
+  const char* key;
+  const char* variable;
+  int64_t (*get)(const OtlpOptions& otlp);
+  void (*set)(OtlpOptions& otlp, int64_t value);
+};
+constexpr BatchSetting kBatchSettings[] = {
+    {"bsp_max_queue_size", "OTEL_BSP_MAX_QUEUE_SIZE",
+     [](const OtlpOptions& otlp) { return static_cast<int64_t>(otlp.max_queue_size); },
+     [](OtlpOptions& otlp, int64_t value) { otlp.max_queue_size = static_cast<size_t>(value); }},
+    {"bsp_schedule_delay", "OTEL_BSP_SCHEDULE_DELAY",
+     [](const OtlpOptions& otlp) { return otlp.schedule_delay_ms; },
+     [](OtlpOptions& otlp, int64_t value) { otlp.schedule_delay_ms = value; }},
+    {"bsp_max_export_batch_size", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE",
+     [](const OtlpOptions& otlp) { return static_cast<int64_t>(otlp.max_export_batch_size); },
+     [](OtlpOptions& otlp, int64_t value) {
+       otlp.max_export_batch_size = static_cast<size_t>(value);
+     }},
+};
+
+Status SetBatch(OtlpOptions& otlp, const BatchSetting& setting, const std::string& value) {
+  NEREID_ASSIGN_OR_RETURN(const int64_t number, ParseIntValue(value, 1));
+  setting.set(otlp, number);
+  otlp.shown[setting.key] = {std::to_string(number)};
+  return Status::Ok();
+}
+
+Status SetUrl(OtlpOptions& otlp, const std::string& url) {
+  otlp.url = url;
+  return ParseHttpUrl(url).status();
+}
+
 Status SetOpenTelemetry(OtlpOptions& otlp, const std::string& key, const std::string& value) {
-  if (key == "bsp_max_queue_size") return SetUnsigned(value, 1, otlp.max_queue_size);
-  if (key == "bsp_schedule_delay") return SetUnsigned(value, 1, otlp.schedule_delay_ms);
-  if (key == "bsp_max_export_batch_size") return SetUnsigned(value, 1, otlp.max_export_batch_size);
+  for (const BatchSetting& setting : kBatchSettings) {
+    if (key == setting.key) return SetBatch(otlp, setting, value);
+  }
   if (key == "resource") {
+    otlp.shown[key].push_back(value);
     NEREID_ASSIGN_OR_RETURN(const auto attribute, SplitValue(value, '='));
     otlp.resource[attribute.first] = attribute.second;
     return Status::Ok();
@@ -57,8 +105,23 @@ Status SetOpenTelemetry(OtlpOptions& otlp, const std::string& key, const std::st
                            "': expected url, resource, bsp_max_queue_size, bsp_schedule_delay or "
                            "bsp_max_export_batch_size");
   }
-  otlp.url = value;
-  return ParseHttpUrl(value).status();
+  otlp.shown[key] = {value};
+  return SetUrl(otlp, value);
+}
+
+std::string Variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// Where OpenTelemetry's variables say that the collector is; empty where they do not.
+std::string UrlOfEnvironment() {
+  std::string url = Variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
+  if (!url.empty()) return url;
+  url = Variable("OTEL_EXPORTER_OTLP_ENDPOINT");
+  if (url.empty()) return url;
+  if (url.back() != '/') url += '/';
+  return url + "v1/traces";
 }
 
 }  // namespace
@@ -72,6 +135,21 @@ Status ApplyTraceConfig(Options& options, const std::string& text) {
     return SetOpenTelemetry(trace.otlp, setting.key, setting.value);
   }
   return InvalidArgError("expected mode triton or opentelemetry, got '", setting.name, "'");
+}
+
+Status ApplyTraceEnvironment(TraceOptions& trace) {
+  if (trace.mode != TraceMode::kOpenTelemetry) return Status::Ok();
+  OtlpOptions& otlp = trace.otlp;
+  for (const BatchSetting& setting : kBatchSettings) {
+    if (otlp.shown.contains(setting.key)) continue;  // a flag gave it
+    const std::string value = Variable(setting.variable);
+    NEREID_RETURN_IF_ERROR(
+        SetBatch(otlp, setting, value.empty() ? std::to_string(setting.get(otlp)) : value)
+            .WithContext(setting.variable));
+  }
+  const std::string url = UrlOfEnvironment();
+  if (url.empty() || otlp.shown.contains("url")) return Status::Ok();
+  return SetUrl(otlp, url).WithContext("OTEL_EXPORTER_OTLP_ENDPOINT");
 }
 
 Status CheckTraceOptions(const TraceOptions& trace) {

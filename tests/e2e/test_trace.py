@@ -135,6 +135,11 @@ def test_a_collector_receives_spans_that_hang_together(start_server, backends, c
                                    f"--trace-config=opentelemetry,url=http://127.0.0.1:{collector.server_port}/v1/traces",
                                    "--trace-config=opentelemetry,resource=service.name=tested",
                                    "--trace-config=opentelemetry,bsp_schedule_delay=50"], "/v2/models/identity_fp32/ready")
+    with urllib.request.urlopen(server.url + "/v2/trace/setting", timeout=30) as answer:
+        assert json.load(answer) == {
+            "trace_level": ["TIMESTAMPS"], "trace_rate": "1000", "trace_count": "-1", "trace_mode": "opentelemetry",
+            "url": f"http://127.0.0.1:{collector.server_port}/v1/traces", "resource": "service.name=tested", "bsp_schedule_delay": "50",
+            "bsp_max_queue_size": "2048", "bsp_max_export_batch_size": "512"}
     caller = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
     infer(server, "not traced")
     infer(server, "traced", {"traceparent": f"00-{caller[0]}-{caller[1]}-01"})  # whoever is traced already is, whatever the rate

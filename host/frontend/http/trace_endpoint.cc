@@ -42,12 +42,16 @@ std::string ToJson(const std::map<std::string, std::vector<std::string>>& settin
   for (const auto& [key, values] : settings) {
     if (json.size() > 1) json += ',';
     AppendLossyJsonString(json, key);
-    json += key == kLevel ? ":[" : ":";
+    json += ':';
+    if (key != kLevel) {  // of several attributes of a resource, JSON's text has room for one
+      AppendLossyJsonString(json, values.back());
+      continue;
+    }
     for (size_t i = 0; i < values.size(); ++i) {
-      if (i != 0) json += ',';
+      json += i == 0 ? '[' : ',';
       AppendLossyJsonString(json, values[i]);
     }
-    if (key == kLevel) json += ']';
+    json += ']';
   }
   json += '}';
   return json;

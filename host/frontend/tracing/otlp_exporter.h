@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "nereid/status.h"
 #include "tracing/http_post.h"
@@ -23,6 +24,9 @@ struct OtlpOptions {
   size_t max_queue_size = 2048;  // spans; beyond it they are dropped, and counted in the log
   int64_t schedule_delay_ms = 5000;
   size_t max_export_batch_size = 512;
+  // What the trace settings tell of all this, as it was given: several values where a setting was
+  // given several times.
+  std::map<std::string, std::vector<std::string>> shown;
 };
 
 class OtlpExporter final : public TraceSink {

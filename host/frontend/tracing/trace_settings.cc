@@ -69,9 +69,7 @@ Status Set(bool has_value, T& server, T initial, std::optional<T>* own, const Re
 
 Result<uint32_t> ParseTraceLevel(std::string_view name) {
   if (name == "OFF") return 0u;
-  if (name == "TIMESTAMPS" || name == "MIN" || name == "MAX") {
-    return static_cast<uint32_t>(TRITONSERVER_TRACE_LEVEL_TIMESTAMPS);
-  }
+  if (name == "TIMESTAMPS") return static_cast<uint32_t>(TRITONSERVER_TRACE_LEVEL_TIMESTAMPS);
   if (name == "TENSORS") return static_cast<uint32_t>(TRITONSERVER_TRACE_LEVEL_TENSORS);
   return InvalidArgError("unknown trace level '", name, "': expected OFF, TIMESTAMPS or TENSORS");
 }

@@ -118,7 +118,7 @@ std::map<std::string, std::vector<std::string>> Tracer::Describe(const std::stri
       {"trace_count", {std::to_string(values.count)}}};
   if (options_.mode == TraceMode::kOpenTelemetry) {
     settings["trace_mode"] = {"opentelemetry"};
-    settings["url"] = {options_.otlp.url};
+    settings.insert(options_.otlp.shown.begin(), options_.otlp.shown.end());
   } else {
     settings["trace_mode"] = {"triton"};
     settings["trace_file"] = {options_.file};

@@ -127,6 +127,43 @@ TEST(OptionsTest, TraceSettingsComeInOldAndNewForms) {
   }
 }
 
+TEST(OptionsTest, LevelsOfTracesHaveOlderNames) {
+  for (const char* level : {"min", "MAX", "true", "timestamps"}) {
+    const Result<Options> options = Parse({"--trace-file=/tmp/t", StrCat("--trace-level=", level)});
+    ASSERT_TRUE(options.ok()) << level;
+    EXPECT_EQ(options->trace.values.level, TRITONSERVER_TRACE_LEVEL_TIMESTAMPS) << level;
+  }
+  EXPECT_EQ(Parse({"--trace-level=off"})->trace.values.level, TRITONSERVER_TRACE_LEVEL_DISABLED);
+}
+
+TEST(OptionsTest, OpenTelemetryReadsItsVariables) {
+  const std::vector<std::string> mode{"--trace-config=mode=opentelemetry"};
+  using Shown = std::map<std::string, std::vector<std::string>>;
+  EXPECT_EQ(Parse(mode)->trace.otlp.shown, (Shown{{"bsp_max_queue_size", {"2048"}},
+                                                  {"bsp_schedule_delay", {"5000"}},
+                                                  {"bsp_max_export_batch_size", {"512"}}}));
+  setenv("OTEL_BSP_MAX_QUEUE_SIZE", "77", 1);
+  setenv("OTEL_BSP_SCHEDULE_DELAY", "9", 1);
+  setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318", 1);
+  const Result<Options> options =
+      Parse({mode[0], "--trace-config=opentelemetry,bsp_schedule_delay=20",
+             "--trace-config=opentelemetry,resource=a=b"});
+  setenv("OTEL_BSP_SCHEDULE_DELAY", "soon", 1);
+  const std::string error = ErrorOf(mode);
+  const bool is_read_without_mode = !Parse({}).ok();
+  unsetenv("OTEL_BSP_MAX_QUEUE_SIZE");
+  unsetenv("OTEL_BSP_SCHEDULE_DELAY");
+  unsetenv("OTEL_EXPORTER_OTLP_ENDPOINT");
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->trace.otlp.max_queue_size, 77u);
+  EXPECT_EQ(options->trace.otlp.schedule_delay_ms, 20);
+  EXPECT_EQ(options->trace.otlp.url, "http://collector:4318/v1/traces");
+  EXPECT_EQ(options->trace.otlp.shown.at("resource"), std::vector<std::string>{"a=b"});
+  EXPECT_FALSE(options->trace.otlp.shown.contains("url"));
+  EXPECT_EQ(error, "OTEL_BSP_SCHEDULE_DELAY: expected an integer from 1 up, got 'soon'");
+  EXPECT_FALSE(is_read_without_mode);
+}
+
 TEST(OptionsTest, StartupModelsNeedExplicitControl) {
   EXPECT_NE(ErrorOf({"--load-model=a"}), "no error");
   EXPECT_EQ(ErrorOf({"--model-control-mode=explicit", "--load-model=a", "--load-model=b"}),
