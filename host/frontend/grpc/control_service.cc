@@ -55,9 +55,7 @@ Result<std::vector<Parameter>> LoadParameters(
 Result<bool> WantsDependentsUnloaded(const inference::RepositoryModelUnloadRequest& request) {
   bool unload_dependents = false;
   for (const auto& [key, value] : request.parameters()) {
-    if (key != "unload_dependents") {
-      return InvalidArgError("unrecognized unload parameter '", key, "'.");
-    }
+    if (key != "unload_dependents") continue;
     if (!value.has_bool_param()) {
       return InvalidArgError(
           "invalid value type for 'unload_dependents' parameter, expected bool_param.");

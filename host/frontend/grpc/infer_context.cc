@@ -36,7 +36,7 @@ ForwardedHeaders InferContext::HeadersToForward(const Call& call) const {
   ForwardedHeaders headers;
   if (header_pattern_ == nullptr) return headers;
   for (const auto& [key, value] : call.metadata()) {
-    if (re2::RE2::FullMatch(re2::StringPiece(key.data(), key.size()), *header_pattern_)) {
+    if (re2::RE2::PartialMatch({key.data(), key.size()}, *header_pattern_)) {
       headers.emplace_back(std::string(key), std::string(value));
     }
   }

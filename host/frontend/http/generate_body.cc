@@ -1,5 +1,4 @@
-// An input's value is a scalar or a flat array; `id` and the object `parameters` are special unless
-// the model has inputs of that name.
+// An input's value is a scalar or a flat array; `id` and the object `parameters` are special.
 #include "host/frontend/http/generate_body.h"
 
 #include "host/frontend/http/data_type.h"
@@ -58,15 +57,24 @@ Status ParseGenerateBody(std::string_view json, const ModelSignature& model, siz
                          GenerateBody& body) {
   JsonReader reader(json, max_depth);
   NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view key) -> Status {
-    if (const InputSignature* signature = model.Find(key)) {
+    const InputSignature* const signature = model.Find(key);
+    if (key == "id") {
+      const size_t start = reader.position();
+      NEREID_RETURN_IF_ERROR(ReadId(reader, body.options.id));
+      // As Triton has it, the model sees the id too: as its input of that name, or as a parameter.
+      if (signature == nullptr) {
+        body.options.parameters.push_back({"id", body.options.id});
+        return Status::Ok();
+      }
+      reader.Rewind(start);
+    }
+    if (key == "parameters" && signature != nullptr) {
+      return InvalidArgError(
+          "Keyword 'parameters' for nested schema also given as input tensor name");
+    }
+    if (signature != nullptr) {
       NEREID_ASSIGN_OR_RETURN(InputTensor input, ReadInput(reader, *signature));
       body.inputs.push_back(std::move(input));
-      return Status::Ok();
-    }
-    if (key == "id") {
-      NEREID_RETURN_IF_ERROR(ReadId(reader, body.options.id));
-      // As Triton has it, the model sees the id among the parameters too.
-      body.options.parameters.push_back({"id", body.options.id});
       return Status::Ok();
     }
     if (key == "parameters") {

@@ -63,9 +63,9 @@ Status AddNames(const InferResponse& response, Members& members) {
 Status AppendGenerateReply(std::string& json, const InferResponse& response) {
   NEREID_RETURN_IF_ERROR(response.Error());
   Members members;
-  NEREID_RETURN_IF_ERROR(AddOutputs(response, members));
   NEREID_RETURN_IF_ERROR(AddNames(response, members));
   NEREID_RETURN_IF_ERROR(AddParameters(response, members));
+  NEREID_RETURN_IF_ERROR(AddOutputs(response, members));
   std::stable_sort(members.begin(), members.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   const auto end = std::unique(members.begin(), members.end(),

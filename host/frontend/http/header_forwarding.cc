@@ -25,7 +25,7 @@ Result<HeaderForwarding> HeaderForwarding::Create(const std::string& pattern) {
 Status HeaderForwarding::Apply(const RequestHead& head, InferRequest& request) const {
   if (pattern_ == nullptr) return Status::Ok();
   for (const auto& [name, value] : head.headers) {
-    if (!re2::RE2::FullMatch(re2::StringPiece(name.data(), name.size()), *pattern_)) continue;
+    if (!re2::RE2::PartialMatch({name.data(), name.size()}, *pattern_)) continue;
     const std::string key(name);
     NEREID_RETURN_IF_ERROR(request.SetParameter(key.c_str(), std::string(value).c_str()));
   }

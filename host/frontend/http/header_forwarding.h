@@ -17,7 +17,8 @@ namespace nereid::http {
 
 class HeaderForwarding {
  public:
-  // An empty pattern forwards nothing. A pattern matches whole names, letter case aside.
+  // An empty pattern forwards nothing. A pattern matches any part of a name, letter
+  // case aside, as in Triton.
   static Result<HeaderForwarding> Create(const std::string& pattern);
   HeaderForwarding(HeaderForwarding&&) noexcept;
   ~HeaderForwarding();

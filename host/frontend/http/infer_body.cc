@@ -1,6 +1,7 @@
 // The walk over the JSON part, then the hand-out of the binary part.
 #include "host/frontend/http/infer_body.h"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 
@@ -123,11 +124,16 @@ class InputReader {
 
   Status ReadOrPostponeData() {
     has_data_ = true;
-    if (has_shape_ && HasJsonForm(input_.datatype)) {
+    if (has_shape_ && !IsEmpty() && HasJsonForm(input_.datatype)) {
       return ReadJsonTensor(reader_, input_.datatype, input_.shape, input_.parsed);
     }
     data_position_ = reader_.position();
     return reader_.SkipValue();
+  }
+
+  // As Triton has it, a tensor without elements is not asked what its data is.
+  bool IsEmpty() const {
+    return std::find(input_.shape.begin(), input_.shape.end(), 0) != input_.shape.end();
   }
 
   // Triton's words to the letter, which clients know; they name the input where it needs a name.
@@ -160,6 +166,7 @@ class InputReader {
     input_.shared = shared_.Finish();
     if (input_.shared) return Status::Ok();
     if (binary_bytes_) return TakeBinary();
+    if (IsEmpty()) return Status::Ok();
     if (!HasJsonForm(input_.datatype)) {
       return Verbatim("receiving ", DataTypeName(input_.datatype),
                       " data via JSON is not supported. Please use the binary data format for "

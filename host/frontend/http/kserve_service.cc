@@ -16,6 +16,7 @@
 #include "host/frontend/http/repository_endpoints.h"
 #include "host/frontend/http/shared_memory_endpoints.h"
 #include "host/frontend/http/trace_endpoint.h"
+#include "host/frontend/model_version.h"
 
 namespace nereid::http {
 
@@ -48,6 +49,9 @@ void KServeService::Handle(Connection& connection, const RequestHead& head, Body
     return;
   }
   if (!Admit(connection, head, GroupOf(route.endpoint))) return;
+  if (!route.oversized_version.empty()) {
+    return ReplyError(connection, ParseModelVersion(route.oversized_version).status());
+  }
   const std::optional<Encoding> encoding = ParseContentEncoding(head.Header("Content-Encoding"));
   if (!encoding) {
     connection.Reply({.status = 501, .extra_headers = "Accept-Encoding: gzip, deflate\r\n"},

@@ -72,16 +72,14 @@ Status StartLoad(KServeContext& context, BlockingPool& pool, Connection& connect
 Status StartUnload(KServeContext& context, BlockingPool& pool, Connection& connection,
                    const Body& body, const std::string& model) {
   bool with_dependents = false;
-  NEREID_RETURN_IF_ERROR(
-      ReadParameters(body, connection.limits().max_json_depth,
-                     [&](JsonReader& reader, std::string_view name) -> Status {
-                       if (name != "unload_dependents") {
-                         return InvalidArgError("unknown unload parameter '", name,
-                                                "': expected 'unload_dependents'");
-                       }
-                       NEREID_ASSIGN_OR_RETURN(with_dependents, reader.ReadBool());
-                       return Status::Ok();
-                     }));
+  NEREID_RETURN_IF_ERROR(ReadParameters(body, connection.limits().max_json_depth,
+                                        [&](JsonReader& reader, std::string_view name) -> Status {
+                                          if (name != "unload_dependents")
+                                            return reader.SkipValue();
+                                          NEREID_ASSIGN_OR_RETURN(with_dependents,
+                                                                  reader.ReadBool());
+                                          return Status::Ok();
+                                        }));
   PoolCall::Start(context, pool, connection, [&context, model, with_dependents] {
     return context.server.UnloadModel(model.c_str(), with_dependents);
   });

@@ -18,13 +18,16 @@ bool StartsWith(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
 }
 
-// Takes "versions/<number>" off `rest`, when it is there; false when the number is none.
-bool TakeVersion(std::string_view& rest, int64_t& version) {
+// Takes "versions/<digits>" off `rest`, when it is there; false when it is no number.
+bool TakeVersion(std::string_view& rest, Route& route) {
   if (!StartsWith(rest, "versions/")) return true;
   TakeSegment(rest);
   const std::string_view text = TakeSegment(rest);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
-  return error == std::errc() && end == text.data() + text.size() && version >= 0;
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) return false;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), route.model.version);
+  if (error != std::errc()) route.oversized_version = text;
+  return true;
 }
 
 Endpoint ModelAction(std::string_view action) {
@@ -45,8 +48,11 @@ Route FindModelRoute(std::string_view rest) {
   if (rest.empty() || rest.back() == '/') return {};
   Route route;
   route.model.name = TakeSegment(rest);
-  if (route.model.name.empty() || !TakeVersion(rest, route.model.version)) return {};
+  const bool has_version = StartsWith(rest, "versions/");
+  if (route.model.name.empty() || !TakeVersion(rest, route)) return {};
   route.endpoint = ModelAction(rest);
+  // Settings of traces are of a model, whatever its version.
+  if (has_version && route.endpoint == Endpoint::kTraceSettings) return {};
   return route;
 }
 

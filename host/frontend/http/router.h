@@ -38,9 +38,10 @@ enum class Endpoint {
 
 struct Route {
   Endpoint endpoint = Endpoint::kUnknown;
-  ModelName model = {};         // of the endpoints that name one
-  std::string region = {};      // of shared memory; empty for all
-  std::string repository = {};  // of the repository's endpoints; empty: not named
+  ModelName model = {};                // of the endpoints that name one
+  std::string region = {};             // of shared memory; empty for all
+  std::string repository = {};         // of the repository's endpoints; empty: not named
+  std::string oversized_version = {};  // of a model; empty: it fits
 };
 
 Route FindRoute(std::string_view path);

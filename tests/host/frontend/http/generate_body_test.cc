@@ -81,6 +81,22 @@ TEST(GenerateBodyTest, TheIdIsTheRequests) {
   EXPECT_EQ(body.options.id, "g1");
 }
 
+TEST(GenerateBodyTest, AnInputMayBeNamedIdButNotParameters) {
+  const Result<ModelSignature> model = ParseModelSignature(
+      R"({"inputs":[{"name":"id","datatype":"BYTES","shape":[1]},
+                    {"name":"parameters","datatype":"BYTES","shape":[1]}]})");
+  ASSERT_TRUE(model.ok());
+  GenerateBody body;
+  ASSERT_TRUE(ParseGenerateBody(R"({"id":"g1"})", *model, 64, body).ok());
+  EXPECT_EQ(body.options.id, "g1");
+  ASSERT_EQ(body.inputs.size(), 1u);
+  EXPECT_EQ(body.inputs[0].bytes(), std::string_view("\2\0\0\0g1", 6));
+  EXPECT_TRUE(body.options.parameters.empty());
+  GenerateBody refused;
+  EXPECT_EQ(ParseGenerateBody(R"({"parameters":"x"})", *model, 64, refused).message(),
+            "Keyword 'parameters' for nested schema also given as input tensor name");
+}
+
 TEST(GenerateBodyTest, RefusesWhatIsWrongAndNamesIt) {
   EXPECT_EQ(ErrorOf(R"({"max_tokens":"five"})"),
             "input 'max_tokens': invalid JSON at byte 14: expected a number, got a string");

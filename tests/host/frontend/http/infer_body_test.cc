@@ -50,6 +50,18 @@ TEST(InferBodyTest, ReadsEverythingThatTheProtocolDefines) {
   EXPECT_EQ(body.outputs[2].num_classes, 3u);
 }
 
+TEST(InferBodyTest, ATensorWithoutElementsIsNotAskedWhatItsDataIs) {
+  for (const char* json :
+       {R"({"inputs":[{"name":"A","shape":[0],"datatype":"FP32","data":[1,2]}]})",
+        R"({"inputs":[{"data":"x","name":"A","datatype":"FP16","shape":[2,0]}]})",
+        R"({"inputs":[{"name":"A","shape":[0],"datatype":"BYTES","data":[]}]})"}) {
+    InferBody body;
+    const Status status = Parse(json, body);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(body.inputs[0].bytes().empty());
+  }
+}
+
 TEST(InferBodyTest, TheMembersOfAnInputComeInAnyOrder) {
   for (const char* json :
        {R"({"inputs":[{"data":[[1,2]],"shape":[1,2],"datatype":"INT32","name":"A"}]})",

@@ -45,10 +45,18 @@ TEST(RouterTest, KnowsNothingElse) {
   for (const char* path :
        {"", "/", "/v1", "/v2/", "/v2/models", "/v2/models/", "/v2/models//infer", "/v2/models/m/",
         "/v2/models/m/nope", "/v2/models/m/versions/abc", "/v2/models/m/versions/-1/infer",
-        "/v2/models/m/versions/99999999999999999999/infer", "/v2/health", "//v2//health/ready",
-        "/v2/repository", "/v2/repository/models/m", "/v2/repository/models//load", "*"}) {
+        "/v2/models/m/versions/1/trace/setting", "/v2/models/m/versions//infer", "/v2/health",
+        "//v2//health/ready", "/v2/repository", "/v2/repository/models/m",
+        "/v2/repository/models//load", "*"}) {
     EXPECT_EQ(FindRoute(path).endpoint, Endpoint::kUnknown) << path;
   }
+}
+
+TEST(RouterTest, AVersionOfTooManyDigitsIsTold) {
+  const Route route = FindRoute("/v2/models/m/versions/99999999999999999999/infer");
+  EXPECT_EQ(route.endpoint, Endpoint::kInfer);
+  EXPECT_EQ(route.oversized_version, "99999999999999999999");
+  EXPECT_EQ(FindRoute("/v2/models/m/versions/9223372036854775807/infer").oversized_version, "");
 }
 
 TEST(RouterTest, EachEndpointTakesItsMethod) {
