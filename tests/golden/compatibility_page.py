@@ -10,6 +10,38 @@ import differences
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/compatibility.md"
 
 
+# The flags of Triton 2.51 and of later versions.
+TRITON_FLAGS = """
+    --help --model-repository --model-store --model-control-mode --repository-poll-secs --load-model --exit-on-error --exit-timeout-secs
+    --strict-readiness --disable-auto-complete-config --strict-model-config --model-config-name --model-load-thread-count
+    --model-load-retry-count --model-namespacing --backend-directory --backend-config --repoagent-directory --cache-directory --cache-config
+    --response-cache-byte-size --rate-limit --rate-limit-resource --pinned-memory-pool-byte-size --cuda-memory-pool-byte-size
+    --cuda-virtual-address-size --enable-peer-access --buffer-manager-thread-count --min-supported-compute-capability --model-load-gpu-limit
+    --host-policy --id --allow-http --http-address --http-port --reuse-http-port --http-thread-count --http-max-input-size
+    --http-header-forward-pattern --http-restricted-api --allow-grpc --grpc-address --grpc-port --reuse-grpc-port --grpc-infer-thread-count
+    --grpc-infer-allocation-pool-size --grpc-max-response-pool-size --grpc-header-forward-pattern --grpc-restricted-protocol --grpc-use-ssl
+    --grpc-use-ssl-mutual --grpc-server-cert --grpc-server-key --grpc-root-cert --grpc-keepalive-time --grpc-keepalive-timeout
+    --grpc-keepalive-permit-without-calls --grpc-http2-max-pings-without-data --grpc-http2-min-recv-ping-interval-without-data
+    --grpc-http2-max-ping-strikes --grpc-max-connection-age --grpc-max-connection-age-grace --grpc-infer-response-compression-level
+    --allow-metrics --allow-gpu-metrics --allow-cpu-metrics --metrics-address --metrics-port --metrics-interval-ms --metrics-config
+    --trace-config --trace-file --trace-level --trace-rate --trace-count --trace-log-frequency --log-verbose --log-info --log-warning
+    --log-error --log-format --log-file --allow-client-shm --allow-sagemaker --sagemaker-port --sagemaker-safe-port-range
+    --sagemaker-thread-count --allow-vertex-ai --vertex-ai-port --vertex-ai-thread-count --vertex-ai-default-model""".split()
+
+
+# Where a flag does not do what it does there, and why.
+FLAGS_THAT_DIFFER = {
+    "--cuda-virtual-address-size": "a state that grows moves to larger memory",
+    "--buffer-manager-thread-count": "tensors are not copied by threads of their own",
+    "--cuda-memory-pool-byte-size": "a pool is made when it is first needed",
+    "--metrics-interval-ms": "there a thread reads them",
+    "--grpc-infer-thread-count": "there threads of their own begin each call",
+    "--grpc-infer-allocation-pool-size": "nothing is kept for later calls",
+    "--grpc-max-response-pool-size": "nothing is kept for later calls",
+    "--cache-config": "one cache a server",
+}
+
+
 def help_text():
     return subprocess.run([os.environ["NEREID_DIST"] + "/bin/nereid", "--help"], capture_output=True, text=True, check=True).stdout
 
@@ -30,10 +62,17 @@ def cell(text):
     return text.replace("|", "\\|")
 
 
+def verdict(name):
+    if name in FLAGS_THAT_DIFFER:
+        return "differs"
+    return "works" if name in TRITON_FLAGS else "ours"
+
+
 def flag_table():
-    rows = ["| flag | value | |", "|---|---|---|"]
+    rows = ["| flag | value | verdict | what it does |", "|---|---|---|---|"]
     for name, value, text in flags():
-        rows.append(f"| `{name}` | {cell(value)} | {cell(text)} |")
+        why = FLAGS_THAT_DIFFER.get(name)
+        rows.append(f"| `{name}` | {cell(value)} | {verdict(name)} | {cell(text + (f' Differs: {why}.' if why else ''))} |")
     return rows
 
 

@@ -10,25 +10,6 @@ import compatibility_page
 import differences
 import http_wire
 
-# The flags of Triton 2.51 and of later versions.
-TRITON_FLAGS = """
-    --help --model-repository --model-store --model-control-mode --repository-poll-secs --load-model --exit-on-error --exit-timeout-secs
-    --strict-readiness --disable-auto-complete-config --strict-model-config --model-config-name --model-load-thread-count
-    --model-load-retry-count --model-namespacing --backend-directory --backend-config --repoagent-directory --cache-directory --cache-config
-    --response-cache-byte-size --rate-limit --rate-limit-resource --pinned-memory-pool-byte-size --cuda-memory-pool-byte-size
-    --cuda-virtual-address-size --enable-peer-access --buffer-manager-thread-count --min-supported-compute-capability --model-load-gpu-limit
-    --host-policy --id --allow-http --http-address --http-port --reuse-http-port --http-thread-count --http-max-input-size
-    --http-header-forward-pattern --http-restricted-api --allow-grpc --grpc-address --grpc-port --reuse-grpc-port --grpc-infer-thread-count
-    --grpc-infer-allocation-pool-size --grpc-max-response-pool-size --grpc-header-forward-pattern --grpc-restricted-protocol --grpc-use-ssl
-    --grpc-use-ssl-mutual --grpc-server-cert --grpc-server-key --grpc-root-cert --grpc-keepalive-time --grpc-keepalive-timeout
-    --grpc-keepalive-permit-without-calls --grpc-http2-max-pings-without-data --grpc-http2-min-recv-ping-interval-without-data
-    --grpc-http2-max-ping-strikes --grpc-max-connection-age --grpc-max-connection-age-grace --grpc-infer-response-compression-level
-    --allow-metrics --allow-gpu-metrics --allow-cpu-metrics --metrics-address --metrics-port --metrics-interval-ms --metrics-config
-    --trace-config --trace-file --trace-level --trace-rate --trace-count --trace-log-frequency --log-verbose --log-info --log-warning
-    --log-error --log-format --log-file --allow-client-shm --allow-sagemaker --sagemaker-port --sagemaker-safe-port-range
-    --sagemaker-thread-count --allow-vertex-ai --vertex-ai-port --vertex-ai-thread-count --vertex-ai-default-model""".split()
-
-
 @pytest.fixture(scope="session")
 def installed():
     if not os.environ.get("NEREID_DIST"):
@@ -44,14 +25,50 @@ def test_the_table_of_differences_is_that_of_the_replay():
 
 
 def test_flags_on_the_page_are_as_the_server_says(installed):
-    page = {row.split("`")[1] for row in compatibility_page.table_on_page("flags") if row.startswith("| `")}
-    known = {name for name, _, _ in compatibility_page.flags()}
-    assert set(TRITON_FLAGS) - {"--help"} <= page <= known
+    assert compatibility_page.table_on_page("flags") == compatibility_page.flag_table(), \
+        "write the tables anew: NEREID_DIST=dist python tests/golden/compatibility_page.py"
 
 
 def test_every_flag_of_triton_is_known(installed):
     known = {name for name, _, _ in compatibility_page.flags()} | {"--help"}
-    assert set(TRITON_FLAGS) <= known
+    assert set(compatibility_page.TRITON_FLAGS) <= known
+    assert set(compatibility_page.FLAGS_THAT_DIFFER) <= known
+
+
+def fields_of_the_proto():
+    """(message, field) of each field of a model's configuration, as the proto file has them."""
+    text = re.sub(r"//.*", "", (compatibility_page.PAGE.parents[1] / "host/frontend/proto/model_config.proto").read_text())
+    scopes = []
+    for line in re.findall(r"[^{};]*[{};]", text):
+        line = line.strip()
+        if opened := re.match(r"(message|enum|oneof)\s+(\w+)\s*{", line):
+            scopes.append(opened.groups())
+        elif line.endswith("{"):
+            scopes.append(("other", ""))
+        elif line == "}":
+            scopes.pop()
+        elif scopes and scopes[-1][0] in ("message", "oneof") and (field := re.search(r"(\w+)\s*=\s*\d+\s*(\[.*\])?;$", line)):
+            yield next(name for kind, name in reversed(scopes) if kind == "message"), field[1]
+
+
+def fields_on_the_page():
+    """(message, field) and the verdict, row by row."""
+    section = compatibility_page.PAGE.read_text().split("## Model configuration", 1)[1].split("\n## ", 1)[0]
+    for message, fields, verdict in re.findall(r"^\| `(\w+)` \| (`.*?) \| (\w+)", section, re.MULTILINE):
+        for field in re.findall(r"`(\w+)`", fields):
+            yield (message, field), verdict
+
+
+def test_every_field_of_a_configuration_is_on_the_page_once():
+    page = [field for field, _ in fields_on_the_page()]
+    assert sorted(page) == sorted(fields_of_the_proto())
+
+
+def test_fields_that_the_page_calls_refused_are_those_that_the_code_refuses():
+    source = (compatibility_page.PAGE.parents[1] / "host/core/config/unsupported.cc").read_text()
+    refused = {path.split(".")[-1].removesuffix("[]") for path in re.findall(r'^    {"([\w.\[\]]+)", "', source, re.MULTILINE)}
+    assert refused and refused == {field for (_, field), verdict in fields_on_the_page() if verdict == "refused"}
+    assert {verdict for _, verdict in fields_on_the_page()} <= {"works", "differs", "refused"}
 
 
 def test_every_call_is_on_the_page_and_none_is_unimplemented(server):
