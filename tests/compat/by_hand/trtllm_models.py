@@ -6,8 +6,9 @@ unchanged, around our engine; by hand, because they are another project's files:
         --checkpoint demo/model --interpreter PYTHON
 
 The interpreter runs the models: NumPy and transformers, from v0.13 on Pillow and requests, and torch where the release's files import it. The
-templates are filled as tools/fill_template.py does. What is compared: the text of the ensemble and of the BLS model, whole and streamed,
-with that of our own chain for the same checkpoint."""
+templates are filled as tools/fill_template.py does. What is compared with our own chain for the same checkpoint: texts and log probabilities
+of the ensemble and of the BLS model, whole and streamed, of decoupled models and others, with end ids, stop words, bad words, sampling,
+penalties and beams."""
 import argparse
 import json
 import os
@@ -20,21 +21,34 @@ import tempfile
 import urllib.error
 import urllib.request
 
+import numpy as np
+import tokenizers
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import processes  # noqa: E402
 
-PROMPTS = ["Once upon a time", "The little dog"]
+PROMPT = "Once upon a time"
+PLAIN = {"text_input": PROMPT, "max_tokens": 12, "bad_words": "", "stop_words": "", "end_id": 2, "pad_id": 2}
+
+
+def cases(words, ids, seed):
+    """What is asked, by name; `words` and `ids` are those of the plain answer, `seed` is what the release calls the seed. Without a
+    temperature: the BLS model of v0.9.0 does not pass it on."""
+    return {"plain": {}, "end id": {"end_id": ids[-4]}, "another prompt": {"text_input": "The little dog"}, "stop words": {"stop_words": [" " + words[3], "nosuchword"]},
+            "bad words": {"bad_words": [" " + words[1]]}, "sampled": {"top_k": 5, seed: 11},
+            "penalties": {"repetition_penalty": 1.5}, "log probs": {"return_log_probs": True}, "beams": {"beam_width": 2},
+            "beams with log probs": {"beam_width": 2, "return_log_probs": True}}
 
 
 def filled(text, checkpoint, decoupled):
     values = {"triton_max_batch_size": "4", "decoupled_mode": str(decoupled), "tokenizer_dir": str(checkpoint), "engine_dir": str(checkpoint),
               "add_special_tokens": "True", "skip_special_tokens": "True", "preprocessing_instance_count": "1",
-              "postprocessing_instance_count": "1", "bls_instance_count": "1", "accumulate_tokens": "True",
+              "postprocessing_instance_count": "1", "bls_instance_count": "1", "accumulate_tokens": str(decoupled),
               "tensorrt_llm_model_name": "tensorrt_llm", "tensorrt_llm_draft_model_name": "", "multimodal_encoders_name": "",
               "logits_datatype": "TYPE_FP32", "triton_backend": "tensorrtllm", "batching_strategy": "inflight_fused_batching",
               "max_queue_delay_microseconds": "0", "max_queue_size": "0", "visual_model_path": "", "multimodal_model_path": "",
               "max_num_images": "1", "encoder_input_features_data_type": "TYPE_FP16", "prompt_embedding_table_data_type": "TYPE_FP16",
-              "exclude_input_in_output": "True"}
+              "exclude_input_in_output": "True", "max_beam_width": "2"}
     return string.Template(text).safe_substitute(values)
 
 
@@ -51,6 +65,57 @@ def post(server, path, body):
     return json.loads(text)
 
 
+def make_ours(options, checkpoint, folder, _, decoupled):
+    subprocess.run([options.dist / "bin/nereid-repo", "new", "llm", "--checkpoint", checkpoint, "--out", folder / "ours",
+                    *(["--decoupled"] if decoupled else [])], check=True, capture_output=True)
+    config = folder / "ours/tensorrt_llm/config.pbtxt"
+    config.write_text(config.read_text() + 'parameters { key: "max_beam_width" value { string_value: "2" } }\n')
+    return folder / "ours"
+
+
+def make_theirs(options, checkpoint, folder, tried, decoupled):
+    for name in ("preprocessing", "postprocessing", "tensorrt_llm", *tried):
+        shutil.copytree(options.models / name, folder / "theirs" / name, ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "theirs" / name / "1").mkdir(exist_ok=True)
+        config = folder / "theirs" / name / "config.pbtxt"
+        config.write_text(filled(config.read_text(), checkpoint, decoupled))
+    return folder / "theirs"
+
+
+def seen_of(server, model, body, decoupled):
+    """Text (of each beam) and log probabilities of one case, whole and streamed: what has to be alike."""
+    whole = post(server, f"/v2/models/{model}/generate", body)
+    if "text_output" not in whole:
+        return {"error": whole}
+    texts = whole["text_output"] if isinstance(whole["text_output"], list) else [whole["text_output"]]
+    seen = {"texts": [each.strip() for each in texts]}
+    if body.get("return_log_probs"):
+        seen |= {name: np.round(np.ravel(whole.get(name, [])), 4).tolist() for name in ("cum_log_probs", "output_log_probs")}
+    if decoupled and body.get("beam_width", 1) == 1:
+        pieces = [each.get("text_output", each) for each in post(server, f"/v2/models/{model}/generate_stream", {**body, "stream": True})]
+        # The BLS model accumulates what came.
+        seen["streamed"] = str(pieces[-1] if model == "tensorrt_llm_bls" else "".join(map(str, pieces))).strip()
+    return seen
+
+
+def compare(ours, theirs, models, decoupled, tokenizer, seed):
+    plain = seen_of(ours, "ensemble", PLAIN, decoupled)
+    words, ids, failed = plain["texts"][0].split(), tokenizer.encode(f"{PROMPT} {plain['texts'][0]}").ids, 0
+    print(f"decoupled: {decoupled}, ours: {plain}")
+    for name, changes in cases(words, ids, seed).items():
+        expected = seen_of(ours, "ensemble", {**PLAIN, **changes, **({"random_seed": 11} if name == "sampled" else {})}, decoupled)
+        if name != "plain" and "log" not in name and expected == plain:
+            print(f"  {name}: changes nothing")
+            failed += 1
+        for model in models:
+            if "beam" in name and decoupled and model == "tensorrt_llm_bls":
+                continue  # it accumulates tokens, and refuses to do so with beams
+            seen = seen_of(theirs, model, {**PLAIN, **changes}, decoupled)
+            print(f"  {name}, {model}: {'alike' if seen == expected else f'{seen} where {expected} was expected'}")
+            failed += seen != expected
+    return failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", type=pathlib.Path)
@@ -62,39 +127,21 @@ def main():
     checkpoint, failed = options.checkpoint.resolve(), 0
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
-        ours = scratch / "ours"
-        subprocess.run([options.dist / "bin/nereid-repo", "new", "llm", "--checkpoint", checkpoint, "--out", ours, "--decoupled"],
-                       check=True, capture_output=True)
-        theirs = scratch / "theirs"
         tried = ("ensemble",) if options.without_bls else ("ensemble", "tensorrt_llm_bls")
-        for name in ("preprocessing", "postprocessing", "tensorrt_llm", *tried):
-            shutil.copytree(options.models / name, theirs / name, ignore=shutil.ignore_patterns("__pycache__"))
-            (theirs / name / "1").mkdir(exist_ok=True)
-            config = theirs / name / "config.pbtxt"
-            config.write_text(filled(config.read_text(), checkpoint, decoupled=True))
-        expected, texts = {}, {}
-        for repository, models in ((ours, ("ensemble",)), (theirs, tried)):
-            server = processes.Server(options.dist / "bin/nereid", repository, options.dist / "backends", scratch / "log", dict(os.environ),
-                                      [f"--backend-config=python,interpreter={options.interpreter}"])
-            for model in models:
-                for prompt in PROMPTS:
-                    body = {"text_input": prompt, "max_tokens": 12, "bad_words": "", "stop_words": "", "end_id": 2, "pad_id": 2}
-                    whole = post(server, f"/v2/models/{model}/generate", body)
-                    stream = post(server, f"/v2/models/{model}/generate_stream", {**body, "stream": True})
-                    pieces = [each.get("text_output", each) for each in stream] if isinstance(stream, list) else stream
-                    texts[repository.name, model, prompt] = (whole.get("text_output", whole), pieces)
-            server.stop()
-            log = server.text()
-        for prompt in PROMPTS:
-            expected = texts["ours", "ensemble", prompt]
-            print(f"ours: {expected[0]!r}, {len(expected[1])} pieces")
-            for model in tried:
-                whole, pieces = texts["theirs", model, prompt]
-                last = pieces[-1] if pieces and model == "tensorrt_llm_bls" else pieces and "".join(map(str, pieces))
-                print(f"  their {model}: {whole!r}\n    streamed: {pieces!r}")
-                failed += str(expected[0]).strip() not in str(whole) or str(expected[0]).strip() not in str(last)
-        if failed:
-            print(log[-4000:])
+        for decoupled in (True, False):
+            ours, theirs = (make(options, checkpoint, scratch / str(decoupled), tried, decoupled) for make in (make_ours, make_theirs))
+            flags = [f"--backend-config=python,interpreter={options.interpreter}"]
+            both = [processes.Server(options.dist / "bin/nereid", each, options.dist / "backends", scratch / f"{each.name}.log",
+                                     dict(os.environ), flags) for each in (ours, theirs)]
+            try:
+                seed = "random_seed" if "random_seed" in (options.models / "ensemble/config.pbtxt").read_text() else "seed"
+                failed += compare(*both, tried, decoupled, tokenizers.Tokenizer.from_file(str(checkpoint / "tokenizer.json")), seed)
+            finally:
+                for server in both:
+                    server.stop()
+            if failed:
+                print(both[1].text()[-4000:])
+                break
     print("FAILED" if failed else "passed")
     return 1 if failed else 0
 
