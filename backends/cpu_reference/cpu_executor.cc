@@ -41,6 +41,7 @@ Result<llm::ExecutorLimits> MakeLimits(const llm::DecoderSpec& spec,
   limits.num_sink_tokens = spec.num_sink_tokens;
   for (const llm::RopeSpec& rope : spec.ropes) {
     if (!rope.short_inv_freq.empty()) limits.long_positions = rope.short_positions;
+    if (rope.trained_positions > 0) limits.dynamic_positions = rope.trained_positions;
   }
   const int64_t memory_blocks =
       PhysicalMemoryBytes() / 4 / KvCache::BlockBytes(spec, options.kv_format);

@@ -57,6 +57,18 @@ llm::DecoderModel Limited(llm::DecoderModel model, int32_t max_positions) {
   return model;
 }
 
+// A table of angles has one row a position, whatever the length of the prompt.
+Status CheckLimit(const llm::DecoderSpec& spec, int32_t max_positions) {
+  for (const llm::RopeSpec& rope : spec.ropes) {
+    if (rope.trained_positions > 0 && max_positions > rope.trained_positions) {
+      return UnsupportedError("max_seq_len is ", max_positions, ", but gpu_llm serves a dynamic ",
+                              "rope up to the ", rope.trained_positions,
+                              " tokens that it was trained on (cpu_reference goes on)");
+    }
+  }
+  return Status::Ok();
+}
+
 // What the layer that looks back furthest sees; 0 when one sees everything.
 int32_t AttentionWindow(const llm::DecoderSpec& spec) {
   int32_t window = 0;
@@ -76,6 +88,7 @@ Result<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(llm::DecoderModel model
                                        options.group == nullptr ? 1 : options.group->count()));
   model.spec = sharding.Local(model.spec);
   NEREID_RETURN_IF_ERROR(CheckGpuSupport(model));
+  NEREID_RETURN_IF_ERROR(CheckLimit(model.spec, options.max_positions));
   NEREID_ASSIGN_OR_RETURN(const int32_t num_processors, OpenDevice(options.device));
   std::unique_ptr<GpuExecutor> executor(
       new GpuExecutor(std::move(model), sharding, options, num_processors));

@@ -21,6 +21,8 @@ ActivationKind KindOf(llm::Activation activation) {
       return ActivationKind::kGeluTanh;
     case llm::Activation::kRelu:
       return ActivationKind::kRelu;
+    case llm::Activation::kQuickGelu:
+      return ActivationKind::kQuickGelu;
   }
   return ActivationKind::kSilu;
 }
@@ -53,8 +55,7 @@ Decoder::Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const 
       ops_(ops),
       pool_(pool),
       inputs_(ops, pool),
-      cos_(spec.ropes.size()),
-      sin_(spec.ropes.size()),
+      angles_(spec.ropes),
       scores_(pool.num_threads()),
       rows_(pool.num_threads()),
       scratch_(pool.num_threads()),
@@ -63,7 +64,7 @@ Decoder::Decoder(const llm::DecoderSpec& spec, const CpuWeights& weights, const 
 
 std::span<float> Decoder::Forward(const llm::Batch& batch) {
   PrepareBuffers(batch);
-  PrepareRope();
+  angles_.Prepare(batch);
   Embed(batch);
   for (int32_t layer = 0; layer < spec_.num_layers(); ++layer) {
     const LayerWeights& weights = weights_.layers[layer];
@@ -91,7 +92,6 @@ std::span<float> Decoder::Forward(const llm::Batch& batch) {
 void Decoder::PrepareBuffers(const llm::Batch& batch) {
   num_tokens_ = static_cast<int64_t>(batch.token_ids.size());
   positions_.resize(num_tokens_);
-  is_long_.resize(num_tokens_);
   tiles_.clear();
   const int32_t tokens_per_tile =
       std::max(1, kMaxRowsAtOnce * spec_.num_kv_heads / spec_.num_heads);
@@ -100,7 +100,6 @@ void Decoder::PrepareBuffers(const llm::Batch& batch) {
     const llm::BatchSequence& sequence = batch.sequences[i];
     for (int32_t token = 0; token < sequence.num_tokens; ++token) {
       positions_[sequence.first_token + token] = sequence.num_cached + token;
-      is_long_[sequence.first_token + token] = sequence.is_long;
     }
     for (int32_t token = 0; token < sequence.num_tokens; token += tokens_per_tile) {
       tiles_.push_back({static_cast<int32_t>(i), sequence.first_token + token,
@@ -123,24 +122,6 @@ void Decoder::PrepareBuffers(const llm::Batch& batch) {
   const int64_t columns = std::max({int64_t{spec_.hidden_size}, spec_.q_size(), inner});
   const int64_t scratch_size = MatmulScratchFloats(num_tokens_, columns);
   for (std::vector<float>& scratch : scratch_) Grow(scratch, scratch_size);
-}
-
-void Decoder::PrepareRope() {
-  for (size_t r = 0; r < spec_.ropes.size(); ++r) {
-    const llm::RopeSpec& rope = spec_.ropes[r];
-    const auto half = static_cast<int64_t>(rope.inv_freq.size());
-    Grow(cos_[r], num_tokens_ * half);
-    Grow(sin_[r], num_tokens_ * half);
-    for (int64_t token = 0; token < num_tokens_; ++token) {
-      const bool is_short = !rope.short_inv_freq.empty() && !is_long_[token];
-      const float* inv_freq = is_short ? rope.short_inv_freq.data() : rope.inv_freq.data();
-      for (int64_t i = 0; i < half; ++i) {
-        const float angle = static_cast<float>(positions_[token]) * inv_freq[i];
-        cos_[r][token * half + i] = std::cos(angle) * rope.magnitude;
-        sin_[r][token * half + i] = std::sin(angle) * rope.magnitude;
-      }
-    }
-  }
 }
 
 void Decoder::Embed(const llm::Batch& batch) {
@@ -277,7 +258,7 @@ void Decoder::Attend(const llm::Batch& batch, int32_t layer) {
   shared.window = spec_.layers[layer].sliding_window;
   shared.num_sinks = spec_.num_sink_tokens;
   if (!cache_.is_encoded()) shared.cache = cache_.Layer(layer);
-  shared.scale = spec_.attention_scale;
+  shared.scale = spec_.attention_scale * spec_.layers[layer].score_scale;
   shared.soft_cap = spec_.attention_soft_cap;
   const auto attend = [&](int64_t first, int64_t last, int thread) {
     PagedAttentionParams params = shared;
@@ -421,8 +402,8 @@ void Decoder::ApplyRope(int32_t layer, float* heads, int64_t num_heads) {
   const int32_t index = spec_.layers[layer].rope;
   const int64_t half = spec_.ropes[index].dim / 2;
   const auto run = [&](int64_t first, int64_t last, int) {
-    ops_.rope({heads + first * num_heads * spec_.head_dim, cos_[index].data() + first * half,
-               sin_[index].data() + first * half, last - first, num_heads, spec_.head_dim,
+    ops_.rope({heads + first * num_heads * spec_.head_dim, angles_.cosines(index) + first * half,
+               angles_.sines(index) + first * half, last - first, num_heads, spec_.head_dim,
                2 * half});
   };
   num_tokens_* num_heads* spec_.head_dim < kMinSharedWork

@@ -10,6 +10,7 @@
 #include "cpu_reference/model/cpu_weights.h"
 #include "cpu_reference/model/kv_cache.h"
 #include "cpu_reference/model/product_inputs.h"
+#include "cpu_reference/model/rope_angles.h"
 #include "cpu_reference/ops/op_table.h"
 #include "cpu_reference/thread_pool.h"
 #include "llm_core/engine/batch.h"
@@ -36,7 +37,6 @@ class Decoder {
   };
 
   void PrepareBuffers(const llm::Batch& batch);
-  void PrepareRope();
   void Embed(const llm::Batch& batch);
   void RunAttention(const llm::Batch& batch, int32_t layer);
   void WriteCache(const llm::Batch& batch, int32_t layer);
@@ -63,13 +63,11 @@ class Decoder {
   const OpTable& ops_;
   ThreadPool& pool_;
   ProductInputs inputs_;
+  RopeAngles angles_;
 
   int64_t num_tokens_ = 0;
   std::vector<int32_t> positions_;  // [num_tokens]
-  std::vector<bool> is_long_;       // likewise: of the token's sequence
   std::vector<Tile> tiles_;
-  std::vector<std::vector<float>> cos_;  // per rope [num_tokens, dim / 2]
-  std::vector<std::vector<float>> sin_;
   std::vector<float> residual_;                  // [num_tokens, hidden_size]
   std::vector<float> normed_;                    // [num_tokens, hidden_size]
   std::vector<float> hidden_;                    // [num_tokens, hidden_size]

@@ -1,4 +1,4 @@
-// SiLU, GELU (exact and by tanh) and ReLU, with an optional gate.
+// SiLU, GELU (exact, by tanh and by a sigmoid) and ReLU, with an optional gate.
 #include "cpu_reference/ops/activation.h"
 
 #include "cpu_reference/ops/simd.h"
@@ -19,6 +19,8 @@ NEREID_INLINE VecF Apply(VecF x) {
     return x * Sigmoid((x + x * x * x * 0.044715f) * (2.0f * 0.7978845608f));
   } else if constexpr (kKind == ActivationKind::kRelu) {
     return Max(x, VecF{});
+  } else if constexpr (kKind == ActivationKind::kQuickGelu) {
+    return x * Sigmoid(x * 1.702f);
   } else {
     VecF result;
     for (int i = 0; i < kLanes; ++i) {
@@ -54,6 +56,8 @@ void Activation(const ActivationParams& params) {
       return Run<ActivationKind::kGeluTanh>(params);
     case ActivationKind::kRelu:
       return Run<ActivationKind::kRelu>(params);
+    case ActivationKind::kQuickGelu:
+      return Run<ActivationKind::kQuickGelu>(params);
   }
 }
 

@@ -6,7 +6,7 @@
 
 namespace nereid::cpu {
 
-enum class ActivationKind : uint8_t { kSilu, kGelu, kGeluTanh, kRelu };
+enum class ActivationKind : uint8_t { kSilu, kGelu, kGeluTanh, kRelu, kQuickGelu };
 
 struct ActivationParams {
   ActivationKind kind = ActivationKind::kSilu;

@@ -17,6 +17,7 @@ __device__ __forceinline__ float Apply(float x) {
   // 0.5 x (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3)
   if constexpr (kKind == Activation::kGeluTanh)
     return x / (1.0f + __expf(-2.0f * 0.7978845608f * (x + 0.044715f * x * x * x)));
+  if constexpr (kKind == Activation::kQuickGelu) return x / (1.0f + __expf(-1.702f * x));
   return fmaxf(x, 0.0f);
 }
 
@@ -72,6 +73,8 @@ void Activate(const ActivationParams& params, cudaStream_t stream) {
       return LaunchFor<Activation::kGeluTanh>(params, stream);
     case Activation::kRelu:
       return LaunchFor<Activation::kRelu>(params, stream);
+    case Activation::kQuickGelu:
+      return LaunchFor<Activation::kQuickGelu>(params, stream);
   }
 }
 

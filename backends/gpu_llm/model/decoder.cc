@@ -564,7 +564,7 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
     params.head_dim = spec_->head_dim;
     params.qkv_stride = static_cast<int>(qkv_size());
     params.window = spec.sliding_window;
-    params.scale = spec_->attention_scale;
+    params.scale = spec_->attention_scale * spec.score_scale;
     params.soft_cap = spec_->attention_soft_cap;
     params.format = cache_format_;
     MarkAttention("attention, decoding", true, spec.sliding_window, stream);
@@ -583,7 +583,7 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
     params.head_dim = spec_->head_dim;
     params.qkv_stride = static_cast<int>(qkv_size());
     params.window = spec.sliding_window;
-    params.scale = spec_->attention_scale;
+    params.scale = spec_->attention_scale * spec.score_scale;
     params.soft_cap = spec_->attention_soft_cap;
     params.format = cache_format_;
     MarkAttention("attention, prompts", false, spec.sliding_window, stream);

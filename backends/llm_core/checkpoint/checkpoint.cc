@@ -3,15 +3,15 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
+
+#include "llm_core/checkpoint/fault_list.h"
+#include "llm_core/checkpoint/tensor_index.h"
 
 namespace nereid::llm {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 constexpr uintmax_t kMaxJsonBytes = 64 << 20;
 
@@ -61,36 +61,6 @@ Status NotACheckpoint(const fs::path& directory) {
                        "model.safetensors.index.json");
 }
 
-// The shard file names of an index, each once. A name may not leave the directory.
-Result<std::set<std::string>> ShardNames(const std::string& index, const std::string& path) {
-  const Json json = Json::parse(index, nullptr, false);
-  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
-    return InvalidArgError("'", path, "': no object 'weight_map'");
-  }
-  std::set<std::string> names;
-  for (const auto& [tensor, file] : json["weight_map"].items()) {
-    const std::string name = file.is_string() ? file.get<std::string>() : "";
-    if (name.empty() || fs::path(name).filename() != name) {
-      return InvalidArgError("'", path, "': tensor '", tensor, "' is in ", file.dump(),
-                             ", expected a file name");
-    }
-    names.insert(name);
-  }
-  return names;
-}
-
-// A tensor that the index promises must be in the shard it names.
-Status CheckIndex(const std::string& index, const std::string& path, const TensorMap& tensors) {
-  const Json json = Json::parse(index, nullptr, false);
-  for (const auto& [tensor, file] : json["weight_map"].items()) {
-    if (tensors.find(tensor) == tensors.end()) {
-      return InvalidArgError("'", path, "': tensor '", tensor, "' is not in '",
-                             file.get<std::string>(), "'");
-    }
-  }
-  return Status::Ok();
-}
-
 }  // namespace
 
 Result<Checkpoint> Checkpoint::OpenConfig(const std::string& directory) {
@@ -131,23 +101,36 @@ Result<Checkpoint> Checkpoint::Open(const std::string& directory) {
     checkpoint.tensors_ = std::move(read->tensors);
     return checkpoint;
   }
-  std::set<std::string> names = {"model.safetensors"};
-  std::string index_text;
-  if (sharded) {
-    NEREID_ASSIGN_OR_RETURN(index_text, ReadText(index));
-    NEREID_ASSIGN_OR_RETURN(names, ShardNames(index_text, index.string()));
+  if (!sharded) {
+    NEREID_RETURN_IF_ERROR(checkpoint.OpenFiles({"model.safetensors"}));
+    return checkpoint;
   }
-  for (const std::string& name : names) {
-    NEREID_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open((root / name).string()));
-    for (const auto& [tensor, view] : file.tensors()) {
-      if (!checkpoint.tensors_.emplace(tensor, view).second) {
-        return InvalidArgError("'", directory, "': tensor '", tensor, "' occurs in two shards");
-      }
-    }
-    checkpoint.files_.push_back(std::move(file));
+  NEREID_ASSIGN_OR_RETURN(const std::string text, ReadText(index));
+  NEREID_ASSIGN_OR_RETURN(const TensorIndex promised, ParseTensorIndex(text, index.string()));
+  NEREID_RETURN_IF_ERROR(checkpoint.OpenFiles(promised.files()));
+  for (const auto& [tensor, file] : promised.file_of) {
+    if (checkpoint.Find(tensor) == nullptr) checkpoint.broken_promises_.emplace(tensor, file);
   }
-  if (sharded) NEREID_RETURN_IF_ERROR(CheckIndex(index_text, index.string(), checkpoint.tensors_));
   return checkpoint;
+}
+
+Status Checkpoint::OpenFiles(const std::set<std::string>& names) {
+  FaultList unreadable("files that can not be read"), twice("in two files");
+  for (const std::string& name : names) {
+    Result<SafetensorsFile> file = SafetensorsFile::Open((fs::path(directory_) / name).string());
+    if (!file.ok()) {
+      if (names.size() == 1) return std::move(file).status();
+      unreadable.Add(std::string(file.status().message()));
+      continue;
+    }
+    for (const auto& [tensor, view] : file->tensors()) {
+      if (!tensors_.emplace(tensor, view).second) twice.Add(StrCat("'", tensor, "'"));
+    }
+    files_.push_back(*std::move(file));
+  }
+  if (unreadable.empty() && twice.empty()) return Status::Ok();
+  return InvalidArgError("'", directory_, "': its shards do not make a checkpoint",
+                         unreadable.Text(), twice.Text());
 }
 
 Checkpoint Checkpoint::FromParts(std::string directory, std::string config_json,

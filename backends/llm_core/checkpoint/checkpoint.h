@@ -4,7 +4,9 @@
 // model, for weights may point into its mappings. [any thread]
 #pragma once
 
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,17 +37,25 @@ class Checkpoint {
   const TensorView* Find(std::string_view name) const;
   const TensorMap& tensors() const { return tensors_; }
 
+  // Tensors of model.safetensors.index.json that no file holds, with the file that it says.
+  // ResolveWeights reports them with what else does not fit.
+  const std::map<std::string, std::string>& broken_promises() const { return broken_promises_; }
+
   // This tensor has been copied, and nobody will read it here any more: its pages leave memory.
   // [any thread]
   void LetGo(const TensorView& tensor) const;
 
  private:
+  // The tensors of these files of the directory, into tensors_.
+  Status OpenFiles(const std::set<std::string>& names);
+
   std::string directory_;
   std::string config_json_;
   std::string generation_config_json_;
   std::vector<SafetensorsFile> files_;
   std::vector<MergedTensor> merged_;  // of the ranks of a TensorRT-LLM checkpoint
   TensorMap tensors_;                 // of all files; views into files_ and merged_
+  std::map<std::string, std::string> broken_promises_;
 };
 
 }  // namespace nereid::llm

@@ -25,6 +25,9 @@ struct BatchSequence {
   // Logits are computed for the last num_logits tokens of the run. 0: a prompt chunk that is not
   // the last; 1 with `samples`: the usual case.
   int32_t num_logits = 0;
+  // Tokens of the whole prompt: with ExecutorLimits::dynamic_positions, each of them turns as in a
+  // sequence of so many, each later one as in a sequence that ends with it.
+  int32_t num_prompt = 0;
   bool samples = false;    // draw the next token from the logits of the last one
   SamplingInput sampling;  // when `samples`
 

@@ -10,6 +10,7 @@ BlockLedger::BlockLedger(const BlockLedgerOptions& options, const ExecutorLimits
       blocks_(limits.num_blocks, limits.block_size, options.prefix_cache),
       block_size_(limits.block_size),
       window_(limits.attention_window),
+      dynamic_positions_(limits.dynamic_positions),
       num_sink_tokens_(limits.num_sink_tokens),
       num_sink_blocks_(blocks_.BlocksFor(limits.num_sink_tokens)),
       peak_blocks_(num_sink_blocks_ +
@@ -31,10 +32,17 @@ int32_t BlockLedger::Outstanding(const Sequence& sequence, int32_t covered, int3
   return std::max(0, std::min(left, peak_blocks_ - held));
 }
 
+uint64_t BlockLedger::KeyKind(const Sequence& sequence) const {
+  constexpr uint64_t kLong = 0xd6e8feb86659fd93u;
+  constexpr uint64_t kDynamic = 0xa0761d6478bd642fu;
+  const bool is_dynamic = dynamic_positions_ > 0 && sequence.num_prompt > dynamic_positions_;
+  return (sequence.is_long ? kLong : 0) ^
+         (is_dynamic ? kDynamic * static_cast<uint64_t>(sequence.num_prompt) : 0);
+}
+
 bool BlockLedger::Plan(const Sequence& sequence, Grant& grant) {
   grant.prefix.clear();
-  constexpr uint64_t kLong = 0xd6e8feb86659fd93u;  // other keys of the same tokens
-  grant.chain = PrefixChain::Start(sequence.request->cache_salt ^ (sequence.is_long ? kLong : 0));
+  grant.chain = PrefixChain::Start(sequence.request->cache_salt ^ KeyKind(sequence));
   grant.num_promised = 0;
   if (!sequence.request->needs_whole_prompt()) {  // else nothing of it may be skipped
     // At least one token is left to compute: its logits are needed.

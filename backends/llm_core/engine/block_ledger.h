@@ -100,6 +100,8 @@ class BlockLedger {
   bool is_promised_all(const Sequence& sequence) const {
     return options_.promises_all || sequence.is_one_of_several();
   }
+  // What tells its keys from those of other sequences with the same tokens.
+  uint64_t KeyKind(const Sequence& sequence) const;
   // Blocks that a sequence may still allocate when it has `held` of the first `covered`.
   int32_t Outstanding(const Sequence& sequence, int32_t covered, int32_t held) const;
   int32_t Allocate(Sequence& sequence);
@@ -112,7 +114,8 @@ class BlockLedger {
   BlockLedgerOptions options_;
   BlockManager blocks_;
   int32_t block_size_;
-  int32_t window_;  // tokens; 0: none
+  int32_t window_;             // tokens; 0: none
+  int32_t dynamic_positions_;  // as ExecutorLimits has it
   int32_t num_sink_tokens_;
   int32_t num_sink_blocks_;
   int32_t peak_blocks_;  // that one sequence can hold at a time, thanks to the window

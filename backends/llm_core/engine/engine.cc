@@ -66,10 +66,12 @@ void Engine::Run() {
     if (!scheduler_.is_empty() || !flights_.is_empty()) {
       if (const Status status = Step(); !status.ok()) Fail(status);
     }
+    if (options_.on_check) options_.on_check(scheduler_.CheckInvariants());
     PublishStats();
     if (options_.on_step_end) options_.on_step_end(stats_);
   }
   Fail(UnavailableError("the engine is shutting down"));
+  if (options_.on_check) options_.on_check(scheduler_.CheckInvariants());
 }
 
 bool Engine::Admit() {

@@ -46,6 +46,9 @@ struct EngineOptions {
   bool asks_sinks = true;
   // Called on the engine thread, at its start and after the sinks of a step; may be empty.
   std::function<void(const EngineStats&)> on_step_end;
+  // Where given, called on the engine thread after each step, and when all is given back at the
+  // end, with what the checker of blocks and references says: for tests, it walks all of them.
+  std::function<void(const Status&)> on_check;
 };
 
 class Engine {

@@ -26,6 +26,9 @@ struct ExecutorLimits {
   // BatchSequence::is_long, and what it has in the cache from before is computed anew. 0: they do
   // not.
   int32_t long_positions = 0;
+  // Where keys of a longer prompt than this depend on how long it is (a dynamic rope): they are
+  // shared with prompts of the same length alone. 0: they do not.
+  int32_t dynamic_positions = 0;
 };
 
 // What of a Batch an executor understands beyond the plain step. The engine refuses requests that

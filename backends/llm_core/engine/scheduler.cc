@@ -12,7 +12,8 @@ namespace {
 constexpr size_t kSequencesAhead = Sequence::kAhead;
 
 // A step may have this part of the prompts that wait, where that is more than its bound: one long
-// prompt does not hold up those who decode for whole steps, a long queue is worked off in full ones.
+// prompt does not hold up those who decode for whole steps, a long queue is worked off in full
+// ones.
 constexpr int64_t kQueueSteps = 8;
 
 void PrefetchEntry(const BatchSequence* entry) {
@@ -244,6 +245,7 @@ void Scheduler::AppendToBatch(Sequence& sequence, int32_t num_tokens, Batch& bat
   entry.num_tokens = num_tokens;
   entry.num_cached = sequence.num_cached;
   entry.is_long = sequence.is_long;
+  entry.num_prompt = sequence.num_prompt;
   entry.block_table = sequence.block_table;
   entry.num_logits = is_last_chunk ? 1 : 0;
   entry.samples = is_last_chunk;

@@ -12,7 +12,7 @@ namespace nereid::llm {
 
 enum class NormKind : uint8_t { kRms, kLayer };
 enum class PositionKind : uint8_t { kRope, kLearned };
-enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kRelu };
+enum class Activation : uint8_t { kSilu, kGelu, kGeluTanh, kRelu, kQuickGelu };
 // kGated: down(act(gate(x)) * up(x)); kPlain: down(act(up(x))).
 enum class MlpKind : uint8_t { kGated, kPlain };
 
@@ -26,7 +26,17 @@ struct RopeSpec {
   // shorter ones; 0: there is one set. An executor that can not tell them apart takes inv_freq.
   int32_t short_positions = 0;
   std::vector<float> short_inv_freq;
+  // dynamic: inv_freq are those of up to trained_positions tokens; longer ones have the frequencies
+  // of a base that grows with them (DynamicFrequencies). 0: the length does not matter. Only where
+  // DecoderSpec::max_positions allows longer ones.
+  int32_t trained_positions = 0;
+  double dynamic_factor = 1.0;
+  double theta = 0.0;
 };
+
+// The frequencies of a sequence of `num_tokens`, more than rope.trained_positions, into `inv_freq`
+// [dim / 2].
+void DynamicFrequencies(const RopeSpec& rope, int32_t num_tokens, float* inv_freq);
 
 struct NormSpec {
   NormKind kind = NormKind::kRms;
@@ -45,6 +55,7 @@ struct MoeSpec {
 struct LayerSpec {
   int32_t sliding_window = 0;  // 0: full attention; else a token sees the last `window` tokens
   int32_t rope = 0;            // index into DecoderSpec::ropes
+  float score_scale = 1.0f;    // on top of DecoderSpec::attention_scale
   bool is_moe = false;
 };
 
@@ -57,6 +68,8 @@ struct DecoderSpec {
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
   int32_t max_positions = 0;
+  // What max_positions may be raised to: the rope stretches so far (linear, dynamic, yarn).
+  int32_t extended_positions = 0;
 
   NormSpec norm;
   PositionKind position = PositionKind::kRope;
@@ -90,8 +103,10 @@ struct DecoderSpec {
   int64_t kv_size() const { return int64_t{num_kv_heads} * head_dim; }
 };
 
-// Serves sequences of at most `max_positions` tokens (0: the model's limit). Where none of them can
-// be longer than the context that a longrope was trained on, its short factors alone are left.
+// Serves sequences of at most `max_positions` tokens (0: max_positions as config.json has them),
+// over which it may go as far as extended_positions. Where none of them can be longer than the
+// context that a rope was trained on, its short factors alone are left of a longrope, and nothing
+// of a dynamic one.
 void LimitPositions(DecoderSpec& spec, int32_t max_positions);
 
 }  // namespace nereid::llm

@@ -94,11 +94,22 @@ void ApplyLongRope(ConfigReader& config, ConfigReader& scaling, RopeSpec& rope) 
   rope.inv_freq = LongRopeFrequencies(scaling, "long_factor", rope.inv_freq);
 }
 
+// Newer configs keep everything in rope_parameters, older ones in rope_scaling + rope_theta.
+ConfigReader ScalingOf(const ConfigReader& config) {
+  return config.Object(config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+}
+
+std::string KindOf(ConfigReader& scaling) {
+  return scaling.TextOr("rope_type", scaling.TextOr("type", "default"));
+}
+
 }  // namespace
 
 void LimitPositions(DecoderSpec& spec, int32_t max_positions) {
-  if (max_positions > 0) spec.max_positions = std::min(spec.max_positions, max_positions);
+  const int32_t most = std::max(spec.max_positions, spec.extended_positions);
+  if (max_positions > 0) spec.max_positions = std::min(most, max_positions);
   for (RopeSpec& rope : spec.ropes) {
+    if (spec.max_positions <= rope.trained_positions) rope.trained_positions = 0;
     if (spec.max_positions > rope.short_positions || rope.short_inv_freq.empty()) continue;
     rope.inv_freq = std::move(rope.short_inv_freq);
     rope.short_inv_freq.clear();
@@ -115,10 +126,28 @@ RopeSpec PlainRope(int32_t dim, double theta) {
   return rope;
 }
 
+void DynamicFrequencies(const RopeSpec& rope, int32_t num_tokens, float* inv_freq) {
+  const double stretch = rope.dynamic_factor * num_tokens / rope.trained_positions;
+  const double theta = rope.theta * std::pow(stretch - (rope.dynamic_factor - 1.0),
+                                             static_cast<double>(rope.dim) / (rope.dim - 2));
+  const std::vector<float> plain = PlainRope(rope.dim, theta).inv_freq;
+  std::copy(plain.begin(), plain.end(), inv_freq);
+}
+
+int32_t ReadExtendedPositions(ConfigReader& config) {
+  const int32_t positions = config.SizeOr("max_position_embeddings", 2048);
+  ConfigReader scaling = ScalingOf(config);
+  const std::string kind = KindOf(scaling);
+  if (kind != "linear" && kind != "dynamic" && kind != "yarn") return positions;
+  const double trained =
+      kind == "yarn" ? scaling.NumberOr("original_max_position_embeddings", positions) : positions;
+  const double reach = trained * scaling.NumberOr("factor", 1.0);
+  return static_cast<int32_t>(
+      std::clamp(reach, static_cast<double>(positions), static_cast<double>(1 << 24)));
+}
+
 RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& defaults) {
-  // Newer configs keep everything in rope_parameters, older ones in rope_scaling + rope_theta.
-  ConfigReader scaling =
-      config.Object(config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+  ConfigReader scaling = ScalingOf(config);
   const double theta =
       scaling.NumberOr("rope_theta", config.NumberOr("rope_theta", defaults.theta));
   const double partial =
@@ -132,8 +161,8 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& de
     return {};
   }
   RopeSpec rope = PlainRope(dim, theta);
-  const std::string kind = scaling.TextOr("rope_type", scaling.TextOr("type", "default"));
-  const double max_positions = config.SizeOr("max_position_embeddings", 2048);
+  const std::string kind = KindOf(scaling);
+  const int32_t max_positions = config.SizeOr("max_position_embeddings", 2048);
   // Yarn's is how far the context was extended, where it is left open.
   const double extension =
       kind == "yarn"
@@ -150,7 +179,11 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& de
     ApplyYarn(scaling, theta, factor, max_positions, rope);
   } else if (kind == "longrope" || kind == "su") {
     ApplyLongRope(config, scaling, rope);
-  } else if (kind != "default" && kind != "dynamic") {
+  } else if (kind == "dynamic") {
+    if (dim > 2) rope.trained_positions = max_positions;  // the base of one pair does not count
+    rope.dynamic_factor = factor;
+    rope.theta = theta;
+  } else if (kind != "default") {
     config.Fail(UnsupportedError(
         "config.json: rope type '", kind,
         "' is not supported (known: default, dynamic, linear, llama3, longrope, yarn)"));

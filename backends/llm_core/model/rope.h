@@ -16,8 +16,12 @@ struct RopeDefaults {
 };
 
 // Reads rope_theta, partial_rotary_factor and rope_scaling / rope_parameters of `config` for heads
-// of `head_dim`. Known kinds: default, linear, llama3, longrope, yarn, and dynamic, which within
-// max_position_embeddings, our limit of a sequence, is the default one. Others fail by name.
+// of `head_dim`. Known kinds: default, linear, llama3, longrope, yarn, dynamic. Others fail by
+// name.
 RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& defaults = {});
+
+// The tokens that a rope with such a scaling is said to reach: max_position_embeddings, or
+// `factor` times what it was trained on where that is more.
+int32_t ReadExtendedPositions(ConfigReader& config);
 
 }  // namespace nereid::llm

@@ -4,38 +4,18 @@
 #include <algorithm>
 #include <set>
 #include <span>
+#include <utility>
+
+#include "llm_core/checkpoint/fault_list.h"
 
 namespace nereid::llm {
 namespace {
 
-constexpr size_t kMaxNamedFaults = 512;  // a message names so many tensors of a kind, then counts
-
-class FaultList {
- public:
-  explicit FaultList(std::string_view title) : title_(title) {}
-
-  void Add(std::string text) {
-    if (++count_ <= kMaxNamedFaults) text_ += StrCat(text_.empty() ? "" : ", ", text);
-  }
-  // "; missing: a, b" or "".
-  std::string Text() const {
-    if (count_ == 0) return "";
-    const size_t unnamed = count_ - std::min(count_, kMaxNamedFaults);
-    return StrCat("; ", title_, " (", count_, "): ", text_,
-                  unnamed > 0 ? StrCat(" and ", unnamed, " more") : "");
-  }
-
- private:
-  std::string_view title_;
-  std::string text_;
-  size_t count_ = 0;
-};
-
 struct Faults {
   FaultList missing{"missing"}, misshapen{"misshapen"}, mistyped{"of an unsupported type"},
-      extra{"extra"};
+      extra{"extra"}, promised{"in the index, but not in its file"};
   std::string Text() const {
-    return StrCat(missing.Text(), misshapen.Text(), mistyped.Text(), extra.Text());
+    return StrCat(missing.Text(), misshapen.Text(), mistyped.Text(), extra.Text(), promised.Text());
   }
 };
 
@@ -193,7 +173,8 @@ ResolvedWeight ResolveFp8(Matcher& match, const std::string& base, const WeightS
 // stored plainly.
 bool IsQuantised(const Matcher& match, const std::string& base, const WeightSource& source,
                  const QuantSpec& quant) {
-  if (source.tensor_shape.size() != 2 || source.transposed) return false;
+  if (source.tensor_shape.size() != 2) return false;
+  if (source.transposed && quant.method != QuantMethod::kGptq) return false;
   const TensorView* plain = match.Peek(base + "weight");
   switch (quant.method) {
     case QuantMethod::kNone:
@@ -211,6 +192,14 @@ bool IsQuantised(const Matcher& match, const std::string& base, const WeightSour
       return plain != nullptr && plain->type == DataType::kF8E4M3;
   }
   return false;
+}
+
+// The tools pack a matrix that is plainly stored transposed (GPT-2's) as they do all others.
+WeightSource AsPacked(WeightSource source) {
+  if (std::exchange(source.transposed, false)) {
+    std::swap(source.tensor_shape[0], source.tensor_shape[1]);
+  }
+  return source;
 }
 
 // Whether the names lack the architecture's prefix, judged by the token embedding.
@@ -264,7 +253,7 @@ Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& c
       weight = ResolveFp8(match, base, source, quant.method);
       weight.quant.quantizes_input = quant.quantizes_input;
     } else {
-      weight = ResolveIntegers(match, base, source, quant);
+      weight = ResolveIntegers(match, base, AsPacked(source), quant);
     }
     resolved.emplace(key, std::move(weight));
   }
@@ -272,6 +261,9 @@ Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& c
     if (!match.IsUsed(name) && !IsIgnored(map, quant, name, tensor)) {
       faults.extra.Add(StrCat("'", name, "'"));
     }
+  }
+  for (const auto& [name, file] : checkpoint.broken_promises()) {
+    faults.promised.Add(StrCat("'", name, "' in '", file, "'"));
   }
   if (const std::string text = faults.Text(); !text.empty()) {
     return InvalidArgError("checkpoint '", checkpoint.directory(), "' does not fit its config.json",

@@ -34,9 +34,9 @@ Result<std::unique_ptr<CpuExecutor>> Load(const std::string& directory, const Op
 }
 
 // Logits of the last `num_logits` of `tokens`, which follow `num_cached` others of a sequence of
-// `num_in_all`.
+// `num_in_all` whose prompt is `num_prompt` of them.
 std::vector<float> Run(CpuExecutor& executor, std::span<const int32_t> tokens, int32_t num_cached,
-                       int32_t num_logits, int32_t num_in_all) {
+                       int32_t num_logits, int32_t num_in_all, int32_t num_prompt) {
   std::vector<int32_t> table(executor.limits().num_blocks);
   std::iota(table.rbegin(), table.rend(), 0);
   llm::Batch batch;
@@ -48,6 +48,7 @@ std::vector<float> Run(CpuExecutor& executor, std::span<const int32_t> tokens, i
   sequence.is_long =
       executor.limits().long_positions > 0 && num_in_all > executor.limits().long_positions;
   sequence.num_logits = num_logits;
+  sequence.num_prompt = num_prompt;
   if (!executor.Submit(batch).ok() || !executor.Collect().ok()) std::abort();
   return {executor.logits().begin(), executor.logits().end()};
 }
@@ -56,9 +57,9 @@ std::vector<float> Run(CpuExecutor& executor, std::span<const int32_t> tokens, i
 bool IsInvariant(CpuExecutor& executor, const std::vector<int32_t>& prompt,
                  std::span<const float> expected) {
   std::vector<float> last;
-  for (size_t i = 0; i < prompt.size(); ++i) {
-    last = Run(executor, std::span(prompt).subspan(i, 1), static_cast<int32_t>(i), 1,
-               static_cast<int32_t>(prompt.size()));
+  const auto length = static_cast<int32_t>(prompt.size());
+  for (int32_t i = 0; i < length; ++i) {
+    last = Run(executor, std::span(prompt).subspan(i, 1), i, 1, length, length);
   }
   return std::memcmp(last.data(), expected.data(), expected.size_bytes()) == 0;
 }
@@ -67,7 +68,7 @@ int Answer(CpuExecutor& executor, std::string_view isa, const std::vector<int32_
            int num_greedy) {
   const auto length = static_cast<int32_t>(prompt.size());
   const int64_t vocab = executor.limits().vocab_size;
-  const std::vector<float> all = Run(executor, prompt, 0, length, length);
+  const std::vector<float> all = Run(executor, prompt, 0, length, length, length);
   const std::span<const float> last = std::span(all).last(vocab);
   if (!IsInvariant(executor, prompt, last)) {
     std::printf("{\"error\": \"%s: the logits depend on the chunks\"}\n", std::string(isa).c_str());
@@ -91,7 +92,7 @@ int Answer(CpuExecutor& executor, std::string_view isa, const std::vector<int32_
     // What is cached of a sequence that has just grown long is of no use.
     const int32_t num_cached = in_all == executor.limits().long_positions + 1 ? 0 : in_all - 1;
     const std::vector<float> next =
-        Run(executor, std::span(tokens).subspan(num_cached), num_cached, 1, in_all);
+        Run(executor, std::span(tokens).subspan(num_cached), num_cached, 1, in_all, length);
     log_prob = take(next);
   }
   std::printf("%s\n", answer.dump().c_str());

@@ -51,7 +51,8 @@ TEST_P(SmallOpsTest, ActivationsEqualTheirFormulas) {
              gated = run(ActivationKind::kSilu, factors.data());
   const auto gelu = run(ActivationKind::kGelu, nullptr),
              tanh = run(ActivationKind::kGeluTanh, nullptr);
-  const auto relu = run(ActivationKind::kRelu, nullptr);
+  const auto relu = run(ActivationKind::kRelu, nullptr),
+             quick = run(ActivationKind::kQuickGelu, nullptr);
   for (size_t i = 0; i < in.size(); ++i) {
     const double x = in[i];
     const double slack = 1e-6 * (1.0 + std::abs(x));
@@ -62,6 +63,7 @@ TEST_P(SmallOpsTest, ActivationsEqualTheirFormulas) {
                 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x))),
                 slack);
     EXPECT_EQ(relu[i], x > 0 ? in[i] : 0.0f);
+    EXPECT_NEAR(quick[i], x / (1.0 + std::exp(-1.702 * x)), slack);
   }
 }
 

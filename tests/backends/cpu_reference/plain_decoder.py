@@ -50,9 +50,11 @@ erf = np.vectorize(math.erf)
 ACTIVATIONS = {
     "silu": lambda x: x / (1 + np.exp(-x)),
     "gelu": lambda x: x * (1 + erf(x / math.sqrt(2))) / 2,
+    "quick_gelu": lambda x: x / (1 + np.exp(-1.702 * x)),
+    "relu": lambda x: np.maximum(x, 0),
     "gelu_new": lambda x: x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
 }
-ACTIVATIONS["gelu_pytorch_tanh"] = ACTIVATIONS["gelu_new"]
+ACTIVATIONS |= {"gelu_pytorch_tanh": ACTIVATIONS["gelu_new"], "gelu_fast": ACTIVATIONS["gelu_new"], "swish": ACTIVATIONS["silu"]}
 
 
 def rms(x, weight, eps):
@@ -89,7 +91,10 @@ def frequencies(rope, size, num_positions, max_positions):
         factors = np.array(rope["long_factor"] if num_positions > old else rope["short_factor"])
         stretch = max_positions / old
         return plain / factors, math.sqrt(1 + math.log(stretch) / math.log(old)) if stretch > 1 else 1.0
-    return plain, 1.0  # dynamic too, within the positions that it was trained on
+    if kind == "dynamic" and num_positions > max_positions:
+        stretch = rope["factor"] * num_positions / max_positions - (rope["factor"] - 1)
+        return (theta * stretch ** (size / (size - 2))) ** (-np.arange(0, size, 2) / size), 1.0
+    return plain, 1.0
 
 
 def rotate(x, rope, max_positions, num_positions=None):
@@ -234,7 +239,7 @@ class Gpt:
     def norm(self, x, name):
         return layer_norm(x, self.w(name + ".weight", x.shape[-1]), self.w(name + ".bias", x.shape[-1]), self.c["layer_norm_epsilon"])
 
-    def attention(self, x, p):
+    def attention(self, x, p, layer):
         hidden, heads = self.c["n_embd"], self.c["n_head"]
         size = hidden // heads
         if not self.is_gpt2 and self.c["multi_query"]:
@@ -245,7 +250,10 @@ class Gpt:
             fused = self.linear(p + "c_attn", x, 3 * hidden).reshape(len(x), heads, 3 * size)
             parts = np.split(fused, 3, -1)
         q, k, v = (part.reshape(len(x), -1, size) for part in parts)
-        return self.linear(p + "c_proj", attend(q, k, v, size**-0.5), hidden)
+        scale = size**-0.5 if self.c.get("scale_attn_weights", True) else 1.0
+        if self.c.get("scale_attn_by_inverse_layer_idx"):
+            scale /= layer + 1
+        return self.linear(p + "c_proj", attend(q, k, v, scale), hidden)
 
     def logits(self, ids):
         hidden = self.c["n_embd"]
@@ -253,10 +261,10 @@ class Gpt:
         x = table[ids] + self.w("transformer.wpe.weight", self.c["n_positions"], hidden)[:len(ids)]
         for layer in range(self.c["n_layer"]):
             p = f"transformer.h.{layer}."
-            x = x + self.attention(self.norm(x, p + "ln_1"), p + "attn.")
+            x = x + self.attention(self.norm(x, p + "ln_1"), p + "attn.", layer)
             inner = self.act(self.linear(p + "mlp.c_fc", self.norm(x, p + "ln_2"), self.c.get("n_inner") or 4 * hidden))
             x = x + self.linear(p + "mlp.c_proj", inner, hidden)
-        return self.norm(x, "transformer.ln_f") @ table.T
+        return self.norm(x, "transformer.ln_f") @ (table if self.c["tie_word_embeddings"] else self.w("lm_head.weight", *table.shape)).T
 
 
 class GptNeox:

@@ -41,15 +41,16 @@ def random_weights(seed, c=None):
     return linear, other
 
 
-def logits(linear, other, ids, c=None, rope=None):
-    """[len(ids), vocab_size]; `linear` are the effective weights; `rope`: frequencies, and what cos and sin are multiplied with."""
+def logits(linear, other, ids, c=None, rope=None, angles=None):
+    """[len(ids), vocab_size]; `linear` are the effective weights; `rope`: frequencies, and what cos and sin are multiplied with; `angles`: the products of
+    positions and frequencies."""
     c = c or CONFIG
     w = {name: value.astype(numpy.float64) for name, value in {**linear, **other}.items()}
     heads, kv_heads = c["num_attention_heads"], c["num_key_value_heads"]
     size = c["hidden_size"] // heads
     norm = lambda x, name: x / numpy.sqrt((x * x).mean(-1, keepdims=True) + c["rms_norm_eps"]) * w[name + ".weight"]
     frequencies, magnitude = rope or (c["rope_theta"] ** (-numpy.arange(0, size, 2) / size), 1.0)
-    angle = numpy.outer(numpy.arange(len(ids)), frequencies)
+    angle = numpy.outer(numpy.arange(len(ids)), frequencies) if angles is None else angles
     cos, sin = magnitude * numpy.cos(angle)[:, None], magnitude * numpy.sin(angle)[:, None]
 
     def rope(x):

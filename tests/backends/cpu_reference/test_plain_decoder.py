@@ -89,13 +89,70 @@ CASES = {
     "gpt_neox-serial": llama("gpt_neox", "GPTNeoXForCausalLM", use_parallel_residual=False, **NEOX),
     "gpt_neox-base": pythia(rotary_emb_base=500, rotary_pct=0.5),
     "gpt_neox-base-alone": pythia(rotary_emb_base=500),
+    "mixtral-window": llama("mixtral", "MixtralForCausalLM", num_local_experts=4, num_experts_per_tok=2, sliding_window=20),
+    "starcoder2-window": llama("starcoder2", "Starcoder2ForCausalLM", norm_epsilon=1e-5, use_bias=True, hidden_act="gelu_pytorch_tanh", sliding_window=20,
+                               tie_word_embeddings=True),
+    "qwen3_moe-shares-kept": llama("qwen3_moe", QWEN3_MOE, decoder_sparse_step=1, mlp_only_layers=[], **{**EXPERTS, "norm_topk_prob": False}),
+    "phi4-mini": llama("phi3", "Phi3ForCausalLM", sliding_window=None, original_max_position_embeddings=LONG, tie_word_embeddings=True,
+                       rope_parameters=rope("longrope", original_max_position_embeddings=LONG, partial_rotary_factor=0.75,
+                                            short_factor=FACTORS["short_factor"][:6], long_factor=FACTORS["long_factor"][:6])),
+    "gemma3-scaled": gemma("gemma3_text", "Gemma3ForCausalLM", 3, rope_parameters={"full_attention": rope("linear", 1e6, factor=8.0), "sliding_attention": rope()}),
+    "llama-gelu": llama("llama", LLAMA, hidden_act="gelu"),
+    "llama-quick_gelu": llama("llama", LLAMA, hidden_act="quick_gelu"),
+    "llama-swish": llama("llama", LLAMA, hidden_act="swish", attention_bias=True, mlp_bias=False),
+    "llama-relu": llama("llama", LLAMA, hidden_act="relu", attention_bias=False, mlp_bias=True),
+    "gpt2-quick_gelu": gpt("gpt2", "GPT2LMHeadModel", "quick_gelu"),
+    "gpt2-gelu-untied": gpt("gpt2", "GPT2LMHeadModel", "gelu") | {"tie_word_embeddings": False},
+    "gpt2-by-layer": gpt("gpt2", "GPT2LMHeadModel", "gelu_new", scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True) | {"n_layer": 3},
+    "gpt2-unscaled": gpt("gpt2", "GPT2LMHeadModel", "gelu_fast", scale_attn_weights=False, scale_attn_by_inverse_layer_idx=True),
+    "gpt_bigcode-unscaled": gpt("gpt_bigcode", "GPTBigCodeForCausalLM", "gelu_pytorch_tanh", multi_query=True, scale_attn_weights=False),
+}
+
+
+def old_rope(config, **keys):
+    """As transformers before 5 write it."""
+    config = dict(config)
+    rope = dict(config.pop("rope_parameters"))
+    return {**config, "rope_theta": rope.pop("rope_theta"), "torch_dtype": "float32", "rope_scaling": rope if rope["rope_type"] != "default" else None, **keys}
+
+
+def old_gemma3(config):
+    config = dict(config)
+    whole = dict(config.pop("rope_parameters")["full_attention"])
+    del config["layer_types"]
+    return {**config, "rope_theta": whole.pop("rope_theta"), "rope_scaling": whole, "rope_local_base_freq": 10000.0, "sliding_window_pattern": 3}
+
+
+def without(config, *keys):
+    return {key: value for key, value in config.items() if key not in keys}
+
+
+PHI4 = CASES["phi4-mini"]
+# What is stored in place of a case's config, and means the same.
+SPELLINGS = {
+    "llama": [CASES["llama"] | {"dtype": "float32", "torch_dtype": None}, old_rope(CASES["llama"]), without(CASES["llama"], "tie_word_embeddings", "hidden_act")],
+    "llama-llama3": [old_rope(CASES["llama-llama3"])],
+    "llama-yarn": [old_rope(CASES["llama-yarn"])],
+    "llama-tied": [CASES["llama-tied"] | {"head_dim": 32, "architectures": None}],
+    "mixtral": [without(CASES["mixtral"], "sliding_window", "tie_word_embeddings") | {"rms_norm_eps": 1e-5}, old_rope(CASES["mixtral"])],
+    "qwen2": [without(CASES["qwen2"], "use_sliding_window", "tie_word_embeddings") | {"layer_types": ["full_attention"] * 2}],
+    "phi3": [without(CASES["phi3"], "rms_norm_eps", "sliding_window")],
+    "phi4-mini": [without(old_rope(PHI4), "rope_scaling") | {"partial_rotary_factor": 0.75, "rope_scaling": {
+        "type": "longrope", "short_factor": FACTORS["short_factor"][:6], "long_factor": FACTORS["long_factor"][:6]}}],
+    "starcoder2-window": [without(CASES["starcoder2-window"], "tie_word_embeddings", "use_bias", "norm_epsilon"),
+                          CASES["starcoder2-window"] | {"layer_types": ["sliding_attention"] * 2}],
+    "gemma2": [without(CASES["gemma2"], "tie_word_embeddings", "hidden_activation", "attn_logit_softcapping", "final_logit_softcapping", "layer_types")],
+    "gemma3-scaled": [old_gemma3(CASES["gemma3-scaled"]), CASES["gemma3-scaled"] | {"attn_logit_softcapping": None}],
+    "gpt2": [without(CASES["gpt2"], "n_inner", "tie_word_embeddings", "activation_function", "layer_norm_epsilon")],
+    "gpt_bigcode": [without(CASES["gpt_bigcode"], "multi_query", "tie_word_embeddings")],
+    "gpt_neox": [CASES["gpt_neox"] | {"rope_parameters": None, "rotary_pct": 0.25, "rotary_emb_base": 10000}],
 }
 
 
 def prompts(name, seed):
     """Of longrope, contexts that stay on one side of its border: their greedy tokens are judged at once."""
     random = np.random.default_rng(seed)
-    return [random.integers(3, VOCAB, length).tolist() for length in ((7, 20, LONG + 8, LONG + 30) if name == "phi3-longrope" else (1, 7, 60))]
+    return [random.integers(3, VOCAB, length).tolist() for length in ((7, 20, LONG + 8, LONG + 30) if name in ("phi3-longrope", "phi4-mini") else (1, 7, 60))]
 
 
 def check(got, reference, ids):
@@ -124,6 +181,19 @@ def test_a_fresh_checkpoint_answers_as_the_plain_decoder(tmp_path, name, seed):
     for i, got in enumerate(answers):
         assert len(got["greedy"]) == NUM_GREEDY
         check(got, reference, asked[i % len(asked)])
+
+
+@pytest.mark.parametrize("name, spelling", [(name, i) for name, spellings in SPELLINGS.items() for i in range(len(spellings))])
+def test_configs_of_other_versions_mean_the_same(tmp_path, name, spelling):
+    weights = plain_decoder.FreshWeights(3)
+    reference = plain_decoder.decoder(CASES[name], weights)
+    ids = prompts(name, 3)[1]
+    reference.logits(ids)
+    plain_llama.save_checkpoint(tmp_path, weights.tensors, SPELLINGS[name][spelling])
+    answers = run_logits.run(tmp_path, [ids])
+    assert "error" not in answers[0], answers[0]
+    for got in answers:
+        check(got, reference, ids)
 
 
 @pytest.mark.parametrize("name", ["llama", "llama-linear-rope", "llama-mha", "llama-mqa-bias", "llama-tied", "llama-yarn", "llama3.1-rope", "mistral", "mistral-swa",

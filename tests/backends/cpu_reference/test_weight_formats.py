@@ -5,6 +5,7 @@ import numpy
 import plain_llama
 import pytest
 import run_logits
+from quantised import Int4, Int8, awq, compressed, fp8_values, gptq, packed
 
 PROMPTS = [[5], [1, 17, 40, 9, 77, 30, 2, 61, 8, 90, 33]]
 WIDE = {**plain_llama.CONFIG, "hidden_size": 256, "intermediate_size": 384, "num_hidden_layers": 1}
@@ -55,64 +56,6 @@ def test_plain_weights(tmp_path, kind):
 
 
 # ---- integers: q, zero and scale are drawn, the weight follows from them
-
-
-class Int4:
-    """One matrix [out, in]: q [out, in], zero and scale [out, groups], the group of each column."""
-
-    bits = 4
-
-    def __init__(self, random, shape, group, lowest_zero=0, symmetric=False, order=None):
-        rows, columns = shape
-        groups = columns // group
-        end = 1 << self.bits
-        self.q = random.integers(0, end, shape)
-        self.zero = numpy.full((rows, groups), end // 2) if symmetric else random.integers(lowest_zero, end, (rows, groups))
-        self.scale = (random.uniform(0.5, 1.5, (rows, groups)) / (4 * end)).astype(numpy.float16)
-        self.group_of = numpy.arange(columns) // group
-        if order is not None:
-            self.group_of = self.group_of[order]
-
-    def weight(self):
-        return (self.q - self.zero[:, self.group_of]) * self.scale.astype(numpy.float64)[:, self.group_of]
-
-
-class Int8(Int4):
-    bits = 8
-
-
-def pack(values, order=range(8), bits=4):
-    """[..., n] of a few bits -> int32 [..., n * bits / 32]: element order[k] of a word at its bits k * bits."""
-    number = 32 // bits
-    parts = values.reshape(*values.shape[:-1], -1, number).astype(numpy.uint32)
-    words = numpy.zeros(parts.shape[:-1], numpy.uint32)
-    for k, element in enumerate(order[:number]):
-        words |= parts[..., element] << numpy.uint32(bits * k)
-    return words.view(numpy.int32)
-
-
-def awq(m):
-    order = [0, 2, 4, 6, 1, 3, 5, 7]
-    return {"qweight": pack(m.q.T, order), "qzeros": pack(m.zero.T, order), "scales": m.scale.T}
-
-
-def gptq(m, offset=1):
-    return {
-        "qweight": numpy.ascontiguousarray(pack(m.q, bits=m.bits).T),
-        "qzeros": pack(m.zero.T - offset, bits=m.bits),
-        "scales": m.scale.T,
-        "g_idx": m.group_of.astype(numpy.int32),
-        "bias": numpy.zeros(len(m.q), numpy.float16),  # as AutoGPTQ gives to layers that have none
-    }
-
-
-def packed(m, zeros, index=False):
-    parts = {"weight_packed": pack(m.q, bits=m.bits), "weight_scale": m.scale, "weight_shape": numpy.array(m.q.shape, numpy.int64)}
-    if zeros:
-        parts["weight_zero_point"] = numpy.ascontiguousarray(pack(m.zero.T, bits=m.bits).T)
-    if index:
-        parts["weight_g_idx"] = m.group_of.astype(numpy.int32)
-    return parts
 
 
 def save_int4(folder, config, quantization, make, write, seed=2):
@@ -172,11 +115,6 @@ def test_gptq_groups_of_uneven_size_are_refused(tmp_path):
     assert "is in group 0, expected groups 0 to 1 of 32 columns each" in refusal(tmp_path)
 
 
-def compressed(**weights):
-    group = {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": 32, **weights}}
-    return {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"group_0": group}, "ignore": ["lm_head"]}
-
-
 @pytest.mark.parametrize("integers", [Int4, Int8])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_compressed_tensors(tmp_path, symmetric, integers):
@@ -218,12 +156,6 @@ def test_compressed_tensors_by_channel_and_by_activation_order(tmp_path):
 
 
 # ---- fp8
-
-
-def fp8_values(bits):
-    """E4M3: sign, four bits of exponent with bias 7, three of mantissa."""
-    sign, exponent, mantissa = bits >> 7, (bits >> 3) & 15, (bits & 7) / 8
-    return numpy.where(sign == 1, -1, 1) * numpy.where(exponent == 0, mantissa * 2.0**-6, (1 + mantissa) * 2.0 ** (exponent.astype(int) - 7))
 
 
 @pytest.mark.parametrize("method", ["fp8", "compressed-tensors"])

@@ -96,7 +96,8 @@ TEST_F(SmallKernelsTest, ActivationsEqualTheCpus) {
       {llm::Activation::kSilu, cpu::ActivationKind::kSilu},
       {llm::Activation::kGelu, cpu::ActivationKind::kGelu},
       {llm::Activation::kGeluTanh, cpu::ActivationKind::kGeluTanh},
-      {llm::Activation::kRelu, cpu::ActivationKind::kRelu}};
+      {llm::Activation::kRelu, cpu::ActivationKind::kRelu},
+      {llm::Activation::kQuickGelu, cpu::ActivationKind::kQuickGelu}};
   for (const auto& [kind, cpu_kind] : kinds) {
     for (const bool gated : {false, true}) {
       for (const auto& [rows, inner] : {std::pair(1, 8), {33, 72}, {2, 14336}}) {

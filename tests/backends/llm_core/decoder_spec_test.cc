@@ -127,6 +127,58 @@ TEST(DecoderSpecTest, LongRopeServesShortContextsWithTheShortFactors) {
   EXPECT_THAT(MessageOf(folder), HasSubstr("'long_factor' has 0 factors, expected 1"));
 }
 
+int32_t LimitOf(const std::string& pairs, int32_t asked) {
+  TempFolder folder;
+  folder.Write("config.json", WithKey(pairs));
+  folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
+  Result<DecoderSpec> spec = ReadSpec(folder);
+  EXPECT_TRUE(spec.ok()) << spec.status().message();
+  LimitPositions(*spec, asked);
+  return spec->max_positions;
+}
+
+TEST(DecoderSpecTest, TheLimitOfAStretchedRopeMayBeRaisedByItsFactor) {
+  for (const char* kind : {"linear", "dynamic", "yarn"}) {
+    const std::string pairs =
+        StrCat(R"("rope_scaling":{"rope_type":")", kind, R"(","factor":2.5})");
+    EXPECT_EQ(LimitOf(pairs, 0), 32) << kind;
+    EXPECT_EQ(LimitOf(pairs, 20), 20) << kind;
+    EXPECT_EQ(LimitOf(pairs, 50), 50) << kind;
+    EXPECT_EQ(LimitOf(pairs, 1000), 80) << kind;
+  }
+  const std::string of_eight = R"("rope_scaling":{"rope_type":"yarn","factor":3,)"
+                               R"("original_max_position_embeddings":16})";
+  EXPECT_EQ(LimitOf(of_eight, 1000), 48);  // from what it was trained on
+  EXPECT_EQ(LimitOf(R"("rope_theta":500)", 1000), 32);
+  EXPECT_EQ(LimitOf(R"("rope_scaling":{"rope_type":"llama3","factor":8,)"
+                    R"("original_max_position_embeddings":16})",
+                    1000),
+            32);
+}
+
+TEST(DecoderSpecTest, ADynamicRopeIsAPlainOneWhereNothingIsLongerThanItsTraining) {
+  TempFolder folder;
+  folder.Write("config.json",
+               WithKey(R"("rope_scaling":{"rope_type":"dynamic","factor":2},"head_dim":4)"));
+  std::vector<TestTensor> tensors = LlamaTensors();
+  tensors[4].shape = {8, 4};
+  tensors[5].shape = tensors[6].shape = {4, 4};
+  tensors[7].shape = {4, 8};
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  Result<DecoderSpec> spec = ReadSpec(folder);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  DecoderSpec plain = *spec;
+  LimitPositions(plain, 0);
+  EXPECT_EQ(plain.ropes[0].trained_positions, 0);
+  LimitPositions(*spec, 64);
+  ASSERT_EQ(spec->ropes[0].trained_positions, 32);
+  // The second pair of four: theta' ^ -1/2, theta' = 10000 (2 n / 32 - 1) ^ 2.
+  float inv_freq[2];
+  DynamicFrequencies(spec->ropes[0], 48, inv_freq);
+  EXPECT_FLOAT_EQ(inv_freq[0], 1.0f);
+  EXPECT_FLOAT_EQ(inv_freq[1], 0.01f / 2.0f);
+}
+
 TEST(CheckpointTest, ReadsShards) {
   const std::vector<TestTensor> tensors = LlamaTensors();
   TempFolder folder;
@@ -140,26 +192,63 @@ TEST(CheckpointTest, ReadsShards) {
   }
   folder.Write("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
   EXPECT_EQ(MessageOf(folder), "");
+}
+
+std::string IndexOf(const std::string& entries) {
+  return "{\"weight_map\":{" + entries + "}}";
+}
+
+TEST(CheckpointTest, NamesFilesOfAnIndexThatLeaveTheFolderInOneMessage) {
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  const auto message_for = [&](const std::string& index) {
+    folder.Write("model.safetensors.index.json", index);
+    return MessageOf(folder);
+  };
+  for (const char* name : {R"("../../etc/passwd")", R"("/etc/passwd")", R"("sub/one.safetensors")",
+                           R"("")", R"(".")", R"("..")", "5", "null"}) {
+    EXPECT_THAT(message_for(IndexOf(StrCat(R"("a":)", name))),
+                HasSubstr(StrCat("not in a file of this folder (1): 'a' is in ", name)));
+  }
+  EXPECT_THAT(message_for(IndexOf(R"("a":"/b","c":"one.safetensors","d":7)")),
+              HasSubstr(R"(not in a file of this folder (2): 'a' is in "/b", 'd' is in 7)"));
+  EXPECT_THAT(message_for(R"({"weight_map":["one.safetensors"]})"),
+              HasSubstr("no object 'weight_map'"));
+}
+
+TEST(CheckpointTest, NamesAllShardsThatCanNotBeReadInOneMessage) {
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("one.safetensors", SafetensorsBytes({{"a", {4}}, {"b", {4}}}));
+  folder.Write("two.safetensors", SafetensorsBytes({{"b", {4}}}));
+  folder.Write("short.safetensors", "x");
   folder.Write("model.safetensors.index.json",
-               "{\"weight_map\":{" + map + ",\"lost\":\"one.safetensors\"}}");
-  EXPECT_THAT(MessageOf(folder), HasSubstr("tensor 'lost' is not in 'one.safetensors'"));
-  folder.Write("model.safetensors.index.json", R"({"weight_map":{"a":"../../etc/passwd"}})");
-  EXPECT_THAT(MessageOf(folder), HasSubstr("expected a file name"));
-  for (const char* name : {R"("/etc/passwd")", R"("sub/one.safetensors")", R"("")", "5", "null"}) {
-    folder.Write("model.safetensors.index.json",
-                 std::string(R"({"weight_map":{"a":)") + name + "}}");
-    EXPECT_THAT(MessageOf(folder),
-                HasSubstr(std::string("tensor 'a' is in ") + name + ", expected a file name"));
-  }
-  for (const char* name : {".", ".."}) {
-    folder.Write("model.safetensors.index.json",
-                 std::string(R"({"weight_map":{"a":")") + name + "\"}}");
-    EXPECT_THAT(MessageOf(folder), HasSubstr("is not a regular file"));
-  }
-  folder.Write("model.safetensors.index.json", R"({"weight_map":["one.safetensors"]})");
-  EXPECT_THAT(MessageOf(folder), HasSubstr("no object 'weight_map'"));
-  folder.Write("model.safetensors.index.json", R"({"weight_map":{"a":"three.safetensors"}})");
-  EXPECT_THAT(MessageOf(folder), HasSubstr("three.safetensors"));
+               IndexOf(R"("a":"one.safetensors","b":"two.safetensors","c":"short.safetensors",)"
+                       R"("d":"absent.safetensors","e":"absent.safetensors")"));
+  const std::string message = MessageOf(folder);
+  EXPECT_THAT(message, HasSubstr("files that can not be read (2): "));
+  EXPECT_THAT(message, HasSubstr("absent.safetensors"));
+  EXPECT_THAT(message, HasSubstr("short.safetensors': 1 bytes are too few"));
+  EXPECT_THAT(message, HasSubstr("in two files (1): 'b'"));
+}
+
+TEST(CheckpointTest, NamesWhatAnIndexPromisesWithAllElseThatDoesNotFit) {
+  std::vector<TestTensor> tensors = LlamaTensors();
+  tensors[5].shape = {4, 4};
+  tensors.pop_back();
+  tensors.push_back({"spare", {4}});
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("one.safetensors", SafetensorsBytes(tensors));
+  folder.Write("model.safetensors.index.json",
+               IndexOf(R"("model.norm.weight":"one.safetensors","lost":"one.safetensors",)"
+                       R"("model.layers.0.mlp.down_proj.weight":"one.safetensors")"));
+  const std::string message = MessageOf(folder);
+  EXPECT_THAT(message, HasSubstr("missing (1): 'model.layers.0.mlp.down_proj.weight' [4, 6]"));
+  EXPECT_THAT(message, HasSubstr("misshapen (1): 'model.layers.0.self_attn.k_proj.weight'"));
+  EXPECT_THAT(message, HasSubstr("extra (1): 'spare'"));
+  EXPECT_THAT(message, HasSubstr("in the index, but not in its file (2): 'lost' in "
+                                 "'one.safetensors', 'model.layers.0.mlp.down_proj.weight' in"));
 }
 
 TEST(CheckpointTest, SaysWhatToGiveInsteadOfOtherFolders) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 #include <map>
 #include <random>
@@ -108,6 +109,10 @@ class EngineOutputsTest : public ::testing::TestWithParam<Mode> {
     EngineOptions options;
     options.scheduler.policy = GetParam().policy;
     options.scheduler.prefix_cache = GetParam().prefix_cache;
+    options.on_check = [this](const Status& status) {
+      ++num_checks_;
+      EXPECT_TRUE(status.ok()) << status.message();
+    };
     const ExecutorFeatures features = {.block_copies = GetParam().copies,
                                        .candidates = true,
                                        .logits = true,
@@ -116,12 +121,12 @@ class EngineOutputsTest : public ::testing::TestWithParam<Mode> {
     engine_ = std::make_unique<Engine>(std::move(options),
                                        std::make_unique<FakeExecutor>(limits_, features));
   }
-  ~EngineOutputsTest() override {
-    while (engine_->stats().counts.num_running > 0) std::this_thread::yield();
-    // The checker runs when the engine becomes idle; one more request makes sure that it did.
-    Send(*engine_, MakeRequest({1}, 1)).wait();
-    while (engine_->stats().num_used_blocks > 0) std::this_thread::yield();
+  // The checker of blocks and references runs after each step of every test.
+  void TearDown() override {
+    while (engine_->stats().num_used_blocks > 0) std::this_thread::yield();  // all is given back
     EXPECT_TRUE(engine_->health().ok()) << engine_->health().message();
+    engine_.reset();
+    EXPECT_GT(num_checks_, 0);
   }
 
   TokenIds RandomPrompt() {
@@ -173,6 +178,7 @@ class EngineOutputsTest : public ::testing::TestWithParam<Mode> {
 
   ExecutorLimits limits_ = Limits();
   std::mt19937 random_{11};
+  std::atomic<int> num_checks_{0};
   std::unique_ptr<Engine> engine_;
 };
 

@@ -68,7 +68,18 @@ class RecordingSink : public OutputSink {
 // The parameter: steps overlap.
 class EngineTest : public ::testing::TestWithParam<bool> {
  protected:
+  // The checker of blocks and references runs after each step of every test.
+  void TearDown() override {
+    if (engine_ == nullptr) return;
+    engine_.reset();
+    EXPECT_GT(num_checks_, 0);
+  }
+
   void Start(EngineOptions options = {}, ExecutorLimits limits = Limits()) {
+    options.on_check = [this](const Status& status) {
+      ++num_checks_;
+      EXPECT_TRUE(status.ok()) << status.message();
+    };
     auto executor = std::make_unique<FakeExecutor>(limits, ExecutorFeatures{.overlap = GetParam()});
     executor_ = executor.get();
     executor_->on_submit = std::move(on_submit_);
@@ -103,6 +114,7 @@ class EngineTest : public ::testing::TestWithParam<bool> {
 
   std::function<Status(const Batch&)> on_submit_;
   FakeExecutor* executor_ = nullptr;
+  std::atomic<int> num_checks_{0};
   std::unique_ptr<Engine> engine_;
 };
 

@@ -171,15 +171,15 @@ class FakeExecutor : public Executor {
   void Write(const Batch& batch, const BatchSequence& sequence) {
     for (int32_t i = 0; i < sequence.num_tokens; ++i) {
       Slot(sequence, sequence.num_cached + i) =
-          batch.token_ids[sequence.first_token + i] + (sequence.is_long ? kLong : 0);
+          batch.token_ids[sequence.first_token + i] + KeyKind(sequence);
     }
   }
   // The first `count` tokens, as the cache has them.
   std::vector<int32_t> Read(const BatchSequence& sequence, int32_t count) {
     std::vector<int32_t> tokens;
     for (int32_t i = 0; i < count; ++i) {
-      const int32_t kind = sequence.is_long ? kLong : 0;  // what is of the other kind reads wrong
-      tokens.push_back(IsVisible(i, count, limits_) ? Slot(sequence, i) - kind : -1);
+      // What is of another kind reads wrong.
+      tokens.push_back(IsVisible(i, count, limits_) ? Slot(sequence, i) - KeyKind(sequence) : -1);
     }
     return tokens;
   }
@@ -207,7 +207,12 @@ class FakeExecutor : public Executor {
     result_.tokens[index] = {NextToken(Read(sequence, count), limits_, seed), -0.5f};
   }
 
-  static constexpr int32_t kLong = 1 << 20;  // added to what a long sequence has in the cache
+  // Added to what a sequence has in the cache.
+  int32_t KeyKind(const BatchSequence& sequence) const {
+    const bool is_dynamic =
+        limits_.dynamic_positions > 0 && sequence.num_prompt > limits_.dynamic_positions;
+    return (sequence.is_long ? 1 << 20 : 0) + (is_dynamic ? sequence.num_prompt << 21 : 0);
+  }
 
   const ExecutorLimits limits_;
   const ExecutorFeatures features_;

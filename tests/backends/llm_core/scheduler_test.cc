@@ -107,6 +107,7 @@ struct Mode {
   bool copies = true;
   int32_t long_positions = 0;
   int32_t mixed = 0;
+  int32_t dynamic_positions = 0;
 };
 
 class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
@@ -136,6 +137,7 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
     limits.attention_window = GetParam().window;
     limits.num_sink_tokens = GetParam().sinks;
     limits.long_positions = GetParam().long_positions;
+    limits.dynamic_positions = GetParam().dynamic_positions;
     const ExecutorFeatures features = {.block_copies = GetParam().copies};
     SchedulerOptions options;
     options.policy = GetParam().policy;
@@ -217,6 +219,11 @@ INSTANTIATE_TEST_SUITE_P(
              .prefix_cache = true,
              .window = 13,
              .long_positions = 17},
+        Mode{.name = "NoEvictDynamicPrefix", .prefix_cache = true, .dynamic_positions = 16},
+        Mode{.name = "EvictDynamicPrefix",
+             .policy = kEvict,
+             .prefix_cache = true,
+             .dynamic_positions = 16},
         Mode{.name = "Evict", .policy = kEvict},
         Mode{.name = "EvictWhole", .policy = kEvict, .chunked = false},
         Mode{.name = "EvictPrefix", .policy = kEvict, .prefix_cache = true},

@@ -9,8 +9,14 @@
 namespace nereid::llm {
 namespace {
 
+// Null: none; absent: what the family's configs mean by that.
+float ReadCap(ConfigReader& config, const char* key, double absent) {
+  const bool is_null = config.json().contains(key) && !config.Has(key);
+  return static_cast<float>(is_null ? 0.0 : config.NumberOr(key, absent));
+}
+
 void ReadGemmaConfig(ConfigReader& config, DecoderSpec& spec) {
-  ReadLlamaConfig(config, spec);
+  ReadLlamaConfig(config, spec, {.head_dim = 256});
   if (config.BoolOr("use_bidirectional_attention", false)) {  // of encoders, as EmbeddingGemma
     config.Fail(UnsupportedError(
         "config.json: 'use_bidirectional_attention' is true, which is not supported"));
@@ -22,14 +28,12 @@ void ReadGemmaConfig(ConfigReader& config, DecoderSpec& spec) {
   spec.qkv_bias = spec.attention_out_bias = config.BoolOr("attention_bias", false);
   spec.embedding_scale = std::sqrt(static_cast<float>(spec.hidden_size));
   spec.attention_scale =
-      static_cast<float>(1.0 / std::sqrt(config.NumberOr("query_pre_attn_scalar", spec.head_dim)));
-  spec.attention_soft_cap = static_cast<float>(config.NumberOr("attn_logit_softcapping", 0.0));
-  spec.logit_soft_cap = static_cast<float>(config.NumberOr("final_logit_softcapping", 0.0));
+      static_cast<float>(1.0 / std::sqrt(config.NumberOr("query_pre_attn_scalar", 256.0)));
 }
 
 // Every `pattern`th layer is global, the others local, unless layer_types says it.
 void ReadGemmaWindows(ConfigReader& config, int32_t pattern, DecoderSpec& spec) {
-  const int32_t window = config.Size("sliding_window");
+  const int32_t window = config.SizeOr("sliding_window", 4096);
   if (config.Has("layer_types")) return ReadSlidingWindows(config, window, spec);
   for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
     spec.layers[layer].sliding_window = (layer + 1) % pattern != 0 ? window : 0;
@@ -54,6 +58,8 @@ void MapGemma(const DecoderSpec& spec, WeightMap& map) {
 
 void BuildGemma2(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadGemmaConfig(config, spec);
+  spec.attention_soft_cap = ReadCap(config, "attn_logit_softcapping", 50.0);
+  spec.logit_soft_cap = ReadCap(config, "final_logit_softcapping", 30.0);
   ReadGemmaWindows(config, 2, spec);
   MapGemma(spec, map);
 }
@@ -61,6 +67,8 @@ void BuildGemma2(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
 void BuildGemma3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadGemmaConfig(config, spec);
   spec.qk_norm = true;
+  spec.attention_soft_cap = ReadCap(config, "attn_logit_softcapping", 0.0);
+  spec.logit_soft_cap = ReadCap(config, "final_logit_softcapping", 0.0);
   ReadGemmaWindows(config, config.SizeOr("sliding_window_pattern", 6), spec);
   // Rope 0 serves global layers, rope 1 local ones.
   ConfigReader ropes = config.Object("rope_parameters");

@@ -27,10 +27,12 @@ void ReadGptConfig(ConfigReader& config, DecoderSpec& spec) {
   spec.attention_scale = config.BoolOr("scale_attn_weights", true)
                              ? 1.0f / std::sqrt(static_cast<float>(spec.head_dim))
                              : 1.0f;
-  if (config.BoolOr("scale_attn_by_inverse_layer_idx", false)) {
-    config.Fail(UnsupportedError("config.json: scale_attn_by_inverse_layer_idx is not supported"));
-  }
   spec.layers.resize(config.Count("n_layer", kMaxLayers));
+  if (config.BoolOr("scale_attn_by_inverse_layer_idx", false)) {
+    for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
+      spec.layers[layer].score_scale = 1.0f / static_cast<float>(layer + 1);
+    }
+  }
 }
 
 WeightSource Stored(WeightSource source, bool transposed) {

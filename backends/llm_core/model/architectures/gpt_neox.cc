@@ -9,8 +9,9 @@ namespace {
 
 void ReadNeoXConfig(ConfigReader& config, DecoderSpec& spec) {
   // Pythia's configs have this key in place of rope_theta, and may leave out rotary_pct.
-  ReadLlamaConfig(config, spec,
-                  {.theta = config.NumberOr("rotary_emb_base", 10000.0), .partial_factor = 0.25});
+  ReadLlamaConfig(
+      config, spec,
+      {.rope = {.theta = config.NumberOr("rotary_emb_base", 10000.0), .partial_factor = 0.25}});
   spec.num_kv_heads = spec.num_heads;
   spec.norm = {.kind = NormKind::kLayer,
                .epsilon = static_cast<float>(config.NumberOr("layer_norm_eps", 1e-5)),

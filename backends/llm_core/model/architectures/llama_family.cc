@@ -9,34 +9,40 @@ namespace nereid::llm {
 Activation ReadActivation(ConfigReader& config, std::string_view key, std::string_view fallback) {
   const std::string name = config.TextOr(key, fallback);
   if (name == "silu" || name == "swish") return Activation::kSilu;
-  if (name == "gelu") return Activation::kGelu;
-  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast") {
+  if (name == "gelu" || name == "gelu_python") return Activation::kGelu;
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast" ||
+      name == "gelu_accurate") {
     return Activation::kGeluTanh;
   }
   if (name == "relu") return Activation::kRelu;
-  config.Fail(UnsupportedError("config.json: '", key, "' is '", name, "', which is not supported ",
-                               "(known: silu, gelu, gelu_new, gelu_pytorch_tanh, relu)"));
+  if (name == "quick_gelu") return Activation::kQuickGelu;
+  config.Fail(
+      UnsupportedError("config.json: '", key, "' is '", name, "', which is not supported ",
+                       "(known: silu, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, relu)"));
   return Activation::kSilu;
 }
 
-void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec, const RopeDefaults& rope) {
+void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec, const LlamaDefaults& defaults) {
   spec.vocab_size = config.Size("vocab_size");
   spec.hidden_size = config.Size("hidden_size");
   spec.intermediate_size = config.Size("intermediate_size");
   spec.num_heads = config.Size("num_attention_heads");
   spec.num_kv_heads = config.SizeOr("num_key_value_heads", spec.num_heads);
-  if (!config.Has("head_dim") && spec.hidden_size % spec.num_heads != 0) {
+  if (!config.Has("head_dim") && defaults.head_dim == 0 && spec.hidden_size % spec.num_heads != 0) {
     config.Fail(InvalidArgError("config.json: hidden_size ", spec.hidden_size,
                                 " is no multiple of num_attention_heads ", spec.num_heads,
                                 ", and there is no head_dim"));
   }
-  spec.head_dim = config.SizeOr("head_dim", std::max(1, spec.hidden_size / spec.num_heads));
+  spec.head_dim = config.SizeOr("head_dim", defaults.head_dim > 0
+                                                ? defaults.head_dim
+                                                : std::max(1, spec.hidden_size / spec.num_heads));
   spec.max_positions = config.SizeOr("max_position_embeddings", 2048);
-  spec.norm.epsilon = static_cast<float>(config.NumberOr("rms_norm_eps", 1e-6));
+  spec.extended_positions = ReadExtendedPositions(config);
+  spec.norm.epsilon = static_cast<float>(config.NumberOr("rms_norm_eps", defaults.norm_epsilon));
   spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
   spec.activation = ReadActivation(config, "hidden_act", "silu");
   spec.tied_embeddings = config.BoolOr("tie_word_embeddings", false);
-  spec.ropes = {ReadRope(config, spec.head_dim, rope)};
+  spec.ropes = {ReadRope(config, spec.head_dim, defaults.rope)};
   spec.layers.resize(config.Count("num_hidden_layers", kMaxLayers));
 }
 

@@ -16,8 +16,15 @@ inline constexpr int32_t kMaxLayers = 1024;
 inline constexpr int32_t kMaxExperts = 1024;  // of a layer
 inline constexpr int32_t kMaxExpertsOfAllLayers = 1 << 16;
 
+// What a family's configs mean where they leave a key out.
+struct LlamaDefaults {
+  RopeDefaults rope = {};
+  double norm_epsilon = 1e-6;
+  int32_t head_dim = 0;  // 0: hidden_size / num_attention_heads
+};
+
 // Sizes, heads, rope, activation, ties. Leaves norms at RMS, biases off, attention full.
-void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec, const RopeDefaults& rope = {});
+void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec, const LlamaDefaults& defaults = {});
 
 // "model.layers.<layer>."
 std::string LlamaLayerPrefix(int32_t layer);

@@ -6,8 +6,9 @@ namespace nereid::llm {
 
 void BuildMistral(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadLlamaConfig(config, spec);
-  ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0,
-                     spec);
+  // Null: no window, as releases since 0.2 have it; absent: that of the first.
+  const bool has_window = config.Has("sliding_window") || !config.json().contains("sliding_window");
+  ReadSlidingWindows(config, has_window ? config.SizeOr("sliding_window", 4096) : 0, spec);
   MapLlamaDecoder(spec, map);
   MapLlamaMlp(spec, map);
 }

@@ -5,7 +5,7 @@
 namespace nereid::llm {
 
 void BuildMixtral(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
-  ReadLlamaConfig(config, spec);
+  ReadLlamaConfig(config, spec, {.rope = {.theta = 1e6}, .norm_epsilon = 1e-5});
   ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0,
                      spec);
   spec.moe = {.num_experts = ReadExpertCount(config, "num_local_experts", spec),

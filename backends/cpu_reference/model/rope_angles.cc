@@ -1,0 +1,52 @@
+// Angles of a step, in float as the reference implementation has them.
+#include "cpu_reference/model/rope_angles.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace nereid::cpu {
+
+RopeAngles::RopeAngles(const std::vector<llm::RopeSpec>& ropes)
+    : ropes_(ropes), angles_(ropes.size()) {}
+
+const float* RopeAngles::FrequenciesOf(const llm::BatchSequence& sequence, int32_t position,
+                                       const llm::RopeSpec& rope, Angles& angles) {
+  const int32_t length = std::max(sequence.num_prompt, position + 1);
+  if (rope.trained_positions > 0 && length > rope.trained_positions) {
+    if (length != angles.dynamic_length) {  // else that of the token before: both of one prompt
+      angles.dynamic_length = length;
+      angles.dynamic_freq.resize(rope.inv_freq.size());
+      llm::DynamicFrequencies(rope, length, angles.dynamic_freq.data());
+    }
+    return angles.dynamic_freq.data();
+  }
+  const bool is_short = !rope.short_inv_freq.empty() && !sequence.is_long;
+  return is_short ? rope.short_inv_freq.data() : rope.inv_freq.data();
+}
+
+void RopeAngles::Prepare(const llm::Batch& batch) {
+  for (size_t r = 0; r < ropes_.size(); ++r) {
+    const llm::RopeSpec& rope = ropes_[r];
+    Angles& angles = angles_[r];
+    const size_t half = rope.inv_freq.size();
+    const size_t size = batch.token_ids.size() * half;
+    if (angles.cosines.size() < size) {
+      angles.cosines.resize(size);
+      angles.sines.resize(size);
+    }
+    for (const llm::BatchSequence& sequence : batch.sequences) {
+      for (int32_t token = 0; token < sequence.num_tokens; ++token) {
+        const int32_t position = sequence.num_cached + token;
+        const float* inv_freq = FrequenciesOf(sequence, position, rope, angles);
+        const size_t first = static_cast<size_t>(sequence.first_token + token) * half;
+        for (size_t i = 0; i < half; ++i) {
+          const float angle = static_cast<float>(position) * inv_freq[i];
+          angles.cosines[first + i] = std::cos(angle) * rope.magnitude;
+          angles.sines[first + i] = std::sin(angle) * rope.magnitude;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace nereid::cpu
