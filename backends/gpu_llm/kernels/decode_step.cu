@@ -1,4 +1,6 @@
 // Chooses the format's kernel.
+#include <algorithm>
+
 #include "gpu_llm/kernels/decode_step.cuh"
 
 namespace nereid::gpu {
@@ -35,6 +37,15 @@ void RunDecodeStep(const DecodeStepParams& params, int num_processors, cudaStrea
     case WeightFormat::kInt4:
       return DecodeStepInt4(params, num_processors, stream);
   }
+}
+
+cudaError_t TryDecodeStep(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
+  DecodeStepParams trial = params;
+  trial.num_layers = trial.num_rows = trial.num_items = 0;
+  trial.head_outputs = std::min(trial.head_outputs, decode_step::kTileOutputs);
+  RunDecodeStep(trial, num_processors, stream);
+  const cudaError_t started = cudaGetLastError();
+  return started != cudaSuccess ? started : cudaStreamSynchronize(stream);
 }
 
 }  // namespace nereid::gpu

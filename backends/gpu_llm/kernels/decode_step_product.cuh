@@ -36,9 +36,10 @@ struct Panel {
   float sums[2] = {};  // int4: of x over the warp's columns, for rows 2 t and 2 t + 1
 };
 
-// e4m3 values are unpacked to 2^-120 of what they are, by moving bits. Inputs take 2^100 of it
-// along, so that products stay in range, results the rest.
-constexpr float kFp8InputFactor = 0x1p100f, kFp8OutputFactor = 0x1p20f;
+// e4m3 values are unpacked to 2^-120 of what they are, by moving bits. Inputs take 2^64 of it
+// along, so that small products stay in range, results the rest. Inputs of 2^64 or more would be
+// infinite: the norm of a row that has such a value is already.
+constexpr float kFp8InputFactor = 0x1p64f, kFp8OutputFactor = 0x1p56f;
 
 template <WeightFormat kFormat>
 __device__ __forceinline__ void PreparePanel(Panel<kFormat>& panel) {
