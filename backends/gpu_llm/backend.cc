@@ -74,9 +74,13 @@ class GpuModel : public llm_adapter::LlmModel {
       }
       options.device = devices[0];
     }
-    NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
+    NEREID_ASSIGN_OR_RETURN(std::unique_ptr<gpu::GpuExecutor> executor,
                             gpu::GpuExecutor::Create(std::move(model), options));
-    return executor;
+    if (const std::string& why = executor->decode_refusal(); !why.empty()) {
+      LogWarning(
+          StrCat("model '", name(), "': small decode steps take a kernel an operation: ", why));
+    }
+    return std::unique_ptr<llm::Executor>(std::move(executor));
   }
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "gpu_llm/cuda/device.h"
 #include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/kernels/draw.h"
 #include "gpu_llm/kernels/pick_log_probs.h"
@@ -31,24 +32,21 @@ Result<int32_t> OpenDevice(int32_t device) {
     return InvalidArgError("gpu_device_ids names GPU ", device, ", expected 0 to ", count - 1);
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(device));
-  int major = 0, minor = 0, processors = 0;
-  NEREID_RETURN_IF_CUDA_ERROR(
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  NEREID_RETURN_IF_CUDA_ERROR(
-      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
-  NEREID_RETURN_IF_CUDA_ERROR(
-      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+  NEREID_ASSIGN_OR_RETURN(const int major,
+                          DeviceAttribute(cudaDevAttrComputeCapabilityMajor, device));
+  NEREID_ASSIGN_OR_RETURN(const int minor,
+                          DeviceAttribute(cudaDevAttrComputeCapabilityMinor, device));
   if (major != 9 || minor != 0) {
     return UnsupportedError("GPU ", device, " has compute capability ", major, ".", minor,
                             ", gpu_llm runs on 9.0 (Hopper)");
   }
-  return processors;
+  return DeviceAttribute(cudaDevAttrMultiProcessorCount, device);
 }
 
 StepPlannerOptions PlannerOptions(const llm::DecoderSpec& spec, int32_t num_processors,
                                   bool is_invariant) {
   return {spec.num_heads, spec.num_kv_heads, num_processors,
-          Decoder::ShortPositionsOffset(spec, spec.max_positions), is_invariant};
+          RopeTables::ShortPositionsOffset(spec, spec.max_positions), is_invariant};
 }
 
 // Of the decoder itself, and of sequences that are at most so long.

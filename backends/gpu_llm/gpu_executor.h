@@ -87,6 +87,7 @@ class GpuExecutor : public llm::Executor {
   int64_t num_graph_steps() const { return num_graph_steps_; }
   // Whether small decode steps are one launch: the model and the device allow it.
   bool fuses_decode() const { return decoder_->fuses_decode(); }
+  const std::string& decode_refusal() const { return decoder_->decode_refusal(); }
   // Seconds in which the device had nothing to do between steps that followed each other.
   double idle_seconds() const { return idle_seconds_; }
   int64_t num_steps() const { return num_steps_; }

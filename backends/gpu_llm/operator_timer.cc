@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "gpu_llm/cuda/device.h"
 #include "gpu_llm/kernels/hold.h"
 
 namespace nereid::gpu {
@@ -18,13 +19,11 @@ constexpr double kOfBandwidth = 0.945;
 constexpr double kOperationsPerProcessor = 790e12 / 132;
 
 Result<Roof> RoofOf(int device) {
-  int clock_khz = 0, bus_bits = 0, processors = 0;
-  NEREID_RETURN_IF_CUDA_ERROR(
-      cudaDeviceGetAttribute(&clock_khz, cudaDevAttrMemoryClockRate, device));
-  NEREID_RETURN_IF_CUDA_ERROR(
-      cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, device));
-  NEREID_RETURN_IF_CUDA_ERROR(
-      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));
+  NEREID_ASSIGN_OR_RETURN(const int clock_khz, DeviceAttribute(cudaDevAttrMemoryClockRate, device));
+  NEREID_ASSIGN_OR_RETURN(const int bus_bits,
+                          DeviceAttribute(cudaDevAttrGlobalMemoryBusWidth, device));
+  NEREID_ASSIGN_OR_RETURN(const int processors,
+                          DeviceAttribute(cudaDevAttrMultiProcessorCount, device));
   return Roof{2e3 * clock_khz * bus_bits / 8 * kOfBandwidth, processors * kOperationsPerProcessor};
 }
 

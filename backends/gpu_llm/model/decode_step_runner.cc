@@ -37,12 +37,14 @@ bool ArePlain(const GpuWeights& weights) {
 
 }  // namespace
 
-Result<std::optional<DecodeStepRunner>> DecodeStepRunner::Create(
-    const llm::DecoderSpec& spec, const GpuWeights& weights,
-    const std::vector<DeviceMemory>& rope_tables, CacheFormat cache_format, int num_processors) {
+Result<DecodeStepRunner::Made> DecodeStepRunner::Create(const llm::DecoderSpec& spec,
+                                                        const GpuWeights& weights,
+                                                        const RopeTables& rope_tables,
+                                                        CacheFormat cache_format,
+                                                        int num_processors) {
   if (weights.layers.empty() || !IsPlain(spec) || !ArePlain(weights) ||
       cache_format != CacheFormat::kBf16) {
-    return std::optional<DecodeStepRunner>();
+    return Made();
   }
   DecodeStepRunner runner;
   runner.num_processors_ = num_processors;
@@ -60,7 +62,7 @@ Result<std::optional<DecodeStepRunner>> DecodeStepRunner::Create(
   model.head = static_cast<const __nv_bfloat16*>(weights.lm_head.data);
   model.head_outputs = weights.lm_head.num_outputs;
   model.final_norm = weights.final_norm.weight;
-  if (!CanRunDecodeStep(model, num_processors)) return std::optional<DecodeStepRunner>();
+  if (!CanRunDecodeStep(model, num_processors)) return Made();
   std::vector<DecodeStepLayer> layers;
   for (int32_t i = 0; i < spec.num_layers(); ++i) {
     const GpuLayer& from = weights.layers[i];
@@ -76,7 +78,7 @@ Result<std::optional<DecodeStepRunner>> DecodeStepRunner::Create(
     to.qkv_bias = from.qkv_bias;
     to.q_norm = from.q_norm;
     to.k_norm = from.k_norm;
-    to.cos_sin = rope_tables[spec.layers[i].rope].as<float2>();
+    to.cos_sin = rope_tables.table(spec.layers[i].rope);
     to.rope_dim = spec.ropes[spec.layers[i].rope].dim;
     to.window = spec.layers[i].sliding_window;
   }
@@ -91,7 +93,15 @@ Result<std::optional<DecodeStepRunner>> DecodeStepRunner::Create(
       cudaMemset(runner.arrivals_.data(), 0, runner.arrivals_.size_bytes()));
   model.layers = runner.layers_.as<DecodeStepLayer>();
   model.arrivals = runner.arrivals_.as<uint32_t>();
-  return std::optional<DecodeStepRunner>(std::move(runner));
+  Made made;
+  if (const cudaError_t error = TryDecodeStep(model, num_processors, nullptr);
+      error == cudaSuccess) {
+    made.runner = std::move(runner);
+  } else {
+    made.refusal =
+        StrCat("no launch of ", num_processors, " blocks together: ", cudaGetErrorString(error));
+  }
+  return made;
 }
 
 bool DecodeStepRunner::CanRun(const StepShape& shape) {

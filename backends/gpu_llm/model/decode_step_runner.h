@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "gpu_llm/cuda/memory.h"
 #include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/kernels/decode_step.h"
 #include "gpu_llm/model/gpu_weights.h"
+#include "gpu_llm/model/rope_tables.h"
 #include "gpu_llm/step_plan.h"
 #include "llm_core/model/decoder_spec.h"
 #include "nereid/status.h"
@@ -18,11 +20,12 @@ namespace nereid::gpu {
 
 class DecodeStepRunner {
  public:
-  // None where the kernel is not for this model or device. `rope_tables`: by rope of
-  // the spec.
-  static Result<std::optional<DecodeStepRunner>> Create(
-      const llm::DecoderSpec& spec, const GpuWeights& weights,
-      const std::vector<DeviceMemory>& rope_tables, CacheFormat cache_format, int num_processors);
+  // No runner where the kernel is not for this model; where it is, but the device does not start
+  // it, `refusal` says why.
+  struct Made;
+  static Result<Made> Create(const llm::DecoderSpec& spec, const GpuWeights& weights,
+                             const RopeTables& rope_tables, CacheFormat cache_format,
+                             int num_processors);
   DecodeStepRunner(DecodeStepRunner&&) noexcept = default;
   DecodeStepRunner& operator=(DecodeStepRunner&&) noexcept = default;
 
@@ -38,6 +41,11 @@ class DecodeStepRunner {
   DecodeStepParams model_ = {};  // what is the same in all steps
   DeviceMemory layers_, arrivals_;
   int num_processors_ = 0;
+};
+
+struct DecodeStepRunner::Made {
+  std::optional<DecodeStepRunner> runner;
+  std::string refusal;
 };
 
 }  // namespace nereid::gpu

@@ -8,51 +8,18 @@
 #include "gpu_llm/kernels/decode_attention.h"
 #include "gpu_llm/kernels/embedding.h"
 #include "gpu_llm/kernels/finish_logits.h"
-#include "gpu_llm/kernels/grouped_gemm.h"
 #include "gpu_llm/kernels/layer_norm.h"
-#include "gpu_llm/kernels/moe.h"
 #include "gpu_llm/kernels/prefill_attention.h"
 #include "gpu_llm/kernels/residual_add.h"
 #include "gpu_llm/kernels/rms_norm.h"
 #include "gpu_llm/kernels/rope.h"
 
 namespace nereid::gpu {
-namespace {
-
-// Where the parts of Decoder::routes_ lie, in words, for steps of so many pairs.
-struct RouteLayout {
-  RouteLayout(const llm::DecoderSpec& spec, int64_t num_tokens)
-      : num_pairs(num_tokens * spec.moe.experts_per_token) {
-    // Small ones where hardly an expert has more rows than fit: each tile reads the weights anew.
-    tile_rows = num_pairs <= int64_t{kSmallExpertTile} / 4 * spec.moe.num_experts
-                    ? kSmallExpertTile
-                    : kLargeExpertTile;
-    num_tiles = MaxExpertTiles(num_pairs, spec.moe.num_experts, tile_rows);
-  }
-  int64_t num_pairs, num_tiles;
-  int tile_rows;
-  int64_t shares() const { return num_pairs; }
-  int64_t pairs() const { return 2 * num_pairs; }
-  int64_t places() const { return 3 * num_pairs; }
-  int64_t tiles() const { return 4 * num_pairs; }
-  // Of steps of up to so many pairs: small tiles are up to two an expert.
-  static int64_t MostBytes(const llm::DecoderSpec& spec, int64_t num_pairs) {
-    const int64_t tiles = num_pairs / kLargeExpertTile + 2 * spec.moe.num_experts;
-    return 16 * num_pairs + tiles * static_cast<int64_t>(sizeof(ExpertTile));
-  }
-};
-
-bool HasExperts(const llm::DecoderSpec& spec) {
-  return spec.moe.num_experts > 0;
-}
-
-}  // namespace
 
 Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& weights,
                                 const DecoderLimits& limits, const DecoderShare& share) {
   Decoder decoder(spec, weights, share);
   decoder.cache_format_ = limits.cache_format;
-  decoder.is_invariant_ = limits.is_invariant;
   const int64_t tokens = limits.max_num_tokens;
   const auto allocate = [](DeviceMemory& memory, int64_t size_bytes, const char* what) -> Status {
     NEREID_ASSIGN_OR_RETURN(memory, DeviceMemory::Allocate(static_cast<size_t>(size_bytes), what));
@@ -69,21 +36,15 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
     NEREID_RETURN_IF_ERROR(
         allocate(decoder.mlp_in_, tokens * spec.hidden_size * 2, "normed rows of the MLP"));
   }
-  const RouteLayout routes(spec, tokens);
   const int64_t inner =
-      std::max(tokens * spec.intermediate_size, routes.num_pairs * spec.moe.intermediate_size);
-  // Also what products that add to the residual write, by way of a norm or while they are timed;
-  // scores of experts.
-  const int64_t gate_up_bytes = std::max(
-      {4 * inner, 2 * tokens * spec.hidden_size, 4 * tokens * int64_t{spec.moe.num_experts}});
+      std::max(tokens * spec.intermediate_size, Experts::InnerElements(spec, tokens));
+  // Also what products that add to the residual write, by way of a norm or while they are timed.
+  const int64_t gate_up_bytes =
+      std::max({4 * inner, 2 * tokens * spec.hidden_size, Experts::GateUpBytes(spec, tokens)});
   NEREID_RETURN_IF_ERROR(allocate(decoder.gate_up_, gate_up_bytes, "the MLP's gate and up"));
   NEREID_RETURN_IF_ERROR(allocate(decoder.gated_, inner * 2, "the MLP's inner rows"));
-  if (HasExperts(spec)) {
-    NEREID_RETURN_IF_ERROR(allocate(decoder.expert_out_, routes.num_pairs * spec.hidden_size * 2,
-                                    "what experts make"));
-    NEREID_RETURN_IF_ERROR(
-        allocate(decoder.routes_, RouteLayout::MostBytes(spec, routes.num_pairs), "routes"));
-  }
+  NEREID_ASSIGN_OR_RETURN(decoder.experts_,
+                          Experts::Create(spec, limits.max_num_tokens, limits.is_invariant));
   NEREID_RETURN_IF_ERROR(allocate(
       decoder.logits_, int64_t{limits.max_num_logits} * decoder.logits_stride() * 4, "logits"));
   NEREID_RETURN_IF_ERROR(
@@ -98,7 +59,7 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
       allocate(decoder.last_tokens_, int64_t{limits.max_num_sequences} * 4, "last tokens"));
   NEREID_RETURN_IF_CUDA_ERROR(
       cudaMemset(decoder.last_tokens_.data(), 0, decoder.last_tokens_.size_bytes()));
-  NEREID_RETURN_IF_ERROR(decoder.FillRopeTables(limits.max_positions));
+  NEREID_ASSIGN_OR_RETURN(decoder.rope_tables_, RopeTables::Fill(spec, limits.max_positions));
   NEREID_ASSIGN_OR_RETURN(LinearRunner linear,
                           LinearRunner::Create(weights, limits.max_num_tokens,
                                                limits.num_processors, limits.is_invariant));
@@ -106,9 +67,11 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   if (share.group != nullptr) {
     NEREID_RETURN_IF_ERROR(decoder.AllocateShare(limits));
   } else if (limits.fuses_decode && !limits.is_invariant) {
-    NEREID_ASSIGN_OR_RETURN(decoder.decode_step_,
+    NEREID_ASSIGN_OR_RETURN(DecodeStepRunner::Made made,
                             DecodeStepRunner::Create(spec, weights, decoder.rope_tables_,
                                                      limits.cache_format, limits.num_processors));
+    decoder.decode_step_ = std::move(made.runner);
+    decoder.decode_refusal_ = std::move(made.refusal);
   }
   return decoder;
 }
@@ -136,41 +99,6 @@ const GpuNorm* Decoder::NextInputNorm(int32_t layer) const {
   return layer + 1 < spec_->num_layers() ? &weights_->layers[layer + 1].input_norm : nullptr;
 }
 
-int32_t Decoder::ShortPositionsOffset(const llm::DecoderSpec& spec, int32_t max_positions) {
-  for (const llm::RopeSpec& rope : spec.ropes) {
-    if (!rope.short_inv_freq.empty()) return max_positions;
-  }
-  return 0;
-}
-
-Status Decoder::FillRopeTables(int32_t max_positions) {
-  const int32_t short_offset = ShortPositionsOffset(*spec_, max_positions);
-  for (const llm::RopeSpec& rope : spec_->ropes) {
-    const auto half = static_cast<int64_t>(rope.inv_freq.size());
-    const int64_t table_bytes = half * (max_positions + short_offset) * 8;
-    NEREID_ASSIGN_OR_RETURN(const DeviceMemory inv_freq,
-                            DeviceMemory::Allocate(half * 4, "rope frequencies"));
-    NEREID_ASSIGN_OR_RETURN(DeviceMemory table,
-                            DeviceMemory::Allocate(table_bytes, "the rope table"));
-    const auto fill = [&](const std::vector<float>& frequencies, int32_t first) -> Status {
-      NEREID_RETURN_IF_CUDA_ERROR(
-          cudaMemcpy(inv_freq.data(), frequencies.data(), half * 4, cudaMemcpyHostToDevice));
-      FillRopeTable(inv_freq.as<float>(), static_cast<int>(half), max_positions, rope.magnitude,
-                    table.as<float2>() + first * half, nullptr);
-      NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
-      NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
-      return {};
-    };
-    NEREID_RETURN_IF_ERROR(fill(rope.inv_freq, 0));
-    if (short_offset > 0) {
-      NEREID_RETURN_IF_ERROR(
-          fill(rope.short_inv_freq.empty() ? rope.inv_freq : rope.short_inv_freq, short_offset));
-    }
-    rope_tables_.push_back(std::move(table));
-  }
-  return {};
-}
-
 int64_t Decoder::CacheBlockBytes(const llm::DecoderSpec& spec, CacheFormat format) {
   return int64_t{spec.num_layers()} * spec.num_kv_heads * HeadBytes(spec.head_dim, format);
 }
@@ -195,13 +123,12 @@ Status Decoder::CopyBlock(int32_t from, int32_t to, cudaStream_t stream) {
 
 int64_t Decoder::memory_bytes() const {
   size_t sum = 0;
-  for (const DeviceMemory* memory : {&cache_, &residual_, &normed_, &mlp_in_, &qkv_, &attention_,
-                                     &gate_up_, &gated_, &expert_out_, &routes_, &logits_,
-                                     &partials_, &tickets_, &last_tokens_, &parts_, &own_logits_}) {
+  for (const DeviceMemory* memory :
+       {&cache_, &residual_, &normed_, &mlp_in_, &qkv_, &attention_, &gate_up_, &gated_, &logits_,
+        &partials_, &tickets_, &last_tokens_, &parts_, &own_logits_}) {
     sum += memory->size_bytes();
   }
-  for (const DeviceMemory& table : rope_tables_) sum += table.size_bytes();
-  return static_cast<int64_t>(sum);
+  return static_cast<int64_t>(sum) + rope_tables_.memory_bytes() + experts_.memory_bytes();
 }
 
 Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_time,
@@ -384,7 +311,7 @@ Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* w
                  {weights.attention_out_bias, weights.post_attention_norm, &weights.pre_mlp_norm},
                  shape.num_tokens, may_time, stream));
   if (spec_->layers[layer].is_moe) {
-    return RunMoe(layer, shape, stream);
+    return RunExperts(layer, shape, stream);
   }
   return RunMlp(layer, shape, may_time, stream);
 }
@@ -412,88 +339,24 @@ Status Decoder::RunMlp(int32_t layer, const StepShape& shape, bool may_time, cud
                     shape.num_tokens, may_time, stream);
 }
 
-Status Decoder::RunMoe(int32_t layer, const StepShape& shape, cudaStream_t stream) {
+Status Decoder::RunExperts(int32_t layer, const StepShape& shape, cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
-  const llm::MoeSpec& moe = spec_->moe;
-  const DeviceMemory& in = spec_->parallel_residual ? mlp_in_ : normed_;
   if (!spec_->parallel_residual && !norms_sums_) {
     ApplyNorm(weights.pre_mlp_norm, nullptr, shape.num_tokens, normed_, stream);
   }
-  const RouteLayout layout(*spec_, shape.num_tokens);
-  const auto num_pairs = static_cast<int>(layout.num_pairs);
-  auto* experts = routes_.as<int32_t>();
-  auto* shares = reinterpret_cast<float*>(experts + layout.shares());
-  int32_t *pairs = experts + layout.pairs(), *places = experts + layout.places();
-  auto* tiles = reinterpret_cast<ExpertTile*>(experts + layout.tiles());
-  const SortPairsParams sort = {
-      experts,   pairs,           places,           tiles,
-      num_pairs, moe.num_experts, layout.tile_rows, static_cast<int>(layout.num_tiles)};
-  // Scores stand where the gates will.
-  const RouteParams route = {gate_up_.as<float>(), experts,         shares,
-                             shape.num_tokens,     moe.num_experts, moe.experts_per_token,
-                             moe.normalize_top_k};
-  Mark("routes", RowsWork(shape.num_tokens, 1), stream);
-  if (shape.num_tokens <= kFewRoutedRows && !is_invariant_) {
-    RouteFew({in.as<__nv_bfloat16>(), weights.router, spec_->hidden_size, tickets_.as<int32_t>(),
-              route, sort},
-             stream);
-  } else {
-    GroupedGemmParams scores = {};
-    scores.in = in.as<__nv_bfloat16>();
-    scores.weights = weights.router;
-    scores.num_rows = shape.num_tokens;
-    scores.tile_rows =
-        shape.num_tokens <= 2 * kSmallExpertTile ? kSmallExpertTile : kLargeExpertTile;
-    scores.num_tiles = (shape.num_tokens + scores.tile_rows - 1) / scores.tile_rows;
-    scores.num_outputs = moe.num_experts;
-    scores.depth = spec_->hidden_size;
-    scores.out = route.scores;
-    scores.out_is_float = true;
-    GroupedGemm(scores, stream);
-    Route(route, stream);
-    SortPairs(sort, stream);
-  }
-  GroupedGemmParams product = {};
-  product.in = in.as<__nv_bfloat16>();
-  product.pairs = pairs;
-  product.pairs_per_row = moe.experts_per_token;
-  product.tiles = tiles;
-  product.num_tiles = static_cast<int>(layout.num_tiles);
-  product.tile_rows = layout.tile_rows;
-  const double num_read = std::min<double>(moe.num_experts, num_pairs);
-  const auto multiply = [&](const char* name, const GpuExperts& matrices, const DeviceMemory& out) {
-    const double outputs = matrices.first.num_outputs, depth = matrices.first.depth;
-    Mark(name,
-         {2.0 * (num_read * outputs * depth + num_pairs * (outputs + depth)),
-          2.0 * num_pairs * outputs * depth},
-         stream);
-    product.weights = static_cast<const __nv_bfloat16*>(matrices.first.data);
-    product.expert_stride = matrices.stride_elements;
-    product.num_outputs = matrices.first.num_outputs;
-    product.depth = matrices.first.depth;
-    product.out = out.as<__nv_bfloat16>();
-    GroupedGemm(product, stream);
-  };
-  const bool is_gated = spec_->mlp == llm::MlpKind::kGated;
-  product.gates = is_gated && spec_->activation == llm::Activation::kSilu;
-  multiply("experts' gate and up", weights.expert_gate_up, product.gates ? gated_ : gate_up_);
-  if (!product.gates) {
-    Mark("activation", {6.0 * num_pairs * moe.intermediate_size}, stream);
-    Activate({gate_up_.as<__nv_bfloat16>(), nullptr, gated_.as<__nv_bfloat16>(), num_pairs,
-              moe.intermediate_size, spec_->activation, is_gated},
-             stream);
-  }
-  product.gates = false;
-  product.in = gated_.as<__nv_bfloat16>();
-  product.pairs = nullptr;
-  multiply("experts' down", weights.expert_down, expert_out_);
   const bool is_normed = weights.post_mlp_norm.weight != nullptr;
   const bool is_shared = share_.group != nullptr;
-  const DeviceMemory& sums = is_shared ? parts_ : is_normed ? gate_up_ : residual_;
-  Mark("experts' sum", RowsWork(num_pairs, 1), stream);
-  Combine({expert_out_.as<__nv_bfloat16>(), places, shares, sums.as<__nv_bfloat16>(),
-           shape.num_tokens, spec_->hidden_size, moe.experts_per_token, !is_normed && !is_shared},
-          stream);
+  ExpertsCall call;
+  call.weights = &weights;
+  call.in = (spec_->parallel_residual ? mlp_in_ : normed_).as<__nv_bfloat16>();
+  call.gate_up = &gate_up_;
+  call.gated = &gated_;
+  call.ticket = tickets_.as<int32_t>();
+  call.out = (is_shared ? parts_ : is_normed ? gate_up_ : residual_).as<__nv_bfloat16>();
+  call.accumulates = !is_normed && !is_shared;
+  call.num_tokens = shape.num_tokens;
+  call.timer = timer_;
+  experts_.Run(call, stream);
   if (is_shared) {
     return AddSum({nullptr, weights.post_mlp_norm, NextInputNorm(layer)}, shape.num_tokens, stream);
   }
@@ -529,7 +392,7 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
   rope.positions = words + layout.positions;
   rope.cache_slots = words + layout.cache_slots;
   if (spec_->position == llm::PositionKind::kRope) {
-    rope.cos_sin = rope_tables_[spec.rope].as<float2>();
+    rope.cos_sin = rope_tables_.table(spec.rope);
     rope.rope_dim = spec_->ropes[spec.rope].dim;
   }
   rope.bias = weights.qkv_bias;

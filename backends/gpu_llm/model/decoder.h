@@ -4,14 +4,17 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "gpu_llm/comm/peer_group.h"
 #include "gpu_llm/cuda/memory.h"
 #include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/model/decode_step_runner.h"
+#include "gpu_llm/model/experts.h"
 #include "gpu_llm/model/gpu_weights.h"
 #include "gpu_llm/model/linear.h"
+#include "gpu_llm/model/rope_tables.h"
 #include "gpu_llm/model/sharding.h"
 #include "gpu_llm/operator_timer.h"
 #include "gpu_llm/step_plan.h"
@@ -67,16 +70,13 @@ class Decoder {
   void SetTimer(OperatorTimer* timer) { timer_ = timer; }
   // Steps of up to kDecodeStepRows decoding sequences are one launch.
   bool fuses_decode() const { return decode_step_.has_value(); }
-
-  // Words of a step's positions: those of short sequences are so many behind those of long ones.
-  // 0: there is no difference.
-  static int32_t ShortPositionsOffset(const llm::DecoderSpec& spec, int32_t max_positions);
+  // Why they are not, where the device is the reason.
+  const std::string& decode_refusal() const { return decode_refusal_; }
 
  private:
   Decoder(const llm::DecoderSpec& spec, const GpuWeights& weights, const DecoderShare& share)
       : spec_(&spec), weights_(&weights), share_(share) {}
   Status AllocateShare(const DecoderLimits& limits);
-  Status FillRopeTables(int32_t max_positions);
   // The layers and the logits of the step are one launch.
   bool IsFused(const StepShape& shape) const {
     return decode_step_ && DecodeStepRunner::CanRun(shape);
@@ -87,7 +87,7 @@ class Decoder {
   Status RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
                   cudaStream_t stream);
   Status RunMlp(int32_t layer, const StepShape& shape, bool may_time, cudaStream_t stream);
-  Status RunMoe(int32_t layer, const StepShape& shape, cudaStream_t stream);
+  Status RunExperts(int32_t layer, const StepShape& shape, cudaStream_t stream);
   // Rows of the residual, normed, to `out`.
   void ApplyNorm(const GpuNorm& norm, const int32_t* rows, int num_rows, const DeviceMemory& out,
                  cudaStream_t stream);
@@ -121,11 +121,10 @@ class Decoder {
   const llm::DecoderSpec* spec_;
   const GpuWeights* weights_;
   DecoderShare share_;
-  std::vector<DeviceMemory> rope_tables_;  // per rope: [max_positions, dim / 2] pairs of cosine and
-                                           // sine; longrope's short factors behind them
-  DeviceMemory cache_;                     // [layers][blocks][kv_heads] heads of a block
+  RopeTables rope_tables_;
+  Experts experts_;
+  DeviceMemory cache_;  // [layers][blocks][kv_heads] heads of a block
   CacheFormat cache_format_ = CacheFormat::kBf16;
-  bool is_invariant_ = false;
   int64_t cache_layer_bytes_ = 0;
   DeviceMemory residual_;   // [num_tokens, hidden_size]
   DeviceMemory normed_;     // [num_tokens, hidden_size]
@@ -135,8 +134,6 @@ class Decoder {
   // With experts, rows are pairs of token and expert.
   DeviceMemory gate_up_;             // [num_tokens, 2 * intermediate_size]
   DeviceMemory gated_;               // [num_tokens, intermediate_size]
-  DeviceMemory expert_out_;          // [pairs, hidden_size]
-  DeviceMemory routes_;              // experts, shares, pairs, places: [pairs] words each; tiles
   DeviceMemory logits_;              // [num_logits, logits_stride()] float
   DeviceMemory partials_, tickets_;  // of decode attention; tickets also of routing
   DeviceMemory last_tokens_;         // [max_num_sequences]
@@ -146,6 +143,7 @@ class Decoder {
   std::optional<LinearRunner> linear_;
   OperatorTimer* timer_ = nullptr;  // null: nothing is timed
   std::optional<DecodeStepRunner> decode_step_;
+  std::string decode_refusal_;
 };
 
 }  // namespace nereid::gpu
