@@ -1,7 +1,10 @@
 // Decode steps in one launch against the same steps by a kernel an operation.
+#include <latch>
 #include <string>
+#include <thread>
 
 #include "gpu_llm/gpu_executor.h"
+#include "gpu_llm/kernels/decode_step.h"
 #include "gpu_test.h"
 
 namespace nereid::gpu {
@@ -10,11 +13,14 @@ namespace {
 using testing::RelativeError;
 
 struct Model {
-  const char* name;
-  WeightFormat format;
-  int32_t hidden, inner, num_heads, num_kv_heads, head_dim;
-  bool has_biases, has_head_norms;
-  int32_t window;
+  const char* name = "";
+  WeightFormat format = WeightFormat::kBf16;
+  int32_t hidden = 0, inner = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  bool has_biases = false, has_head_norms = false;
+  int32_t window = 0;    // of the middle one of three layers
+  int32_t rope_dim = 0;  // 0: all of a head
+  bool all_have_windows = false;
+  float embedding_scale = 1.0f;
 };
 
 llm::DecoderModel Build(const Model& model) {
@@ -32,14 +38,17 @@ llm::DecoderModel Build(const Model& model) {
   spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(model.head_dim));
   spec.qkv_bias = model.has_biases;
   spec.qk_norm = model.has_head_norms;
+  spec.embedding_scale = model.embedding_scale;
   llm::RopeSpec rope;
-  rope.dim = model.head_dim;
+  rope.dim = model.rope_dim > 0 ? model.rope_dim : model.head_dim;
   for (int32_t i = 0; i < rope.dim / 2; ++i)
     rope.inv_freq.push_back(
         std::pow(1e4f, -2.0f * static_cast<float>(i) / static_cast<float>(rope.dim)));
   spec.ropes = {rope};
   spec.layers.resize(3);
-  spec.layers[1].sliding_window = model.window;
+  for (int32_t i = 0; i < 3; ++i) {
+    if (i == 1 || model.all_have_windows) spec.layers[i].sliding_window = model.window;
+  }
   return result;
 }
 
@@ -69,19 +78,43 @@ class Steps {
     for (int32_t i = 0; i < kNumSequences; ++i) {
       llm::Batch batch;
       Add(batch, i, kLengths[i]);
-      Run(batch);
+      Submit(batch);
+      Collect();
     }
   }
+  // From now on entries of tables that no layer can see any more name block 0.
+  void ReleaseBlocks(int32_t window) { releases_ = window; }
   // Logits of a token of each of the first sequences.
   std::vector<float> Decode(int32_t num_rows) {
     llm::Batch batch;
     for (int32_t i = 0; i < num_rows; ++i) Add(batch, i, 1);
-    Run(batch);
+    Submit(batch);
+    Collect();
     return *executor_->ReadLogits();
+  }
+  // The tokens that the first sequences draw, each from the one before. `overlaps`: a step is
+  // submitted while the one before runs.
+  std::vector<int32_t> Generate(int32_t num_rows, int32_t num_steps, bool overlaps) {
+    std::vector<int32_t> drawn;
+    for (int32_t step = 0; step < num_steps; ++step) {
+      llm::Batch batch;
+      for (int32_t i = 0; i < num_rows; ++i) {
+        Add(batch, i, 1);
+        if (step > 0)
+          batch.token_ids[i] =
+              overlaps ? llm::PendingTokenId(i) : drawn[drawn.size() - num_rows + i];
+      }
+      Submit(batch);
+      if (step > 0 || !overlaps) Append(Collect(), drawn);
+    }
+    if (overlaps) Append(Collect(), drawn);
+    return drawn;
   }
 
  private:
   void Add(llm::Batch& batch, int32_t i, int32_t num_tokens) {
+    for (int32_t b = 0; releases_ > 0 && b < (num_cached_[i] + 1 - releases_) / 64; ++b)
+      tables_[i][b] = 0;
     llm::BatchSequence& sequence = batch.sequences.emplace_back();
     sequence.first_token = static_cast<int32_t>(batch.token_ids.size());
     sequence.num_tokens = num_tokens;
@@ -95,16 +128,23 @@ class Steps {
       batch.token_ids.push_back((num_cached_[i] + t) * 37 % 991 + i);
     num_cached_[i] += num_tokens;
   }
-  void Run(const llm::Batch& batch) {
+  void Submit(const llm::Batch& batch) {
     const Status submitted = executor_->Submit(batch);
     ASSERT_TRUE(submitted.ok()) << submitted.message();
-    const auto collected = executor_->Collect();
-    ASSERT_TRUE(collected.ok()) << collected.status().message();
+  }
+  llm::StepResult Collect() {
+    auto collected = executor_->Collect();
+    EXPECT_TRUE(collected.ok()) << collected.status().message();
+    return collected.ok() ? std::move(*collected) : llm::StepResult();
+  }
+  static void Append(const llm::StepResult& result, std::vector<int32_t>& drawn) {
+    for (const llm::SampledToken& token : result.tokens) drawn.push_back(token.id);
   }
 
   std::unique_ptr<GpuExecutor> executor_;
   std::vector<int32_t> tables_[kNumSequences];
   int32_t num_cached_[kNumSequences] = {};
+  int32_t releases_ = 0;
   llm::SamplingParams greedy_;
 };
 
@@ -117,25 +157,105 @@ TEST_P(DecodeStepTest, LogitsAreThoseOfAKernelAnOperation) {
   ASSERT_TRUE(fused.fuses() && !plain.fuses());
   fused.Prefill();
   plain.Prefill();
-  for (const int32_t num_rows : {1, 8, 3, 2, 5, 8, 7, 4, 1, 8}) {  // 8 thrice: twice by a graph
+  if (GetParam().all_have_windows) fused.ReleaseBlocks(GetParam().window);
+  for (const int32_t num_rows : {1, 8, 3, 2, 5, 6, 8, 7, 4, 1, 8}) {  // 8 often: also by a graph
     const std::vector<float> expected = plain.Decode(num_rows);
     EXPECT_LT(RelativeError(fused.Decode(num_rows), expected), 2e-2) << num_rows << " rows";
   }
 }
 
+constexpr auto kBf16 = WeightFormat::kBf16, kFp8 = WeightFormat::kFp8, kInt4 = WeightFormat::kInt4;
 constexpr Model kModels[] = {
-    {"bf16", WeightFormat::kBf16, 1024, 1408, 8, 2, 128, false, false, 0},
-    {"bf16_wide", WeightFormat::kBf16, 5120, 2080, 40, 8, 128, false, false, 0},
-    {"bf16_deep", WeightFormat::kBf16, 512, 9248, 16, 16, 64, false, false, 0},
-    {"bf16_biases_window", WeightFormat::kBf16, 608, 1120, 14, 2, 64, true, false, 200},
-    {"bf16_head_norms", WeightFormat::kBf16, 1056, 512, 16, 8, 128, false, true, 64},
-    {"fp8", WeightFormat::kFp8, 1024, 1408, 8, 2, 128, false, false, 0},
-    {"fp8_deep", WeightFormat::kFp8, 1056, 9248, 8, 8, 64, false, false, 0},
-    {"int4", WeightFormat::kInt4, 1024, 1408, 8, 2, 128, false, false, 0},
-    {"int4_deep", WeightFormat::kInt4, 640, 9248, 16, 4, 64, true, false, 0},
+    {"bf16", kBf16, 1024, 1408, 8, 2, 128},
+    {"bf16_wide", kBf16, 5120, 2080, 40, 8, 128},
+    {"bf16_deep", kBf16, 512, 9248, 16, 16, 64},
+    {"bf16_biases_window", kBf16, 608, 1120, 14, 2, 64, true, false, 200},
+    {"bf16_head_norms", kBf16, 1056, 512, 16, 8, 128, false, true, 64},
+    {"bf16_heads_of_16", kBf16, 512, 544, 16, 2, 16},
+    {"bf16_rope_of_a_quarter", kBf16, 512, 544, 8, 4, 128, true, true, 0, 32},
+    // More shares of contexts than a block remembers, and than there are blocks.
+    {"bf16_many_heads", kBf16, 1024, 544, 40, 40, 64},
+    {"bf16_released_blocks", kBf16, 512, 544, 8, 2, 128, false, false, 150, 0, true},
+    {"fp8", kFp8, 1024, 1408, 8, 2, 128},
+    {"fp8_wide", kFp8, 5120, 2080, 40, 8, 128},
+    {"fp8_deep", kFp8, 1056, 9248, 8, 8, 64},
+    {"fp8_heads_of_16", kFp8, 544, 544, 32, 32, 16, false, false, 100, 0, true},
+    {"fp8_large_residual", kFp8, 1024, 544, 8, 2, 128, false, false, 0, 0, false, 0x1p40f},
+    {"int4", kInt4, 1024, 1408, 8, 2, 128},
+    {"int4_wide", kInt4, 5120, 2080, 40, 8, 128},
+    {"int4_deep", kInt4, 640, 9248, 16, 4, 64, true},
+    {"int4_rope_of_16", kInt4, 640, 544, 32, 32, 64, true, false, 0, 16},
 };
 INSTANTIATE_TEST_SUITE_P(Models, DecodeStepTest, ::testing::ValuesIn(kModels),
                          [](const auto& info) { return std::string(info.param.name); });
+
+class DecodeStepOrderTest : public testing::GpuTest<::testing::Test> {};
+
+TEST_F(DecodeStepOrderTest, StepsThatOverlapDrawWhatOthersDo) {
+  for (const Model& model : {kModels[0], kModels[14]}) {
+    Steps overlapping(model, true), plain(model, true);
+    ASSERT_TRUE(overlapping.ok() && plain.ok());
+    overlapping.Prefill();
+    plain.Prefill();
+    for (const int32_t num_rows : {5, 8, 1, 3}) {
+      EXPECT_EQ(overlapping.Generate(num_rows, 12, true), plain.Generate(num_rows, 12, false))
+          << model.name << ", " << num_rows << " rows";
+    }
+  }
+}
+
+// The launches of both want every processor, and a third model has kernels of its own between them.
+TEST_F(DecodeStepOrderTest, ModelsThatShareADeviceEndAndDrawWhatTheyDoAlone) {
+  constexpr int32_t kRows = 5, kSteps = 600;
+  const Model models[] = {kModels[0], kModels[14]};
+  std::vector<int32_t> alone[2], together[2];
+  for (int32_t i = 0; i < 2; ++i) {
+    Steps steps(models[i], true);
+    ASSERT_TRUE(steps.ok());
+    steps.Prefill();
+    alone[i] = steps.Generate(kRows, kSteps, true);
+  }
+  Steps first(models[0], true), second(models[1], true), other(models[0], false);
+  ASSERT_TRUE(first.ok() && second.ok() && other.ok());
+  std::latch ready(3);
+  const auto run = [&](Steps& steps, std::vector<int32_t>* drawn) {
+    steps.Prefill();
+    ready.arrive_and_wait();
+    const std::vector<int32_t> ids = steps.Generate(kRows, kSteps, true);
+    if (drawn != nullptr) *drawn = ids;
+  };
+  std::thread threads[] = {std::thread([&] { run(first, &together[0]); }),
+                           std::thread([&] { run(second, &together[1]); }),
+                           std::thread([&] { run(other, nullptr); })};
+  for (std::thread& thread : threads) thread.join();
+  for (int32_t i = 0; i < 2; ++i) EXPECT_EQ(together[i], alone[i]) << models[i].name;
+}
+
+TEST_F(DecodeStepOrderTest, ATrialTellsWhetherTheDeviceStartsAllBlocks) {
+  const DeviceMemory head = testing::ToDevice(std::vector<uint16_t>(16 * 512, 0));
+  const DeviceMemory norm = testing::ToDevice(std::vector<uint16_t>(512, 0));
+  const DeviceMemory arrivals = testing::ToDevice(std::vector<uint32_t>{0, 0});
+  int processors = 0;
+  ASSERT_EQ(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), cudaSuccess);
+  for (const WeightFormat format : {kBf16, kFp8, kInt4}) {
+    DecodeStepParams params = {};
+    params.format = format;
+    params.scales_per_block = 1;
+    params.hidden_size = params.inner_size = 512;
+    params.num_heads = params.num_kv_heads = 8;
+    params.head_dim = 64;
+    params.num_layers = 7;  // not run
+    params.head = head.as<__nv_bfloat16>();
+    params.final_norm = norm.as<__nv_bfloat16>();
+    params.head_outputs = 1008;
+    params.arrivals = arrivals.as<uint32_t>();
+    ASSERT_TRUE(CanRunDecodeStep(params, processors));
+    EXPECT_EQ(TryDecodeStep(params, processors, nullptr), cudaSuccess);
+    EXPECT_EQ(TryDecodeStep(params, 10 * processors, nullptr), cudaErrorCooperativeLaunchTooLarge);
+    EXPECT_EQ(TryDecodeStep(params, processors, nullptr), cudaSuccess);
+    EXPECT_EQ(testing::ToHost<uint32_t>(arrivals, 2), (std::vector<uint32_t>{0, 0}));
+  }
+}
 
 }  // namespace
 }  // namespace nereid::gpu
