@@ -23,6 +23,9 @@ TEST_P(ValidateTest, Reports) {
 }
 
 #define IO "backend: 'b' max_batch_size: 4 "
+#define TENSORS                                            \
+  "input { name: 'A' data_type: TYPE_INT32 dims: [ 1 ] } " \
+  "output { name: 'Z' data_type: TYPE_INT32 dims: [ 1 ] } "
 INSTANTIATE_TEST_SUITE_P(
     Rules, ValidateTest,
     testing::Values(
@@ -61,6 +64,42 @@ INSTANTIATE_TEST_SUITE_P(
              IO "dynamic_batching { priority_levels: 2 default_priority_level: 1 "
                 "priority_queue_policy { key: 9 value { } } }",
              "dynamic_batching.priority_queue_policy: expected a level from 1 to 2, got 9"},
+        Case{"OrderedPriorities",
+             IO "dynamic_batching { preserve_ordering: true priority_levels: 2 "
+                "default_priority_level: 1 }",
+             "dynamic_batching.priority_levels: Only one priority level is allowed when "
+             "'preserve_ordering' is true, got 2"},
+        Case{"OrderedDelay",
+             IO "dynamic_batching { preserve_ordering: true default_queue_policy { "
+                "timeout_action: DELAY default_timeout_microseconds: 1 } }",
+             "dynamic_batching.default_queue_policy: Queue policy can not have DELAY as timeout "
+             "action when 'preserve_ordering' is true"},
+        Case{"OrderedDelayOfALevel",
+             IO "dynamic_batching { preserve_ordering: true priority_levels: 1 "
+                "default_priority_level: 1 priority_queue_policy { key: 1 value { "
+                "timeout_action: DELAY default_timeout_microseconds: 1 } } }",
+             "dynamic_batching.priority_queue_policy: Queue policy can not have DELAY as timeout "
+             "action when 'preserve_ordering' is true"},
+        Case{"BatchInputKind", IO TENSORS "batch_input { kind: 17 source_input: 'A' }",
+             "batch_input[0].kind: unknown batch input kind '17'"},
+        Case{"BatchInputSources",
+             IO TENSORS "batch_input { kind: BATCH_ITEM_SHAPE data_type: TYPE_INT32 }",
+             "batch_input[0].source_input: batch input kind 'BATCH_ITEM_SHAPE' expects 1 source "
+             "input, got 0"},
+        Case{"BatchInputSource",
+             IO TENSORS "batch_input { data_type: TYPE_INT32 source_input: 'X' }",
+             "batch_input[0].source_input: unknown source input name 'X'"},
+        Case{"BatchInputType", IO TENSORS "batch_input { data_type: TYPE_INT64 source_input: 'A' }",
+             "batch_input[0].data_type: batch input data type must be TYPE_INT32 or TYPE_FP32, "
+             "got TYPE_INT64"},
+        Case{"BatchOutputSources", IO TENSORS "batch_output { }",
+             "batch_output[0].source_input: batch output kind 'BATCH_SCATTER_WITH_INPUT_SHAPE' "
+             "expects 1 source input, got 0"},
+        Case{"BatchOutputTarget", IO TENSORS "batch_output { target_name: 'X' source_input: 'A' }",
+             "batch_output[0].target_name: unknown target output name 'X'"},
+        Case{"BatchOutputTargetTwice",
+             IO TENSORS "batch_output { target_name: 'Z' target_name: 'Z' source_input: 'A' }",
+             "batch_output[0].target_name: target output name 'Z' can only be specified once"},
         Case{"LatestZero", IO "version_policy { latest { num_versions: 0 } }",
              "version_policy.latest.num_versions: expected at least 1, got 0"},
         Case{"SpecificEmpty", IO "version_policy { specific { } }",

@@ -1,0 +1,20 @@
+// What validate.cc and its neighbours share. [any thread]
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/fault.h"
+#include "config/model_config.h"
+
+namespace nereid::config {
+
+void Add(Faults* faults, std::string key, std::string message);
+
+// Batch sizes that are aimed at: from 1 to max_batch_size.
+void ValidatePreferredSizes(const std::vector<int32_t>& sizes, int32_t max_batch_size,
+                            const std::string& key, Faults* faults);
+
+void ValidateSequenceBatching(const ModelConfig& config, Faults* faults);
+
+}  // namespace nereid::config

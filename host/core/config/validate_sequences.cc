@@ -1,0 +1,144 @@
+// What sequence_batching must satisfy.
+#include <set>
+
+#include "config/validate_parts.h"
+
+namespace nereid::config {
+namespace {
+
+const char* KindName(SequenceControl::Kind kind) {
+  switch (kind) {
+    case SequenceControl::Kind::kStart:
+      return "CONTROL_SEQUENCE_START";
+    case SequenceControl::Kind::kReady:
+      return "CONTROL_SEQUENCE_READY";
+    case SequenceControl::Kind::kEnd:
+      return "CONTROL_SEQUENCE_END";
+    case SequenceControl::Kind::kCorrelationId:
+      break;
+  }
+  return "CONTROL_SEQUENCE_CORRID";
+}
+
+void ValidateControl(const SequenceControl& control, const std::string& key, Faults* faults) {
+  const std::initializer_list<std::pair<const char*, size_t>> lists = {
+      {"int32_false_true", control.int32_false_true.size()},
+      {"fp32_false_true", control.fp32_false_true.size()},
+      {"bool_false_true", control.bool_false_true.size()}};
+  if (control.kind == SequenceControl::Kind::kCorrelationId) {
+    const auto type = control.data_type;
+    if (type != DataType::kUint64 && type != DataType::kInt64 && type != DataType::kUint32 &&
+        type != DataType::kInt32 && type != DataType::kBytes) {
+      Add(faults, key + ".data_type",
+          StrCat("expected TYPE_UINT64, TYPE_INT64, TYPE_UINT32, TYPE_INT32 or TYPE_STRING for "
+                 "CONTROL_SEQUENCE_CORRID, got ",
+                 DataTypeName(type)));
+    }
+    for (const auto& [list, size] : lists) {
+      if (size > 0) Add(faults, key, StrCat("CONTROL_SEQUENCE_CORRID takes no ", list));
+    }
+    return;
+  }
+  int num_lists = 0;
+  for (const auto& [list, size] : lists) {
+    if (size == 0) continue;
+    ++num_lists;
+    if (size != 2) {
+      Add(faults, StrCat(key, ".", list),
+          StrCat("expected exactly 2 entries for ", KindName(control.kind), ", got ", size));
+    }
+  }
+  if (num_lists == 1) return;
+  Add(faults, key,
+      StrCat("expected one of int32_false_true, fp32_false_true and bool_false_true for ",
+             KindName(control.kind), ", got ", num_lists));
+}
+
+void ValidateControls(const SequenceBatching& batching, Faults* faults) {
+  std::set<SequenceControl::Kind> kinds;
+  for (size_t i = 0; i < batching.control_inputs.size(); ++i) {
+    const SequenceControlInput& input = batching.control_inputs[i];
+    const std::string key = StrCat("sequence_batching.control_input[", i, "]");
+    if (input.name.empty()) Add(faults, key + ".name", "must not be empty");
+    if (input.controls.size() != 1) {
+      Add(faults, key + ".control",
+          StrCat("expected one control for '", input.name, "', got ", input.controls.size()));
+    }
+    for (const SequenceControl& control : input.controls) {
+      ValidateControl(control, key + ".control[0]", faults);
+      if (kinds.insert(control.kind).second) continue;
+      Add(faults, key,
+          StrCat("specifies a second ", KindName(control.kind), " tensor: '", input.name, "'"));
+    }
+  }
+}
+
+void ValidateInitialState(const SequenceState& state, const std::string& key, Faults* faults) {
+  if (state.initial_states.empty()) return;
+  if (state.initial_states.size() > 1) {
+    Add(faults, key, StrCat("expected at most one, got ", state.initial_states.size()));
+  }
+  const SequenceInitialState& initial = state.initial_states.front();
+  if (initial.name.empty()) {
+    Add(faults, key + "[0].name", StrCat("must be set for state '", state.input_name, "'"));
+  }
+  if (initial.zero_data != initial.data_file.empty()) {
+    Add(faults, key + "[0]",
+        StrCat("expected either zero_data or data_file for state '", state.input_name, "'"));
+  }
+  if (initial.data_type != state.data_type) {
+    Add(faults, key + "[0].data_type",
+        StrCat("expected that of state '", state.input_name, "', ", DataTypeName(state.data_type),
+               ", got ", DataTypeName(initial.data_type)));
+  }
+  bool same = initial.dims.size() == state.dims.size();
+  for (size_t i = 0; same && i < initial.dims.size(); ++i) {
+    same = initial.dims[i] >= 0 && (state.dims[i] < 0 || state.dims[i] == initial.dims[i]);
+  }
+  if (!same) {
+    Add(faults, key + "[0].dims",
+        StrCat("expected fixed sizes that agree with the dims of state '", state.input_name, "'"));
+  }
+}
+
+void ValidateState(const SequenceState& state, const std::string& key, Faults* faults) {
+  if (state.input_name.empty()) Add(faults, key + ".input_name", "must not be empty");
+  if (state.output_name.empty()) Add(faults, key + ".output_name", "must not be empty");
+  if (state.data_type == DataType::kInvalid) {
+    Add(faults, key + ".data_type", StrCat("must be set for state '", state.input_name, "'"));
+  }
+  for (const int64_t dim : state.dims) {
+    if (dim >= 1 || dim == -1) continue;
+    Add(faults, key + ".dims",
+        StrCat("expected dimensions >= 1, or -1 for a variable size, got ", dim));
+  }
+  if (state.use_growable_memory && !state.use_same_buffer_for_input_output) {
+    Add(faults, key + ".use_growable_memory",
+        StrCat("needs use_same_buffer_for_input_output for state '", state.input_name, "'"));
+  }
+  ValidateInitialState(state, key + ".initial_state", faults);
+}
+
+}  // namespace
+
+void ValidateSequenceBatching(const ModelConfig& config, Faults* faults) {
+  if (!config.sequence_batching.has_value()) return;
+  const SequenceBatching& batching = *config.sequence_batching;
+  if (const auto* direct = std::get_if<SequenceDirect>(&batching.strategy)) {
+    const float utilization = direct->minimum_slot_utilization;
+    if (!(utilization >= 0 && utilization <= 1)) {
+      Add(faults, "sequence_batching.direct.minimum_slot_utilization",
+          StrCat("expected a share from 0 to 1, got ", utilization));
+    }
+  }
+  ValidateControls(batching, faults);
+  for (size_t i = 0; i < batching.states.size(); ++i) {
+    ValidateState(batching.states[i], StrCat("sequence_batching.state[", i, "]"), faults);
+  }
+  if (const auto* oldest = std::get_if<SequenceOldest>(&batching.strategy)) {
+    ValidatePreferredSizes(oldest->preferred_batch_sizes, config.max_batch_size,
+                           "sequence_batching.oldest.preferred_batch_size", faults);
+  }
+}
+
+}  // namespace nereid::config

@@ -1,0 +1,151 @@
+// What inputs and outputs must satisfy, those of batches as well.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+#include <string_view>
+
+#include "config/typed_config.h"
+#include "config/validate.h"
+#include "config/validate_parts.h"
+
+namespace nereid::config {
+namespace {
+
+// -1 stands for any size.
+void ValidateDims(const std::vector<int64_t>& dims, const std::string& key, Faults* faults) {
+  for (const int64_t dim : dims) {
+    if (dim >= 1 || dim == -1) continue;
+    Add(faults, key, StrCat("expected dimensions >= 1, or -1 for a variable size, got ", dim));
+  }
+}
+
+// A reshape keeps the elements: equal products, as many variable dimensions, in the same order.
+bool SameElements(const std::vector<int64_t>& dims, const std::vector<int64_t>& shape) {
+  const auto products = [](const std::vector<int64_t>& sizes) {
+    std::vector<double> parts(1, 1.0);  // products between variable dimensions
+    for (const int64_t size : sizes) {
+      if (size == -1) {
+        parts.push_back(1.0);
+      } else {
+        parts.back() *= static_cast<double>(size);
+      }
+    }
+    return parts;
+  };
+  return products(dims) == products(shape);
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += StrCat(i == 0 ? "" : ",", shape[i]);
+  return text + "]";
+}
+
+void ValidateTensor(const TensorSpec& tensor, int32_t max_batch_size, const std::string& key,
+                    Faults* faults) {
+  if (tensor.name.empty()) Add(faults, key + ".name", "must not be empty");
+  if (tensor.data_type == DataType::kInvalid) {
+    Add(faults, key + ".data_type", StrCat("must be set for '", tensor.name, "'"));
+  }
+  if (tensor.dims.empty()) {
+    Add(faults, key + ".dims", StrCat("must be set for '", tensor.name, "'"));
+  }
+  ValidateDims(tensor.dims, key + ".dims", faults);
+  if ((tensor.format == "FORMAT_NHWC" || tensor.format == "FORMAT_NCHW") &&
+      tensor.dims.size() != 3) {
+    Add(faults, key + ".format",
+        StrCat(tensor.format, " requires 3 dims, got ", ShapeText(tensor.dims)));
+  }
+  if (!tensor.reshape.has_value()) return;
+  ValidateDims(*tensor.reshape, key + ".reshape.shape", faults);
+  if (tensor.reshape->empty() && max_batch_size == 0) {
+    Add(faults, key + ".reshape.shape", "must not be empty where max_batch_size is 0");
+  } else if (!SameElements(tensor.dims, *tensor.reshape)) {
+    Add(faults, key + ".reshape.shape",
+        StrCat("has another number of elements than dims ", ShapeText(tensor.dims), ": ",
+               ShapeText(*tensor.reshape)));
+  }
+}
+
+void ValidateTensorList(const std::vector<TensorSpec>& tensors, const char* list,
+                        int32_t max_batch_size, Faults* faults) {
+  std::set<std::string_view> names;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const std::string key = StrCat(list, "[", i, "]");
+    ValidateTensor(tensors[i], max_batch_size, key, faults);
+    if (tensors[i].name.empty() || names.insert(tensors[i].name).second) continue;
+    Add(faults, key + ".name", StrCat("'", tensors[i].name, "' is given twice"));
+  }
+}
+
+constexpr std::string_view kBatchInputKinds[] = {"BATCH_ELEMENT_COUNT",
+                                                 "BATCH_ACCUMULATED_ELEMENT_COUNT",
+                                                 "BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO",
+                                                 "BATCH_MAX_ELEMENT_COUNT_AS_SHAPE",
+                                                 "BATCH_ITEM_SHAPE",
+                                                 "BATCH_ITEM_SHAPE_FLATTEN"};
+constexpr std::string_view kBatchOutputKinds[] = {"BATCH_SCATTER_WITH_INPUT_SHAPE"};
+
+// A tensor that the backend derives from a whole batch, or an output that it splits by one. All
+// kinds that there are derive from one input. `what`: "input" or "output".
+void ValidateBatchSources(const ModelConfig& config, const Json& io,
+                          std::span<const std::string_view> kinds, const char* what,
+                          const std::string& key, Faults* faults) {
+  // The schema has no name for an unknown number.
+  const Json& named = io.at("kind");
+  const std::string kind = named.is_string() ? named.get<std::string>() : named.dump();
+  const Json& sources = io.at("source_input");
+  if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
+    Add(faults, key + ".kind", StrCat("unknown batch ", what, " kind '", kind, "'"));
+  } else if (sources.size() != 1) {
+    Add(faults, key + ".source_input",
+        StrCat("batch ", what, " kind '", kind, "' expects 1 source input, got ", sources.size()));
+  }
+  for (const std::string name : sources) {
+    if (config.FindInput(name) != nullptr) continue;
+    Add(faults, key + ".source_input", StrCat("unknown source input name '", name, "'"));
+  }
+}
+
+void ValidateBatchInput(const ModelConfig& config, const Json& io, const std::string& key,
+                        Faults* faults) {
+  ValidateBatchSources(config, io, kBatchInputKinds, "input", key, faults);
+  const Json& type = io.at("data_type");
+  if (type == "TYPE_INT32" || type == "TYPE_FP32") return;
+  Add(faults, key + ".data_type",
+      StrCat("batch input data type must be TYPE_INT32 or TYPE_FP32, got ",
+             type.is_string() ? type.get<std::string>() : type.dump()));
+}
+
+void ValidateBatchOutput(const ModelConfig& config, const Json& io, const std::string& key,
+                         Faults* faults) {
+  ValidateBatchSources(config, io, kBatchOutputKinds, "output", key, faults);
+  std::set<std::string> names;
+  for (const std::string name : io.at("target_name")) {
+    if (config.FindOutput(name) == nullptr) {
+      Add(faults, key + ".target_name", StrCat("unknown target output name '", name, "'"));
+    }
+    if (names.insert(name).second) continue;
+    Add(faults, key + ".target_name",
+        StrCat("target output name '", name, "' can only be specified once"));
+  }
+}
+
+}  // namespace
+
+void ValidateTensors(const ModelConfig& config, Faults* faults) {
+  ValidateTensorList(config.inputs, "input", config.max_batch_size, faults);
+  ValidateTensorList(config.outputs, "output", config.max_batch_size, faults);
+  const Json form = FromModelConfig(config);
+  const Json inputs = form.value("batch_input", Json::array());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    ValidateBatchInput(config, inputs[i], StrCat("batch_input[", i, "]"), faults);
+  }
+  const Json outputs = form.value("batch_output", Json::array());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    ValidateBatchOutput(config, outputs[i], StrCat("batch_output[", i, "]"), faults);
+  }
+}
+
+}  // namespace nereid::config
