@@ -49,8 +49,13 @@ Status MissingInputs(const RequestContext& context, std::span<const InputTensor>
                          ". Please provide all required input(s).");
 }
 
-// Finds each input's spec; every required one must be there. Names are unique in a request.
+// Finds each input's spec; every required one must be there. Names are unique in a request. Their
+// number is looked at first: then the error lists all that is missing.
 Status MatchInputs(const RequestContext& context, std::span<InputTensor> inputs) {
+  if (inputs.size() > context.plan.inputs.size() ||
+      inputs.size() < context.plan.num_required_inputs) {
+    return MissingInputs(context, inputs);
+  }
   size_t num_required = 0;
   const InputTensor* unexpected = nullptr;
   for (InputTensor& input : inputs) {
@@ -142,15 +147,13 @@ Status DeduceRawInput(const RequestContext& context, size_t num_inputs, InputTen
 
 Status CheckShape(const RequestContext& context, const InputSpec& spec, const InputTensor& input) {
   const Shape& shape = input.client_shape;
-  for (const int64_t dim : shape) {
-    if (dim < 0) {
+  bool same = shape.size() == spec.expected.size();
+  for (size_t i = 0; same && i < shape.size(); ++i) {
+    if (shape[i] < 0) {
       return context.Invalid("All input dimensions should be specified for input '", input.name,
                              "' for model '", context.plan.model_name, "', got ",
                              ShapeText(shape.span()));
     }
-  }
-  bool same = shape.size() == spec.expected.size();
-  for (size_t i = 0; same && i < shape.size(); ++i) {
     same = spec.expected[i] < 0 || spec.expected[i] == shape[i];
   }
   if (same) return Status::Ok();
@@ -166,28 +169,26 @@ Status CheckShape(const RequestContext& context, const InputSpec& spec, const In
             "model configuration docs for more info on max_batch_size.");
 }
 
-// The batch size that all inputs must share.
-Status CheckBatchDim(const RequestContext& context, const InputTensor& input, int64_t* batch_size) {
-  if (input.client_shape.empty()) {
-    return context.Invalid("input '", input.name,
-                           "' has no shape but model requires batch dimension for '",
-                           context.plan.model_name, "'");
-  }
-  const int64_t size = input.client_shape[0];
-  if (*batch_size < 0) *batch_size = size;
-  if (size != *batch_size) {
+// The batch size that all inputs must share; -1 where no input has one.
+Status CheckBatchSize(const RequestContext& context, std::span<const InputTensor> inputs,
+                      int64_t* batch_size) {
+  *batch_size = -1;
+  for (const InputTensor& input : inputs) {
+    if (context.plan.inputs[input.spec_index].shape_tensor) continue;
+    if (input.client_shape.empty()) {
+      return context.Invalid("input '", input.name,
+                             "' has no shape but model requires batch dimension for '",
+                             context.plan.model_name, "'");
+    }
+    const int64_t size = input.client_shape[0];
+    if (*batch_size < 0) *batch_size = size;
+    if (size == *batch_size) continue;
     return context.Invalid("input '", input.name, "' batch size does not match other inputs for '",
                            context.plan.model_name, "'");
   }
-  if (size > context.plan.max_batch_size) {
-    return context.Invalid("inference request batch-size must be <= ", context.plan.max_batch_size,
-                           " for '", context.plan.model_name, "'");
-  }
-  if (size == 0) {
-    return context.Invalid("inference request batch-size must be >= 1 for '",
-                           context.plan.model_name, "'");
-  }
-  return Status::Ok();
+  if (*batch_size <= context.plan.max_batch_size) return Status::Ok();
+  return context.Invalid("inference request batch-size must be <= ", context.plan.max_batch_size,
+                         " for '", context.plan.model_name, "'");
 }
 
 // What the backend sees: the batch dimension, then dims or what the configuration reshapes them to;
@@ -278,7 +279,10 @@ Status CheckByteSize(const RequestContext& context, const InputSpec& spec, const
                      InputTensor* input) {
   input->byte_size = TotalBytes(*input);
   if (spec.any_byte_size) return Status::Ok();
-  const Result<int64_t> count = ElementCount(input->client_shape.span());
+  // A batch of none is refused at the end; until then it is held to the size of one.
+  const bool no_rows =
+      context.plan.max_batch_size > 0 && !spec.shape_tensor && input->client_shape.front() == 0;
+  const Result<int64_t> count = ElementCount(input->client_shape.span().subspan(no_rows ? 1 : 0));
   int64_t expected = 0;
   if (!count.ok() || __builtin_mul_overflow(*count, DataTypeByteSize(spec.data_type), &expected)) {
     return context.Invalid("shape ", ShapeText(input->client_shape.span()), " of input '", name,
@@ -309,6 +313,7 @@ Status CheckInputs(const RequestPlan& plan, const std::string& request_id,
   }
   NEREID_RETURN_IF_ERROR(MatchInputs(context, inputs));
   *batch_size = -1;
+  if (plan.max_batch_size > 0) NEREID_RETURN_IF_ERROR(CheckBatchSize(context, inputs, batch_size));
   for (InputTensor& input : inputs) {
     const InputSpec& spec = context.plan.inputs[input.spec_index];
     if (input.data_type != spec.data_type) {
@@ -317,13 +322,13 @@ Status CheckInputs(const RequestPlan& plan, const std::string& request_id,
                              context.plan.model_name, "' expects '", DataTypeName(spec.data_type),
                              "'");
     }
-    if (context.plan.max_batch_size > 0 && !spec.shape_tensor) {
-      NEREID_RETURN_IF_ERROR(CheckBatchDim(context, input, batch_size));
-    }
     NEREID_RETURN_IF_ERROR(CheckShape(context, spec, input));
     ApplyReshape(spec, &input);
     NEREID_RETURN_IF_ERROR(
         CheckByteSize(context, spec, raw_name.empty() ? input.name : raw_name, &input));
+  }
+  if (*batch_size == 0) {
+    return context.Invalid("inference request batch-size must be >= 1 for '", plan.model_name, "'");
   }
   if (*batch_size < 0) *batch_size = 1;
   return Status::Ok();

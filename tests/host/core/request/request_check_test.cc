@@ -18,6 +18,10 @@ constexpr char kBatch[] = R"({"backend": "b", "max_batch_size": 8,
   "input": [{"name": "A", "data_type": "TYPE_FP32", "dims": [16]},
             {"name": "B", "data_type": "TYPE_INT32", "dims": [1], "optional": true}],
   "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [16]}]})";
+constexpr char kTwo[] = R"({"backend": "b", "max_batch_size": 8,
+  "input": [{"name": "A", "data_type": "TYPE_FP32", "dims": [1]},
+            {"name": "B", "data_type": "TYPE_FP32", "dims": [1]}],
+  "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [1]}]})";
 constexpr char kOneText[] = R"({"backend": "b", "max_batch_size": 0,
   "input": [{"name": "TEXT", "data_type": "TYPE_STRING", "dims": [1]}],
   "output": [{"name": "OUTPUT0", "data_type": "TYPE_STRING", "dims": [1]}]})";
@@ -83,9 +87,39 @@ TEST(RequestCheckTest, CountsOptionalInputsInTheMessage) {
 }
 
 TEST(RequestCheckTest, NamesUnexpectedInputs) {
-  const Checked checked = Check(PlanOf(kVector), {Input("INPUT0", DataType::kFp32, {1}, 4),
-                                                  Input("NOPE", DataType::kFp32, {1}, 4)});
+  const Checked checked = Check(PlanOf(kVector), {Input("NOPE", DataType::kFp32, {1}, 4)});
   EXPECT_EQ(checked.message(), "unexpected inference input 'NOPE' for model 'm'");
+}
+
+TEST(RequestCheckTest, CountsInputsBeforeItLooksForTheirNames) {
+  EXPECT_EQ(Check(PlanOf(kVector), {Input("INPUT0", DataType::kFp32, {1}, 4),
+                                    Input("NOPE", DataType::kFp32, {1}, 4)})
+                .message(),
+            "[request id: <id_unknown>] expected 1 inputs but got 2 inputs for model 'm'. Got "
+            "input(s) ['INPUT0','NOPE'], but missing required input(s) []. Please provide all "
+            "required input(s).");
+  EXPECT_EQ(Check(PlanOf(kTwo), {Input("NOPE", DataType::kFp32, {1, 1}, 4)}).message(),
+            "[request id: <id_unknown>] expected 2 inputs but got 1 inputs for model 'm'. Got "
+            "input(s) ['NOPE'], but missing required input(s) ['A','B']. Please provide all "
+            "required input(s).");
+}
+
+// An optional input in the place of a required one: the number is right.
+TEST(RequestCheckTest, MissesARequiredInputAmongAsManyAsAreNeeded) {
+  EXPECT_EQ(Check(PlanOf(kBatch), {Input("B", DataType::kInt32, {1, 1}, 4)}).status.code(),
+            StatusCode::kInvalidArg);
+}
+
+TEST(RequestCheckTest, LooksAtTheBatchOfAllInputsBeforeTheirTypes) {
+  const RequestPlan plan = PlanOf(kTwo);
+  EXPECT_EQ(Check(plan, {Input("A", DataType::kInt32, {2, 1}, 8),
+                         Input("B", DataType::kFp32, {3, 1}, 12)})
+                .message(),
+            "[request id: <id_unknown>] input 'B' batch size does not match other inputs for 'm'");
+  EXPECT_EQ(Check(plan, {Input("A", DataType::kInt32, {9, 1}, 36),
+                         Input("B", DataType::kFp32, {9, 1}, 36)})
+                .message(),
+            "[request id: <id_unknown>] inference request batch-size must be <= 8 for 'm'");
 }
 
 TEST(RequestCheckTest, NamesBothDataTypes) {
@@ -136,6 +170,9 @@ TEST(RequestCheckTest, BoundsTheBatchSize) {
   EXPECT_EQ(Check(plan, {Input("A", DataType::kFp32, {9, 16}, 576)}).message(),
             "[request id: <id_unknown>] inference request batch-size must be <= 8 for 'm'");
   EXPECT_EQ(Check(plan, {Input("A", DataType::kFp32, {0, 16}, 0)}).message(),
+            "[request id: <id_unknown>] input byte size mismatch for input 'A' for model 'm'. "
+            "Expected 64, got 0");
+  EXPECT_EQ(Check(plan, {Input("A", DataType::kFp32, {0, 16}, 64)}).message(),
             "[request id: <id_unknown>] inference request batch-size must be >= 1 for 'm'");
   EXPECT_EQ(Check(plan, {Input("A", DataType::kFp32, {}, 4)}).message(),
             "[request id: <id_unknown>] input 'A' has no shape but model requires batch dimension "
