@@ -39,6 +39,7 @@ Status DynamicBatcher::Enqueue(InferRequest* request) {
 // those that spin included; the rest keep their sleep.
 std::condition_variable* DynamicBatcher::WhomToWake() {
   if (forming_) return num_missing_ <= 0 ? &filling_ : nullptr;
+  if (delay_.Holds(queue_.size())) return nullptr;
   const size_t num_batches = (queue_.size() + max_batch_size_ - 1) / max_batch_size_;
   if (num_woken_ >= num_idle_ || num_woken_ + num_spinning_ >= num_batches) return nullptr;
   ++num_woken_;
@@ -51,13 +52,13 @@ void DynamicBatcher::WakeAnother() {
 
 void DynamicBatcher::WaitIdle(size_t instance, std::unique_lock<std::mutex>& lock) {
   thread_local SpinWait spin;
-  if (!forming_ && spin.MayPay()) {
+  if (!forming_ && queue_.empty() && spin.MayPay()) {
     ++num_spinning_;
     lock.unlock();
     spin.Until([this] { return num_pending() != 0; });
     lock.lock();
     --num_spinning_;
-    if (stopped_ || retired_.Contains(instance) || (!queue_.empty() && !forming_)) return;
+    if (stopped_ || retired_.Contains(instance) || !IsHeld()) return;
   }
   ++num_idle_;
   idle_.wait(lock);
@@ -93,7 +94,7 @@ bool DynamicBatcher::Take(size_t instance, TakeMode mode, std::vector<InferReque
       return false;
     }
     if (stopped_ && queue_.empty()) return false;
-    const bool nothing = queue_.empty() || forming_;
+    const bool nothing = IsHeld();
     if (nothing && mode == TakeMode::kTry) return false;
     if (nothing) {
       WaitIdle(instance, lock);
@@ -167,6 +168,7 @@ void DynamicBatcher::Stop() {
   {
     std::lock_guard lock(mutex_);
     stopped_ = true;
+    delay_.End();
   }
   idle_.notify_all();
   filling_.notify_all();

@@ -12,6 +12,7 @@
 #include "config/model_config.h"
 #include "scheduling/batch_rules.h"
 #include "scheduling/batch_strategy.h"
+#include "scheduling/delayed_start.h"
 #include "scheduling/ordered_gate.h"
 #include "scheduling/priority_queue.h"
 #include "scheduling/queue_attendant.h"
@@ -43,6 +44,8 @@ class DynamicBatcher final : public Scheduler, public std::enable_shared_from_th
   // Until something came that may concern the caller.
   void WaitIdle(size_t instance, std::unique_lock<std::mutex>& lock);
   void WaitToFill(std::unique_lock<std::mutex>& lock, const BatchRules::Decision& decision);
+  // Whether the queue has nothing to give, for now. Requires mutex_.
+  bool IsHeld() { return queue_.empty() || forming_ || delay_.Holds(queue_.size()); }
   // Whose sleep ends now that the queue is as it is; null: nobody's. Requires mutex_, as the next.
   std::condition_variable* WhomToWake();
   void WakeAnother();
@@ -66,6 +69,7 @@ class DynamicBatcher final : public Scheduler, public std::enable_shared_from_th
   size_t num_spinning_ = 0;  // instance threads that look for work before they wait
   bool forming_ = false;     // one is inside filling_
   int64_t num_missing_ = 0;  // as in its Decision, less what came since
+  DelayedStart delay_;
   bool stopped_ = false;
 };
 

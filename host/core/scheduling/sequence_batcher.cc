@@ -21,62 +21,16 @@ bool Ends(const InferRequest& request) {
   return HasFlag(request, TRITONSERVER_REQUEST_FLAG_SEQUENCE_END);
 }
 
-const SequenceOldest* Oldest(const SequenceBatching& config) {
-  return std::get_if<SequenceOldest>(&config.strategy);
-}
-
-// How the oldest strategy batches; direct does not use it.
-DynamicBatching RulesOf(const SequenceBatching& config) {
-  DynamicBatching rules;
-  if (const SequenceOldest* oldest = Oldest(config)) {
-    rules.preferred_batch_sizes = oldest->preferred_batch_sizes;
-    rules.max_queue_delay_us = oldest->max_queue_delay_us;
-  }
-  return rules;
-}
-
-size_t NumSlots(const ModelConfig& config) {
-  const SequenceOldest* oldest = Oldest(*config.sequence_batching);
-  return std::max(oldest != nullptr ? oldest->max_candidate_sequences : config.max_batch_size, 1);
-}
-
 }  // namespace
-
-// Its own queue holds the requests that wait.
-struct SequenceBatcher::Sequence : RequestList {
-  static constexpr size_t kBacklog = SIZE_MAX;
-
-  CorrelationId id;
-  size_t lane = kBacklog;
-  size_t slot = 0;
-  bool fresh = true;       // none of its requests has been dispatched
-  bool in_flight = false;  // only where releases are followed
-  bool closing = false;    // ends when nothing of it waits or is in flight
-  uint64_t last_active_ns = 0;
-  std::shared_ptr<SequenceStates> states;  // null: the model has none
-
-  bool idle() const { return empty() && !in_flight; }
-  bool ready() const { return !empty() && !in_flight; }
-};
-
-struct SequenceBatcher::Lane {
-  explicit Lane(size_t num_slots) : slots(num_slots) {}
-  std::vector<std::unique_ptr<Sequence>> slots;  // null: free
-  std::condition_variable changed;               // its instance's thread waits here
-  bool retired = false;
-};
 
 SequenceBatcher::SequenceBatcher(const ModelConfig& config, std::vector<StateSpec> states,
                                  size_t num_instances, QueueAttendant* attendant)
     : model_name_(config.name),
-      num_slots_(NumSlots(config)),
       config_(*config.sequence_batching),
       states_(std::move(states)),
       controls_(config_, config.max_batch_size > 0),
-      rules_(RulesOf(config_), config.max_batch_size),
-      direct_(Oldest(config_) == nullptr),
-      follows_releases_(!direct_ || config_.iterative_sequence),
-      preserve_ordering_(!direct_ && Oldest(config_)->preserve_ordering),
+      strategy_(config),
+      follows_releases_(!strategy_.is_direct() || config_.iterative_sequence),
       max_idle_ns_(UsToNs(config_.max_sequence_idle_us)),
       attendant_(attendant) {
   while (lanes_.size() < num_instances) SequenceBatcher::AddInstance();
@@ -111,7 +65,7 @@ Status SequenceBatcher::Enqueue(InferRequest* request) {
   return Status::Ok();
 }
 
-Result<SequenceBatcher::Sequence*> SequenceBatcher::SequenceOf(InferRequest* request) {
+Result<Sequence*> SequenceBatcher::SequenceOf(InferRequest* request) {
   if (config_.iterative_sequence) {
     // A sequence of its own, which no other request joins.
     if (!IsCorrelationId(request->correlation_id())) {
@@ -143,7 +97,7 @@ Result<SequenceBatcher::Sequence*> SequenceBatcher::SequenceOf(InferRequest* req
   return sequence;
 }
 
-SequenceBatcher::Sequence* SequenceBatcher::StartSequence(const CorrelationId& id) {
+Sequence* SequenceBatcher::StartSequence(const CorrelationId& id) {
   auto sequence = std::make_unique<Sequence>();
   sequence->id = id;
   if (!states_.empty()) sequence->states = std::make_shared<SequenceStates>(states_);
@@ -175,7 +129,7 @@ bool SequenceBatcher::Take(size_t instance, TakeMode mode, std::vector<InferRequ
       if (mode == TakeMode::kPeek) return true;
       Dispatch(&lane, choice, batch);
       lock.unlock();
-      if (direct_) FillWithNulls(batch);
+      if (strategy_.is_direct()) FillWithNulls(batch);
       return true;
     }
     if (mode == TakeMode::kTry || IsOver(lane)) return false;
@@ -187,62 +141,18 @@ bool SequenceBatcher::Take(size_t instance, TakeMode mode, std::vector<InferRequ
   }
 }
 
-SequenceBatcher::Choice SequenceBatcher::Choose(const Lane& lane, uint64_t now_ns) const {
-  Choice choice = direct_ ? ChooseDirect(lane, now_ns) : ChooseOldest(lane, now_ns);
-  const bool waits = choice.wait_until_ns != UINT64_MAX && !stopped_ && !draining_;
+SequenceBatcher::Choice SequenceBatcher::Choose(Lane& lane, uint64_t now_ns) const {
+  const bool ends = stopped_ || draining_;
+  if (ends) lane.delay.End();
+  Choice choice = strategy_.Choose(lane, now_ns);
+  const bool waits = choice.wait_until_ns != UINT64_MAX && !ends;
   if (waits) choice.sequences.clear();
-  return choice;
-}
-
-// All slots with work whose shapes agree with that of the oldest request.
-SequenceBatcher::Choice SequenceBatcher::ChooseDirect(const Lane& lane, uint64_t now_ns) const {
-  Choice choice;
-  const InferRequest* oldest = nullptr;
-  size_t num_ready = 0;
-  for (const auto& sequence : lane.slots) {
-    if (sequence == nullptr || !sequence->ready()) continue;
-    ++num_ready;
-    const InferRequest* front = sequence->front();
-    if (oldest == nullptr || front->queue_start_ns < oldest->queue_start_ns) oldest = front;
-  }
-  if (oldest == nullptr) return choice;
-  for (const auto& sequence : lane.slots) {
-    if (sequence == nullptr || !sequence->ready()) continue;
-    if (sequence->front() != oldest && !MayShareBatch(*oldest, *sequence->front())) continue;
-    choice.sequences.push_back(sequence.get());
-  }
-  const auto& direct = std::get<SequenceDirect>(config_.strategy);
-  const float utilization = static_cast<float>(num_ready) / static_cast<float>(lane.slots.size());
-  const uint64_t end_ns = AddNs(oldest->queue_start_ns, UsToNs(direct.max_queue_delay_us));
-  if (utilization < direct.minimum_slot_utilization && now_ns < end_ns) {
-    choice.wait_until_ns = end_ns;
-  }
-  return choice;
-}
-
-SequenceBatcher::Choice SequenceBatcher::ChooseOldest(const Lane& lane, uint64_t now_ns) const {
-  Choice choice;
-  for (const auto& sequence : lane.slots) {
-    if (sequence != nullptr && sequence->ready()) choice.sequences.push_back(sequence.get());
-  }
-  if (choice.sequences.empty()) return choice;
-  std::stable_sort(choice.sequences.begin(), choice.sequences.end(),
-                   [](const Sequence* a, const Sequence* b) {
-                     return a->front()->queue_start_ns < b->front()->queue_start_ns;
-                   });
-  BatchRules::Trial trial(rules_);
-  for (const Sequence* sequence : choice.sequences) {
-    if (!trial.Add(*sequence->front())) break;
-  }
-  const BatchRules::Decision decision = trial.Finish(now_ns);
-  choice.sequences.resize(decision.num_requests);
-  if (decision.wait_until_ns != 0) choice.wait_until_ns = decision.wait_until_ns;
   return choice;
 }
 
 void SequenceBatcher::Dispatch(Lane* lane, const Choice& choice,
                                std::vector<InferRequest*>* batch) {
-  if (direct_) {
+  if (strategy_.is_direct()) {
     size_t num_rows = lane->slots.size();
     while (lane->slots[num_rows - 1] == nullptr) --num_rows;
     batch->assign(num_rows, nullptr);
@@ -270,7 +180,8 @@ InferRequest* SequenceBatcher::TakeFirst(Sequence* sequence) {
   }
   request->SetHostInputs(std::move(inputs));
   const bool first_time = !config_.iterative_sequence || sequence->fresh;
-  if (preserve_ordering_ && first_time) request->sink()->set_gate(&gate_, gate_.TakeTicket());
+  if (strategy_.preserves_ordering() && first_time)
+    request->sink()->set_gate(&gate_, gate_.TakeTicket());
   if (follows_releases_) {
     request->AddReleaseHook(this);
     request->scheduler_note = sequence;
@@ -464,8 +375,8 @@ void SequenceBatcher::UpdatePending(int64_t change) {
 void SequenceBatcher::AddInstance() {
   std::lock_guard lock(mutex_);
   const size_t lane = lanes_.size();
-  lanes_.push_back(std::make_unique<Lane>(num_slots_));
-  for (size_t slot = 0; slot < num_slots_; ++slot) Fill(slot, lane);
+  lanes_.push_back(std::make_unique<Lane>(strategy_.slots_per_lane()));
+  for (size_t slot = 0; slot < strategy_.slots_per_lane(); ++slot) Fill(slot, lane);
 }
 
 void SequenceBatcher::RetireInstance(size_t instance) {

@@ -18,12 +18,12 @@
 
 #include "config/model_config.h"
 #include "request/sequence_states.h"
-#include "scheduling/batch_rules.h"
 #include "scheduling/ordered_gate.h"
 #include "scheduling/queue_attendant.h"
-#include "scheduling/request_list.h"
 #include "scheduling/scheduler.h"
 #include "scheduling/sequence_controls.h"
+#include "scheduling/sequence_lane.h"
+#include "scheduling/sequence_strategy.h"
 
 namespace nereid {
 
@@ -48,21 +48,15 @@ class SequenceBatcher final : public Scheduler,
   void OnRelease(InferRequest* request, uint32_t release_flags) override;
 
  private:
-  struct Sequence;
-  struct Lane;  // the slots of one instance
-  struct Choice {
-    std::vector<Sequence*> sequences;  // whose first requests form the batch
-    uint64_t wait_until_ns = UINT64_MAX;
-  };
+  using Lane = SequenceLane;
+  using Choice = SequenceStrategy::Choice;
 
   Status Check(const InferRequest& request) const;
   // All that follows requires mutex_.
   Result<Sequence*> SequenceOf(InferRequest* request);
   Sequence* StartSequence(const CorrelationId& id);
   void Append(Sequence* sequence, InferRequest* request);
-  Choice Choose(const Lane& lane, uint64_t now_ns) const;
-  Choice ChooseDirect(const Lane& lane, uint64_t now_ns) const;
-  Choice ChooseOldest(const Lane& lane, uint64_t now_ns) const;
+  Choice Choose(Lane& lane, uint64_t now_ns) const;
   void Dispatch(Lane* lane, const Choice& choice, std::vector<InferRequest*>* batch);
   InferRequest* TakeFirst(Sequence* sequence);
   // Gives a slot that is free to the backlog's first.
@@ -83,14 +77,11 @@ class SequenceBatcher final : public Scheduler,
   void FillWithNulls(std::vector<InferRequest*>* batch) const;
 
   const std::string model_name_;
-  const size_t num_slots_;  // of a lane
   const SequenceBatching config_;
   const std::vector<StateSpec> states_;
   const SequenceControls controls_;
-  const BatchRules rules_;  // of the oldest strategy
-  const bool direct_;
+  const SequenceStrategy strategy_;
   const bool follows_releases_;  // a sequence has at most one request in flight
-  const bool preserve_ordering_;
   const uint64_t max_idle_ns_;
   QueueAttendant* const attendant_;
   OrderedGate gate_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <deque>
 #include <thread>
 
@@ -58,6 +59,34 @@ TEST_F(DynamicBatcherTest, BatchesWhatIsQueued) {
     EXPECT_EQ(batch_.size(), expected);
     AnswerAll(batch_);
   }
+}
+
+class DelayedBatcherTest : public DynamicBatcherTest {
+ protected:
+  DelayedBatcherTest() { setenv("TRITONSERVER_DELAY_SCHEDULER", "3", 1); }
+  ~DelayedBatcherTest() override { unsetenv("TRITONSERVER_DELAY_SCHEDULER"); }
+};
+
+TEST_F(DelayedBatcherTest, StartsWhenAsManyWaitAsTheEnvironmentSays) {
+  const auto batcher = NewBatcher();
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(batcher->Enqueue(Make("r")).ok());
+  EXPECT_FALSE(batcher->Take(0, TakeMode::kTry, &batch_));
+  std::thread instance([&] { EXPECT_TRUE(batcher->TakeBatch(0, &batch_)); });
+  ASSERT_TRUE(batcher->Enqueue(Make("r")).ok());
+  instance.join();
+  EXPECT_EQ(batch_.size(), 3U);
+  AnswerAll(batch_);
+  ASSERT_TRUE(batcher->Enqueue(Make("r")).ok());
+  ASSERT_TRUE(batcher->TakeBatch(0, &batch_)) << "from then on as ever";
+  AnswerAll(batch_);
+}
+
+TEST_F(DelayedBatcherTest, DoesNotHoldBackAnEnd) {
+  const auto batcher = NewBatcher();
+  ASSERT_TRUE(batcher->Enqueue(Make("r")).ok());
+  batcher->Stop();
+  ASSERT_TRUE(batcher->TakeBatch(0, &batch_));
+  AnswerAll(batch_);
 }
 
 TEST_F(DynamicBatcherTest, WaitsForTheDelayAndNoLonger) {

@@ -67,6 +67,30 @@ TEST_F(OrderedGateTest, LetsARejectedRequestTakeItsPlaceInLine) {
   EXPECT_EQ(Received(), "ab");
 }
 
+// A decoupled model: each response says which request it answers; an empty one ends it.
+TEST_F(OrderedGateTest, LetsEveryResponseOfTheFirstInLineOutAtOnce) {
+  InferRequest* a = Make("a");
+  InferRequest* b = Make("b");
+  const auto send = [](InferRequest* request) {
+    auto response = std::move(InferResponse::New(request->sink())).value();
+    EXPECT_TRUE(InferResponse::Send(std::move(response), 0).ok());
+  };
+  const auto end = [](InferRequest* request) {
+    EXPECT_TRUE(request->sink()->Send(nullptr, TRITONSERVER_RESPONSE_COMPLETE_FINAL).ok());
+    request->Release(TRITONSERVER_REQUEST_RELEASE_ALL);
+  };
+  send(b);
+  send(a);
+  EXPECT_EQ(Received(), "a");
+  send(b);
+  end(b);
+  send(a);
+  EXPECT_EQ(Received(), "aa");
+  end(a);
+  EXPECT_EQ(Received(), "aabb") << "the ends carry no response";
+  EXPECT_EQ(client_.answers().size(), 6U);
+}
+
 TEST_F(OrderedGateTest, KeepsTheOrderWhenManyThreadsAnswer) {
   constexpr int kRequests = 400;
   std::vector<InferRequest*> shuffled;

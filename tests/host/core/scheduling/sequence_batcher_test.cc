@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <thread>
@@ -430,6 +431,41 @@ TEST_F(SequenceBatcherTest, ServesManySequencesAtOnce) {
     EXPECT_EQ(client_.answers().size(), answered_before + kSequences * kLength);
     EXPECT_EQ(batcher_->num_pending(), 0U);
   }
+}
+
+class DelayedSequencesTest : public SequenceBatcherTest {
+ protected:
+  DelayedSequencesTest() { setenv("TRITONSERVER_DELAY_SCHEDULER", "3", 1); }
+  ~DelayedSequencesTest() override { unsetenv("TRITONSERVER_DELAY_SCHEDULER"); }
+};
+
+TEST_F(DelayedSequencesTest, DirectStartsWhenAsManyRequestsWaitAsTheEnvironmentSays) {
+  Use(Config(R"("direct": {})"));
+  Queue(7, kStart);
+  Queue(7);
+  EXPECT_EQ(Take(), "");
+  Queue(8, kStart | kEnd);
+  EXPECT_EQ(TakeAndAnswer(), "7 8");
+  EXPECT_EQ(TakeAndAnswer(), "7");
+}
+
+TEST_F(DelayedSequencesTest, OldestCountsSequences) {
+  Use(Config(R"("oldest": {"max_candidate_sequences": 4})"));
+  Queue(7, kStart);
+  Queue(7, kEnd);
+  Queue(8, kStart | kEnd);
+  EXPECT_EQ(Take(), "");
+  Queue(9, kStart | kEnd);
+  EXPECT_EQ(TakeAndAnswer(), "7 8");
+  while (!TakeAndAnswer().empty()) {
+  }
+}
+
+TEST_F(DelayedSequencesTest, AnEndIsNotHeldBack) {
+  Use(Config(R"("direct": {})"));
+  Queue(7, kStart | kEnd);
+  batcher_->Stop();
+  EXPECT_EQ(TakeAndAnswer(), "7");
 }
 
 }  // namespace
