@@ -114,7 +114,7 @@ Status Server::Start() {
   // Models may call the server while they load.
   state_ = State::kReady;
   const Status loaded = LoadStartupModels();
-  LogModels();
+  LogTables();
   if (loaded.ok() || !options_.exit_on_error) return Status::Ok();
   return loaded;
 }

@@ -79,7 +79,12 @@ class Server {
   Status LoadStartupModels();
   Status CheckExplicit() const;
   void WaitForRequests(uint64_t deadline_ns) const;
+  // What it uses, what it serves, how it was told to.
+  void LogTables() const;
+  void LogAgents() const;
+  void LogBackends() const;
   void LogModels() const;
+  void LogOptions() const;
 
   const ServerOptions options_;
   std::atomic<State> state_{State::kStarting};

@@ -1,31 +1,15 @@
-// The JSON texts that the server answers with, and the table of models that it logs at its start.
+// The JSON texts that the server answers with.
 #include <nlohmann/json.hpp>
 
 #include "model/model.h"
-#include "observe/log.h"
 #include "repository/model_repository.h"
 #include "server.h"
+#include "server_identity.h"
 
 namespace nereid {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// The version of Triton whose behaviour is kept; clients and scripts compare it.
-constexpr char kVersion[] = "2.51.0";
-constexpr const char* kExtensions[] = {"classification",
-                                       "sequence",
-                                       "model_repository",
-                                       "model_repository(unload_dependents)",
-                                       "schedule_policy",
-                                       "model_configuration",
-                                       "system_shared_memory",
-                                       "cuda_shared_memory",
-                                       "binary_tensor_data",
-                                       "parameters",
-                                       "statistics",
-                                       "trace",
-                                       "logging"};
 
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -47,7 +31,9 @@ Json TensorsJson(const std::vector<TensorSpec>& tensors, bool batched) {
 }  // namespace
 
 std::string Server::MetadataJson() const {
-  return Dump({{"name", options_.server_id}, {"version", kVersion}, {"extensions", kExtensions}});
+  return Dump({{"name", options_.server_id},
+               {"version", kServerVersion},
+               {"extensions", kServerExtensions}});
 }
 
 Result<std::string> Server::ModelMetadataJson(const std::string& name, int64_t version) const {
@@ -96,7 +82,7 @@ std::string Server::IndexJson(bool ready_only) const {
   Json index = Json::array();
   for (const IndexEntry& entry : repository_->Index(ready_only)) {
     Json json = {{"name", entry.name}};
-    if (entry.version > 0) {
+    if (entry.version != IndexEntry::kNoVersion) {
       json["version"] = std::to_string(entry.version);
       json["state"] = ModelStateName(entry.status.state);
     }
@@ -104,17 +90,6 @@ std::string Server::IndexJson(bool ready_only) const {
     index.push_back(std::move(json));
   }
   return Dump(index);
-}
-
-void Server::LogModels() const {
-  std::string table = "models:";
-  for (const IndexEntry& entry : repository_->Index(false)) {
-    if (entry.version == 0) continue;
-    table +=
-        StrCat("\n| ", entry.name, " | ", entry.version, " | ", ModelStateName(entry.status.state));
-    if (!entry.status.reason.empty()) table += StrCat(": ", entry.status.reason);
-  }
-  log::WriteRaw(log::Level::kInfo, __FILE__, __LINE__, table);
 }
 
 }  // namespace nereid

@@ -61,7 +61,7 @@ struct ServerOptions {
   uint64_t pinned_memory_pool_byte_size = uint64_t{1} << 28;
   std::map<int, uint64_t> cuda_memory_pool_byte_size;
   std::map<int, uint64_t> cuda_virtual_address_size;
-  double min_compute_capability = 0;
+  double min_compute_capability = 6;
 
   bool metrics = true;
   bool gpu_metrics = true;

@@ -72,9 +72,10 @@ Backend* BackendManager::FindBuiltIn(const std::string& name) const {
 std::vector<BackendManager::Loaded> BackendManager::List() const {
   std::lock_guard lock(mutex_);
   std::vector<Loaded> list;
-  for (const auto& [library, slot] : slots_) {
+  for (const auto& [key, slot] : slots_) {
     if (slot.backend == nullptr) continue;
-    list.push_back({slot.backend->name(), library, slot.backend->config().json()});
+    Backend& backend = *slot.backend;
+    list.push_back({backend.name(), backend.library(), backend.config().json()});
   }
   return list;
 }

@@ -3,6 +3,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <span>
 #include <sstream>
 
@@ -186,9 +187,14 @@ constexpr GpuFamily kGpuFamilies[] = {
      prometheus::MetricType::Counter, &GpuReading::energy_joules},
 };
 
+MetricsOptions WithEnvironment(MetricsOptions options) {
+  if (std::getenv("TRITON_SERVER_CPU_ONLY") != nullptr) options.gpu = false;
+  return options;
+}
+
 }  // namespace
 
-Metrics::Metrics(const MetricsOptions& options) : options_(options) {
+Metrics::Metrics(const MetricsOptions& options) : options_(WithEnvironment(options)) {
   if (options_.cpu) cpu_.Utilization();
 }
 

@@ -384,8 +384,9 @@ std::vector<IndexEntry> ModelRepository::Index(bool ready_only) const {
     const std::string name(qualified ? PlainName(kept) : std::string_view(kept));
     if (versions.empty()) {
       const auto it = ambiguous.find(kept);
-      index.push_back(
-          {name, 0, {ModelState::kUnavailable, it == ambiguous.end() ? "" : it->second}});
+      index.push_back({name,
+                       IndexEntry::kNoVersion,
+                       {ModelState::kUnavailable, it == ambiguous.end() ? "" : it->second}});
     }
     for (const auto& [version, status] : versions) {
       if (ready_only && status.state != ModelState::kReady) continue;

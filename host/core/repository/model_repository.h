@@ -19,8 +19,9 @@
 namespace nereid {
 
 struct IndexEntry {
-  std::string name;     // the model's own
-  int64_t version = 0;  // 0: known, never asked to load
+  static constexpr int64_t kNoVersion = -1;  // known, never asked to load
+  std::string name;                          // the model's own
+  int64_t version = kNoVersion;
   VersionStatus status;
 };
 
@@ -53,6 +54,8 @@ class ModelRepository {
   Status Unregister(const std::string& path);
 
   std::vector<IndexEntry> Index(bool ready_only) const;
+  // Names and libraries of the repository agents that are loaded.
+  std::map<std::string, std::string> Agents() const { return agents_.List(); }
   // Every model that was asked to serve does.
   bool AllServing() const;
 

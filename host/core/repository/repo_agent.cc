@@ -25,7 +25,7 @@ Result<std::shared_ptr<RepoAgent>> RepoAgent::Load(const std::string& name,
     return NotFoundError("repository agent library '", path,
                          "' does not export TRITONREPOAGENT_ModelAction");
   }
-  std::shared_ptr<RepoAgent> agent(new RepoAgent(name, entry));
+  std::shared_ptr<RepoAgent> agent(new RepoAgent(name, path, entry));
   if (entry.initialize != nullptr) {
     Status status =
         GuardedCall(name, "Initialize", [&] { return entry.initialize(ToHandle(agent.get())); });
@@ -69,6 +69,15 @@ Result<std::shared_ptr<RepoAgent>> RepoAgents::Get(const std::string& name) {
   NEREID_ASSIGN_OR_RETURN(auto agent, RepoAgent::Load(name, path));
   agents_[name] = agent;
   return agent;
+}
+
+std::map<std::string, std::string> RepoAgents::List() const {
+  std::lock_guard lock(mutex_);
+  std::map<std::string, std::string> list;
+  for (const auto& [name, weak] : agents_) {
+    if (const auto agent = weak.lock()) list[name] = agent->path();
+  }
+  return list;
 }
 
 }  // namespace nereid

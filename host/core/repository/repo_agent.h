@@ -32,15 +32,17 @@ class RepoAgent {
   RepoAgent& operator=(const RepoAgent&) = delete;
 
   const std::string& name() const { return name_; }
+  const std::string& path() const { return path_; }
   const EntryPoints& entry_points() const { return entry_points_; }
   void* state() const { return state_; }
   void set_state(void* state) { state_ = state; }
 
  private:
-  RepoAgent(std::string name, const EntryPoints& entry_points)
-      : name_(std::move(name)), entry_points_(entry_points) {}
+  RepoAgent(std::string name, std::string path, const EntryPoints& entry_points)
+      : name_(std::move(name)), path_(std::move(path)), entry_points_(entry_points) {}
 
   const std::string name_;
+  const std::string path_;
   const EntryPoints entry_points_;
   void* state_ = nullptr;
 };
@@ -53,12 +55,14 @@ class RepoAgents {
   // From the first of the folders that has <name>/libtritonrepoagent_<name>.so. NOT_FOUND lists
   // where it looked.
   Result<std::shared_ptr<RepoAgent>> Get(const std::string& name);
+  // Names and libraries of those that are loaded.
+  std::map<std::string, std::string> List() const;
 
  private:
   Result<std::string> FindLibrary(const std::string& name) const;
 
   const std::vector<std::string> dirs_;
-  std::mutex mutex_;  // guards agents_; held while an agent initialises
+  mutable std::mutex mutex_;  // guards agents_; held while an agent initialises
   std::map<std::string, std::weak_ptr<RepoAgent>> agents_;
 };
 

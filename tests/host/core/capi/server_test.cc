@@ -1,5 +1,6 @@
 // A server's life: options, readiness, metadata, exit.
 #include <chrono>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -37,6 +38,37 @@ TEST_F(ServerTest, TellsItsNameVersionAndExtensions) {
   EXPECT_EQ(json["name"], "mine");
   EXPECT_EQ(json["version"].get<std::string>().substr(0, 2), "2.");
   EXPECT_EQ(json["extensions"].size(), 13u);
+}
+
+TEST_F(ServerTest, LogsWhatItServesAndHowItWasToldTo) {
+  AddModel("good");
+  AddModel("bad", "backend: 'nosuch'");
+  const std::string log = (root_ / "log").string();
+  ServerOptions options = Options();
+  ASSERT_TRUE(options.Set(TRITONSERVER_ServerOptionsSetLogFile, log).ok());
+  ASSERT_TRUE(options.Set(TRITONSERVER_ServerOptionsSetExitOnError, false).ok());
+  ASSERT_TRUE(Start(options).ok());
+  ASSERT_TRUE(options.Set(TRITONSERVER_ServerOptionsSetLogFile, "").ok());
+  std::ifstream file(log);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const auto place = [&](const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+    return text.find(part);
+  };
+  const size_t agents = place("] \n+------------------+------+\n| Repository Agent | Path |\n");
+  const size_t backends = place("\n| Backend ");
+  place("| identity_c | ");
+  place(R"({"cmdline":{)");
+  const size_t models = place("\n| Model | Version | Status");
+  place("\n| bad   | 1       | UNAVAILABLE: ");
+  place("\n| good  | 1       | READY ");
+  const size_t settings = place("\n| Option  ");
+  place(StrCat("\n| model_repository_path[0]         | ", (root_ / "repo").string(), " "));
+  place("\n| exit_timeout                     | 30 ");
+  place("\n| min_supported_compute_capability | 6.0 ");
+  EXPECT_LT(agents, backends);
+  EXPECT_LT(backends, models);
+  EXPECT_LT(models, settings);
 }
 
 TEST_F(ServerTest, StrictReadinessMindsAFailedModelAndTheOtherDoesNot) {

@@ -43,6 +43,14 @@ TEST(GpuMonitorTest, ShowsNoGpuWhereNoneIsAskedFor) {
   EXPECT_EQ(metrics.Page().find("nv_gpu"), std::string::npos);
 }
 
+TEST(GpuMonitorTest, ShowsNoGpuWhereTheEnvironmentSaysThatThereIsNone) {
+  ASSERT_EQ(setenv("TRITON_SERVER_CPU_ONLY", "1", 1), 0);
+  Metrics metrics({});
+  unsetenv("TRITON_SERVER_CPU_ONLY");
+  metrics.set_readers({nullptr, [] { return std::vector<GpuReading>(1); }});
+  EXPECT_EQ(metrics.Page().find("nv_gpu"), std::string::npos);
+}
+
 TEST(GpuMonitorTest, KnowsHowMuchOfAGpuIsInUse) {
   const auto share = GpuMonitor::Get().MemoryShare(1);
   ASSERT_TRUE(share.ok()) << share.status().message();
