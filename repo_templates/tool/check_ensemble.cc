@@ -24,8 +24,8 @@ Result<ensemble::ModelSpec> SpecOf(const EnsembleStep& step, const Repository& r
   ensemble::ModelSpec unknown;
   unknown.is_complete = false;
   if (!model->config.has_value()) return unknown;
-  if (step.model_version > 0 && std::find(model->versions.begin(), model->versions.end(),
-                                          step.model_version) == model->versions.end()) {
+  if (step.model_version >= 0 && std::find(model->versions.begin(), model->versions.end(),
+                                           step.model_version) == model->versions.end()) {
     return NotFoundError("model '", step.model_name, "' has no version ", step.model_version);
   }
   if (model->config->inputs.empty() || model->config->outputs.empty()) return unknown;

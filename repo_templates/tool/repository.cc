@@ -9,12 +9,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The version that a folder's name means; 0: none.
+// The version that a folder's name means; -1: none.
 int64_t VersionOf(const std::string& name) {
   int64_t version = 0;
   const char* end = name.data() + name.size();
   const auto [stop, error] = std::from_chars(name.data(), end, version);
-  return error == std::errc() && stop == end && name[0] != '0' && name[0] != '-' ? version : 0;
+  return error == std::errc() && stop == end && (name[0] != '0' || name.size() == 1) ? version : -1;
 }
 
 RepositoryModel ReadModel(const fs::path& path, Findings& findings) {
@@ -29,7 +29,7 @@ RepositoryModel ReadModel(const fs::path& path, Findings& findings) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
     const int64_t version = VersionOf(entry.path().filename().string());
-    if (version > 0 && entry.is_directory(error)) model.versions.push_back(version);
+    if (version >= 0 && entry.is_directory(error)) model.versions.push_back(version);
   }
   std::sort(model.versions.begin(), model.versions.end());
   return model;

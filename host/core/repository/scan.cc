@@ -100,8 +100,8 @@ std::vector<int64_t> ScanVersions(const std::string& model_path) {
     int64_t version = 0;
     const auto [last, failure] = std::from_chars(name.data(), name.data() + name.size(), version);
     std::error_code ignored;
-    if (failure != std::errc() || last != name.data() + name.size() || version < 1 ||
-        name.front() == '0' || !it->is_directory(ignored)) {
+    if (failure != std::errc() || last != name.data() + name.size() || version < 0 ||
+        (name.front() == '0' && name.size() > 1) || !it->is_directory(ignored)) {
       continue;
     }
     versions.push_back(version);

@@ -10,11 +10,11 @@ using ScanTest = RepositoryTest;
 using Versions = std::vector<int64_t>;
 
 TEST_F(ScanTest, TakesDecimalFoldersWithoutLeadingZeroAsVersions) {
-  for (const char* folder : {"1", "10", "2", "007", "0", "-1", "1a", "v1", "configs"}) {
+  for (const char* folder : {"1", "10", "2", "007", "00", "0", "-1", "1a", "v1", "configs"}) {
     Write(StrCat("repo/m/", folder, "/f"), "");
   }
   Write("repo/m/5", "a file");
-  EXPECT_EQ(ScanVersions(repo() + "/m"), (Versions{1, 2, 10}));
+  EXPECT_EQ(ScanVersions(repo() + "/m"), (Versions{0, 1, 2, 10}));
 }
 
 TEST_F(ScanTest, SkipsFilesAndHiddenFolders) {
