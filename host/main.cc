@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "host/core_options.h"
+#include "host/crash_handler.h"
 #include "host/frontends.h"
 #include "host/log.h"
 #include "host/options.h"
@@ -118,6 +119,7 @@ int Main(const std::vector<std::string>& args) {
   // Before the first thread starts.
   if (options->spin_us) setenv("NEREID_SPIN_US", std::to_string(*options->spin_us).c_str(), 1);
   ShutdownSignal::Install();
+  CrashHandler::Install(options->log_file);
   const Status status = Serve(*options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "error: %s\n", status.message().c_str());

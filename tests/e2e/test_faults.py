@@ -2,6 +2,8 @@
 import json
 import os
 import pathlib
+import resource
+import signal
 import socket
 import subprocess
 import threading
@@ -110,3 +112,18 @@ def test_a_load_that_never_ends_does_not_keep_the_server_from_stopping(start_ser
     assert server.stop() is not None, pathlib.Path(server.log).read_text()[-2000:]
     client.join(timeout=60)
     assert outcome and outcome != ["loaded"]
+
+
+@pytest.mark.parametrize("crash", [signal.SIGSEGV, signal.SIGABRT])
+def test_a_crash_leaves_its_trace_in_the_log(start_server, tmp_path, crash):
+    log = tmp_path / "log"
+    (tmp_path / "models").mkdir()
+    server = start_server(tmp_path / "models", [f"--log-file={log}"])
+    if "libasan" in pathlib.Path(f"/proc/{server.process.pid}/maps").read_text():
+        pytest.skip("the sanitizer reports crashes itself")
+    resource.prlimit(server.process.pid, resource.RLIMIT_CORE, (0, 0))
+    server.process.send_signal(crash)
+    assert server.process.wait(timeout=60) == -crash
+    for said in (pathlib.Path(server.log).read_text(), log.read_text()):
+        trace = said[said.index(f"Signal ({crash.value}) received.\n"):].splitlines()
+        assert any("bin/nereid(" in line for line in trace[1:]), said
