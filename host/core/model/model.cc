@@ -28,7 +28,7 @@ namespace {
 // The environment may overrule the backend: for tests and for backends that overrate themselves.
 bool LoadsInParallel(const Backend& backend) {
   const char* setting = std::getenv("TRITON_PARALLEL_INSTANCE_LOADING");
-  if (setting == nullptr) return backend.attributes().parallel_instance_loading;
+  if (setting == nullptr || *setting == '\0') return backend.attributes().parallel_instance_loading;
   return std::strcmp(setting, "1") == 0;
 }
 

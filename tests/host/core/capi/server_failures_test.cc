@@ -67,6 +67,27 @@ INSTANTIATE_TEST_SUITE_P(
              {"expected a share from 0 to 1, got 2"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
+TEST_F(ServerTest, AModelWhoseInstanceIsNotReadyIsNotReadyAndServes) {
+  AddModel("shy", Hostile("instance_ready"));
+  ASSERT_TRUE(Start(Options()).ok());
+  EXPECT_FALSE(*server_->IsModelReady("shy"));
+  EXPECT_TRUE(Infer("shy", {1}).ok());
+}
+
+TEST_F(ServerTest, ABackendThatFailsToTellItsAttributesHasNone) {
+  AddModel("m", Hostile("none"));
+  for (const auto& [fault, count] : {std::pair{"none", 3}, {"attributes", 1}}) {
+    ServerOptions options = Options();
+    ASSERT_TRUE(
+        options.Set(TRITONSERVER_ServerOptionsSetBackendConfig, "hostile", "fault", fault).ok());
+    const Status status = Start(options);
+    ASSERT_TRUE(status.ok()) << status.message();
+    const std::string config = Text(server_->ModelConfig("m"));
+    EXPECT_NE(config.find(StrCat("\"count\":", count)), std::string::npos) << config;
+    server_.reset();
+  }
+}
+
 TEST_F(ServerTest, AFailedModelFailsTheStartAndSaysWhy) {
   AddModel("good");
   AddModel("bad", "backend: 'nosuch'");

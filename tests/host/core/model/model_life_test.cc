@@ -1,8 +1,11 @@
 // How models come and go: which entry points are called, in which order, and what a failure leaves.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
+#include <thread>
 
 #include "base/error.h"
 #include "fake_backend.h"
@@ -65,21 +68,50 @@ TEST_F(ModelLifeTest, SurvivesABackendThatThrows) {
   FailToLoad(Config(), "boom");
 }
 
-TEST_F(ModelLifeTest, InitialisesInstancesAtTheSameTimeWhereTheBackendAllows) {
+// The instances that are initialised at the same time, of two.
+class ParallelLoadTest : public ModelLifeTest {
+ protected:
+  ~ParallelLoadTest() override { unsetenv("TRITON_PARALLEL_INSTANCE_LOADING"); }
+
+  // Waits for as many as are expected, so that fewer of them are a failure to load.
+  Status LoadTwo(int expected) {
+    std::mutex mutex;
+    std::condition_variable met;
+    int num_inside = 0;
+    std::set<std::thread::id> threads;
+    backend.instance_initialize = [&](auto*) {
+      std::unique_lock lock(mutex);
+      ++num_inside;
+      threads.insert(std::this_thread::get_id());
+      met.notify_all();
+      const bool together =
+          met.wait_for(lock, std::chrono::seconds(60), [&] { return num_inside >= expected; });
+      return together ? Status::Ok() : InternalError("alone");
+    };
+    const auto model = Load(Config(R"(, "instance_group": [{"name": "g", "count": 2}])"));
+    EXPECT_EQ(threads.size(), static_cast<size_t>(expected));
+    return model.status();
+  }
+};
+
+TEST_F(ParallelLoadTest, InitialisesInstancesAtTheSameTimeWhereTheBackendAllows) {
   backend.parallel_instances = true;
-  std::mutex mutex;
-  std::condition_variable both;
-  int num_inside = 0;
-  backend.instance_initialize = [&](auto*) {
-    std::unique_lock lock(mutex);
-    ++num_inside;
-    both.notify_all();
-    const bool together =
-        both.wait_for(lock, std::chrono::seconds(5), [&] { return num_inside == 2; });
-    return together ? Status::Ok() : InternalError("alone");
-  };
-  const auto model = Load(Config(R"(, "instance_group": [{"name": "g", "count": 2}])"));
-  EXPECT_TRUE(model.ok()) << model.status().message();
+  const Status status = LoadTwo(2);
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST_F(ParallelLoadTest, TheEnvironmentOverrulesTheBackend) {
+  ASSERT_EQ(setenv("TRITON_PARALLEL_INSTANCE_LOADING", "1", 1), 0);
+  EXPECT_TRUE(LoadTwo(2).ok());
+  backend.parallel_instances = true;
+  ASSERT_EQ(setenv("TRITON_PARALLEL_INSTANCE_LOADING", "0", 1), 0);
+  EXPECT_TRUE(LoadTwo(1).ok());
+}
+
+TEST_F(ParallelLoadTest, AnEmptyVariableSaysNothing) {
+  ASSERT_EQ(setenv("TRITON_PARALLEL_INSTANCE_LOADING", "", 1), 0);
+  backend.parallel_instances = true;
+  EXPECT_TRUE(LoadTwo(2).ok());
 }
 
 TEST_F(ModelLifeTest, TakesWhatABackendCompletes) {
@@ -134,12 +166,6 @@ TEST_F(ModelLifeTest, FailsToLoadWhenWarmUpFails) {
   FailToLoad(Config(R"(, "model_warmup": [{"name": "w", "batch_size": 1,
       "inputs": {"IN": {"data_type": "TYPE_FP32", "dims": [4], "input_data_file": "none"}}}])"),
              "cannot open");
-}
-
-TEST_F(ModelLifeTest, RefusesOrderedResponsesOfADecoupledModel) {
-  FailToLoad(Config(R"(, "max_batch_size": 2, "model_transaction_policy": {"decoupled": true},
-                         "dynamic_batching": {"preserve_ordering": true})"),
-             "preserve_ordering");
 }
 
 TEST_F(ModelLifeTest, MayLoseItsLastReferenceOnItsOwnInstanceThread) {

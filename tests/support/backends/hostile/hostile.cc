@@ -2,11 +2,13 @@
 // of a model:
 //   none                      answers OUTPUT0 = INPUT0
 //   model_initialize          an error from TRITONBACKEND_ModelInitialize
+//   model_initialize_twice    an error from the first two calls of it, in all
 //   model_initialize_throws   an exception through it
 //   model_initialize_hangs    never returns from it
 //   instance_initialize       an error from TRITONBACKEND_ModelInstanceInitialize
 //   model_finalize, instance_finalize   errors from those
 //   instance_finalize_hangs   never returns from it
+//   instance_ready            an error from TRITONBACKEND_ModelInstanceReady
 //   execute_exits             calls exit(0) in TRITONBACKEND_ModelInstanceExecute
 //   execute                   an error from TRITONBACKEND_ModelInstanceExecute: the host answers
 //   execute_throws            an exception through it, before any request was touched
@@ -21,9 +23,11 @@
 //   unknown_output            asks for an output that the model does not have
 //   huge_output               asks for 2^62 bytes
 //   wrong_size                an output buffer of half the bytes that its shape takes
-// and `--backend-config=hostile,fault=initialize` fails the backend itself.
+// and `--backend-config=hostile,fault=initialize` fails the backend itself, fault=attributes its
+// TRITONBACKEND_GetBackendAttribute.
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -62,6 +66,19 @@ Status FailIf(TRITONBACKEND_Model* model, std::string_view fault) {
   NEREID_ASSIGN_OR_RETURN(const std::string told, Parameter(model, "fault"));
   if (told == fault) return nereid::UnavailableError("hostile: ", fault, " fails as told");
   return {};
+}
+
+// As the other, where the backend's own setting says so.
+Status FailIf(TRITONBACKEND_Backend* backend, std::string_view fault) {
+  TRITONSERVER_Message* message = nullptr;
+  const char* base = nullptr;
+  size_t size_bytes = 0;
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_BackendConfig(backend, &message)));
+  NEREID_RETURN_IF_ERROR(
+      ToStatus(TRITONSERVER_MessageSerializeToJson(message, &base, &size_bytes)));
+  NEREID_ASSIGN_OR_RETURN(const nereid::Json config, nereid::Json::Parse({base, size_bytes}));
+  if (config["cmdline"]["fault"].AsString() != fault) return {};
+  return nereid::UnavailableError("hostile: ", fault, " fails as told");
 }
 
 Status FillOutput(TRITONBACKEND_Request* request, TRITONBACKEND_Response* response,
@@ -144,23 +161,26 @@ Status Execute(TRITONBACKEND_Model* model, std::vector<TRITONBACKEND_Request*> r
 extern "C" {
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_Initialize(TRITONBACKEND_Backend* backend) {
-  return nereid::GuardCEdge("hostile", [&]() -> Status {
-    TRITONSERVER_Message* message = nullptr;
-    const char* base = nullptr;
-    size_t size_bytes = 0;
-    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_BackendConfig(backend, &message)));
-    NEREID_RETURN_IF_ERROR(
-        ToStatus(TRITONSERVER_MessageSerializeToJson(message, &base, &size_bytes)));
-    NEREID_ASSIGN_OR_RETURN(const nereid::Json config, nereid::Json::Parse({base, size_bytes}));
-    if (config["cmdline"]["fault"].AsString() != "initialize") return {};
-    return nereid::UnavailableError("hostile: initialize fails as told");
-  });
+  return nereid::GuardCEdge("hostile", [&] { return FailIf(backend, "initialize"); });
+}
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_GetBackendAttribute(
+    TRITONBACKEND_Backend* backend, TRITONBACKEND_BackendAttribute* attributes) {
+  // What it said before the error does not count.
+  TRITONSERVER_Error* const error = TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+      attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 3, nullptr, 0);
+  if (error != nullptr) return error;
+  return nereid::GuardCEdge("hostile", [&] { return FailIf(backend, "attributes"); });
 }
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model) {
   const Result<std::string> fault = Parameter(model, "fault");
   if (fault.ok() && *fault == "model_initialize_throws") {
     throw std::runtime_error("hostile: model_initialize_throws throws as told");
+  }
+  static std::atomic<int> num_failures{0};
+  if (fault.ok() && *fault == "model_initialize_twice" && num_failures++ < 2) {
+    return ToError(nereid::UnavailableError("hostile: not yet"));
   }
   while (fault.ok() && *fault == "model_initialize_hangs") {
     std::this_thread::sleep_for(std::chrono::hours(1));
@@ -187,6 +207,12 @@ TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceFinalize(
     while (true) pause();
   }
   return ToError(model.ok() ? FailIf(*model, "instance_finalize") : model.status());
+}
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReady(
+    TRITONBACKEND_ModelInstance* instance) {
+  Result<TRITONBACKEND_Model*> model = ModelOf(instance);
+  return ToError(model.ok() ? FailIf(*model, "instance_ready") : model.status());
 }
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(

@@ -1,0 +1,81 @@
+"""Flags that no other test needs: what the server does differently with them."""
+import os
+import pathlib
+import re
+import subprocess
+import time
+import urllib.request
+
+import pytest
+
+HOSTILE = """backend: "hostile" instance_group [ { kind: KIND_CPU } ]
+input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
+parameters { key: "fault" value { string_value: "model_initialize_twice" } }
+"""
+ON_GPU = """backend: "places" instance_group [ { kind: KIND_GPU } ]
+input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "PLACES" data_type: TYPE_INT32 dims: [ 4 ] } ]
+"""
+
+
+def write_model(repository, config):
+    (repository / "m/1").mkdir(parents=True)
+    (repository / "m/config.pbtxt").write_text(config)
+
+
+def run(dist, repository, *flags, environment=None):
+    """A server that is to fail: its status and what it said."""
+    ports = [f"--{name}-port=0" for name in ("http", "grpc", "metrics")]
+    done = subprocess.run([str(dist / "bin/nereid"), f"--model-repository={repository}", *ports, *flags], capture_output=True, text=True,
+                          timeout=120, env={**os.environ, **(environment or {})})
+    return done.returncode, done.stderr
+
+
+def test_a_load_is_tried_again_as_often_as_the_flag_says(start_server, dist, tmp_path, test_backends):
+    write_model(tmp_path, HOSTILE)
+    status, said = run(dist, tmp_path, test_backends, "--model-load-retry-count=1")
+    assert status == 1 and "hostile: not yet" in said
+    server = start_server(tmp_path, [test_backends, "--model-load-retry-count=2"])
+    with urllib.request.urlopen(server.url + "/v2/models/m/ready", timeout=60) as answer:
+        assert answer.status == 200
+
+
+def test_a_gpu_below_the_least_capability_is_not_used(start_server, dist, tmp_path, test_backends):
+    """On the GPU of the tests' driver, whose capability is 7.5."""
+    folder = pathlib.Path(test_backends.split("=")[1]).parent / "cuda"
+    environment = {"NEREID_FAKE_CUDA_DEVICES": "1", "LD_LIBRARY_PATH": ":".join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")]))}
+    write_model(tmp_path, ON_GPU)
+    status, said = run(dist, tmp_path, test_backends, "--min-supported-compute-capability=7.6", environment=environment)
+    assert status == 1 and "KIND_GPU" in said and "no GPU" in said, said
+    server = start_server(tmp_path, [test_backends, "--min-supported-compute-capability=7.5"], environment=environment)
+    assert "min_supported_compute_capability | 7.5" in pathlib.Path(server.log).read_text()
+
+
+@pytest.mark.parametrize("name, line", [("default", r"I\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ .+:\d+\] "),
+                                        ("ISO8601", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ INFO \d+ .+:\d+\] ")])
+def test_log_lines_have_the_format_that_the_flag_names(start_server, tmp_path, name, line):
+    server = start_server(tmp_path, [f"--log-format={name}"])
+    lines = [each for each in pathlib.Path(server.log).read_text().splitlines() if "Started" in each]
+    assert len(lines) == 3
+    for each in lines:
+        assert re.match(line, each), each
+
+
+def used_memory(server):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=60) as answer:
+        return re.search(r"^nv_cpu_memory_used_bytes (.+)$", answer.read().decode(), re.MULTILINE).group(1)
+
+
+def test_the_machine_is_looked_at_once_an_interval(start_server, tmp_path):
+    """Memory is taken between the looks: what is used is another number each time."""
+    slow = start_server(tmp_path, ["--metrics-interval-ms=3600000"])
+    quick = start_server(tmp_path, ["--metrics-interval-ms=1"])
+    before = used_memory(slow), used_memory(quick)
+    taken = []
+    deadline = time.monotonic() + 60
+    while used_memory(quick) == before[1] and time.monotonic() < deadline:
+        taken.append(b"x" * (8 << 20))
+        time.sleep(0.01)
+    assert used_memory(quick) != before[1]
+    assert used_memory(slow) == before[0]
