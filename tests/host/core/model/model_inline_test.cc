@@ -2,20 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <set>
 #include <thread>
 
 #include "config/config_loader.h"
-#include "fake_backend.h"
-#include "support/test_client.h"
+#include "serving_fixture.h"
 
 namespace nereid {
 namespace {
 
-using test::TestClient;
-using test::TestRequest;
 using Requests = std::vector<TRITONBACKEND_Request*>;
 
 std::string Config(int num_instances, const std::string& more = "") {
@@ -26,7 +22,7 @@ std::string Config(int num_instances, const std::string& more = "") {
                 num_instances, "}]", more, "}");
 }
 
-class ModelInlineTest : public testing::Test, public test::ModelFixture {
+class ModelInlineTest : public test::ServingFixture {
  protected:
   void Start(const std::string& json) {
     backend.executes_inline = true;
@@ -38,28 +34,17 @@ class ModelInlineTest : public testing::Test, public test::ModelFixture {
       for (auto* request : requests) test::AnswerIdentity(instance, request);
       return Status::Ok();
     };
-    auto model = Load(json);
-    ASSERT_TRUE(model.ok()) << model.status().message();
-    model_ = *model;
-  }
-  void TearDown() override {
-    requests_.clear();
-    model_.reset();
-    WaitForEnds();
+    ServingFixture::Start(json);
   }
   InferRequest* Make() {
-    InferRequest& request =
-        requests_.emplace_back(model_, &client_, "r", std::vector<int64_t>{1, 2}).request;
-    EXPECT_TRUE(request.Prepare().ok());
-    return &request;
+    InferRequest* const request = ServingFixture::Make({1, 2});
+    EXPECT_TRUE(request->Prepare().ok());
+    return request;
   }
   Status Send() { return model_->Enqueue(Make()); }
 
   std::mutex mutex_;
   std::set<std::thread::id> threads_;  // that executed
-  TestClient client_;
-  std::deque<TestRequest> requests_;
-  std::shared_ptr<Model> model_;
 };
 
 TEST_F(ModelInlineTest, ExecutesOnTheThreadThatBringsTheRequest) {

@@ -3,21 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <deque>
 
 #include "base/error.h"
-#include "fake_backend.h"
-#include "support/test_client.h"
+#include "serving_fixture.h"
 
 namespace nereid {
 namespace {
 
-using test::TestClient;
-using test::TestRequest;
+using test::kEnd;
+using test::kStart;
 using Requests = std::vector<TRITONBACKEND_Request*>;
-
-constexpr uint32_t kStart = TRITONSERVER_REQUEST_FLAG_SEQUENCE_START;
-constexpr uint32_t kEnd = TRITONSERVER_REQUEST_FLAG_SEQUENCE_END;
 
 std::string Config(const std::string& fields) {
   return StrCat(R"({"backend": "fake", "max_batch_size": 2,
@@ -43,32 +38,7 @@ float ReadFloat(TRITONBACKEND_Request* request, const char* name) {
   return value;
 }
 
-class ModelSequenceTest : public testing::Test, public test::ModelFixture {
- protected:
-  void Start(const std::string& json) {
-    auto model = Load(json);
-    ASSERT_TRUE(model.ok()) << model.status().message();
-    model_ = *model;
-  }
-  void TearDown() override {
-    requests_.clear();
-    model_.reset();
-    WaitForEnds();
-  }
-  void Send(uint64_t id, uint32_t flags) {
-    InferRequest& request =
-        requests_.emplace_back(model_, &client_, "r", std::vector<int64_t>{1, 1}).request;
-    request.set_correlation_id(id);
-    request.set_flags(flags);
-    ASSERT_TRUE(request.Prepare().ok());
-    const Status status = model_->Enqueue(&request);
-    ASSERT_TRUE(status.ok()) << status.message();
-  }
-
-  std::shared_ptr<Model> model_;
-  TestClient client_;
-  std::deque<TestRequest> requests_;
-};
+using ModelSequenceTest = test::ServingFixture;
 
 TEST_F(ModelSequenceTest, FillsRowsWithoutWorkAndCountsThemNowhere) {
   std::vector<std::string> seen;
@@ -84,9 +54,9 @@ TEST_F(ModelSequenceTest, FillsRowsWithoutWorkAndCountsThemNowhere) {
     return Status::Ok();
   };
   Start(Config(R"("direct": {})"));
-  Send(1, kStart);
+  SendOne(1, kStart);
   client_.WaitFor(1);
-  Send(2, kStart | kEnd);
+  SendOne(2, kStart | kEnd);
   EXPECT_EQ(client_.WaitFor(2).size(), 2U);
   while (model_->num_inflight() > 0) std::this_thread::yield();
   EXPECT_EQ(seen, (std::vector<std::string>{"3:11 ", "3:00 3:11 "}));
@@ -130,10 +100,10 @@ TEST_F(ModelSequenceTest, CarriesStatesAlong) {
   };
   Start(Config(R"("oldest": {"max_candidate_sequences": 4}, "state": [{"input_name": "SI",
     "output_name": "SO", "data_type": "TYPE_FP32", "dims": [1]}])"));
-  Send(1, kStart);
-  Send(2, kStart);
-  Send(1, 0);
-  Send(1, kEnd);
+  SendOne(1, kStart);
+  SendOne(2, kStart);
+  SendOne(1, 0);
+  SendOne(1, kEnd);
   const auto answers = client_.WaitFor(4);
   ASSERT_EQ(answers.size(), 4U);
   std::string errors;
@@ -152,7 +122,7 @@ TEST_F(ModelSequenceTest, RefusesStatesThatTheModelDoesNotHave) {
     return Status::Ok();
   };
   Start(Config(R"("direct": {})"));
-  Send(1, kStart | kEnd);
+  SendOne(1, kStart | kEnd);
   client_.WaitFor(1);
   EXPECT_EQ(refused.message(),
             "unable to add state 'SO'. State configuration is missing for model 'm'.");
@@ -177,10 +147,10 @@ TEST_F(ModelSequenceTest, GivesARescheduledRequestToTheBackendAgain) {
     return Status::Ok();
   };
   Start(Config(R"("oldest": {"max_candidate_sequences": 4}, "iterative_sequence": true)"));
-  Send(0, 0);
+  SendOne(0, 0);
   client_.WaitFor(1);
   EXPECT_EQ(starts, "s..");
-  Send(0, 0);
+  SendOne(0, 0);
   EXPECT_EQ(client_.WaitFor(2).size(), 2U);
   EXPECT_EQ(starts, "s..s..");
   EXPECT_EQ(model_->num_inflight(), 0U);
@@ -189,7 +159,7 @@ TEST_F(ModelSequenceTest, GivesARescheduledRequestToTheBackendAgain) {
 TEST_F(ModelSequenceTest, AnswersEveryRequestOfABatchThatTheBackendRefuses) {
   backend.execute = [](auto*, Requests) { return UnavailableError("device lost"); };
   Start(Config(R"("oldest": {"max_candidate_sequences": 4})"));
-  for (const uint64_t id : {1, 2, 3}) Send(id, kStart | kEnd);
+  for (const uint64_t id : {1, 2, 3}) SendOne(id, kStart | kEnd);
   const auto answers = client_.WaitFor(3);
   ASSERT_EQ(answers.size(), 3U);
   for (const auto& answer : answers) EXPECT_EQ(answer.error.message(), "device lost");

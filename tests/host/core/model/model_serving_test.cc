@@ -1,19 +1,14 @@
 // Requests through a whole model: queue, instance, backend, answer.
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <stdexcept>
 #include <thread>
 
 #include "base/error.h"
-#include "fake_backend.h"
-#include "support/test_client.h"
+#include "serving_fixture.h"
 
 namespace nereid {
 namespace {
-
-using test::TestClient;
-using test::TestRequest;
 
 constexpr char kPlain[] = R"({"backend": "fake",
   "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
@@ -24,32 +19,7 @@ constexpr char kBatching[] = R"({"backend": "fake", "max_batch_size": 8,
   "instance_group": [{"count": 2}],
   "dynamic_batching": {"max_queue_delay_microseconds": 500}})";
 
-class ModelServingTest : public testing::Test, public test::ModelFixture {
- protected:
-  void Start(const char* json) {
-    auto model = Load(json);
-    ASSERT_TRUE(model.ok()) << model.status().message();
-    model_ = *model;
-  }
-  void TearDown() override {
-    requests_.clear();
-    model_.reset();
-    WaitForEnds();
-  }
-  InferRequest* Make(std::vector<int64_t> shape, const std::string& id = "r") {
-    return &requests_.emplace_back(model_, &client_, id, std::move(shape)).request;
-  }
-  Status Send(InferRequest* request) {
-    NEREID_RETURN_IF_ERROR(request->Prepare());
-    Status status = model_->Enqueue(request);
-    if (!status.ok()) request->Unprepare();
-    return status;
-  }
-
-  std::shared_ptr<Model> model_;
-  TestClient client_;
-  std::deque<TestRequest> requests_;
-};
+using ModelServingTest = test::ServingFixture;
 
 TEST_F(ModelServingTest, AnswersWithWhatTheBackendWrote) {
   Start(kPlain);

@@ -11,20 +11,16 @@
 
 #include "base/error.h"
 #include "config/config_loader.h"
-#include "fake_backend.h"
 #include "model/instance_runner.h"
 #include "scheduling/direct_scheduler.h"
-#include "support/test_client.h"
+#include "serving_fixture.h"
 
 namespace nereid {
 namespace {
 
-using test::TestClient;
-using test::TestRequest;
+using test::kEnd;
+using test::kStart;
 using Requests = std::vector<TRITONBACKEND_Request*>;
-
-constexpr uint32_t kStart = TRITONSERVER_REQUEST_FLAG_SEQUENCE_START;
-constexpr uint32_t kEnd = TRITONSERVER_REQUEST_FLAG_SEQUENCE_END;
 
 std::string Config(const std::string& groups, const std::string& more = "") {
   return StrCat(R"({"backend": "fake", "max_batch_size": 1,
@@ -69,29 +65,11 @@ bool Eventually(const std::function<bool()>& holds) {
   return true;
 }
 
-class ModelUpdateTest : public testing::Test, public test::ModelFixture {
+class ModelUpdateTest : public test::ServingFixture {
  protected:
-  void TearDown() override {
-    requests_.clear();
-    model_.reset();
-    WaitForEnds();
-  }
-  void Start(const std::string& json) {
-    auto model = Load(json);
-    ASSERT_TRUE(model.ok()) << model.status().message();
-    model_ = *model;
-  }
   Status Update(const std::string& json) {
     NEREID_ASSIGN_OR_RETURN(const ModelConfig config, config::ReadModelConfig({"m", "", "", json}));
     return model_->UpdateInstances(config);
-  }
-  void Send(uint64_t sequence = 0, uint32_t flags = 0) {
-    InferRequest& request =
-        requests_.emplace_back(model_, &client_, "r", std::vector<int64_t>{1, 1}).request;
-    if (sequence != 0) request.set_correlation_id(sequence);
-    request.set_flags(flags);
-    ASSERT_TRUE(request.Prepare().ok());
-    ASSERT_TRUE(model_->Enqueue(&request).ok());
   }
   int64_t NumCalls(const std::string& call) {
     const auto calls = backend.Calls();
@@ -111,15 +89,12 @@ class ModelUpdateTest : public testing::Test, public test::ModelFixture {
       for (auto* request : requests) test::AnswerIdentity(instance, request);
       return Status::Ok();
     };
-    for (int i = 0; i < count; ++i) Send();
+    for (int i = 0; i < count; ++i) SendOne();
     num_sent_ += count;
     EXPECT_EQ(client_.WaitFor(num_sent_).size(), num_sent_);
     return names;
   }
 
-  TestClient client_;
-  std::deque<TestRequest> requests_;
-  std::shared_ptr<Model> model_;
   size_t num_sent_ = 0;
 };
 
@@ -137,9 +112,7 @@ TEST_F(ModelUpdateTest, InstancesJoinAndLeaveWhileTheOthersStay) {
     EXPECT_EQ(WhoExecutes(1), std::set<std::string>{"g_0"});
     EXPECT_EQ(NumCalls("instance_initialize g_0"), kept + 1) << "it was never made anew";
     EXPECT_TRUE(model_->CheckReady().ok());
-    requests_.clear();
-    model_.reset();
-    WaitForEnds();
+    End();
   }
   EXPECT_EQ(NumCalls("model_initialize"), 2);
 }
@@ -167,7 +140,7 @@ TEST_F(ModelUpdateTest, AnInstanceServesOnlyOnceItsWarmUpSucceeded) {
       return Status::Ok();
     }
     // While it warms up others do the work, though it is free.
-    for (int i = 0; i < 4; ++i) Send();
+    for (int i = 0; i < 4; ++i) SendOne();
     EXPECT_EQ(client_.WaitFor(4).size(), 4U);
     return InternalError("too cold");
   };
@@ -190,7 +163,7 @@ TEST_F(ModelUpdateTest, AnInstanceEndsWhenItsBackendHasGivenEverythingBack) {
     kept.emplace_back(instance, requests[0]);
     return Status::Ok();
   };
-  Send();
+  SendOne();
   ASSERT_TRUE(Eventually([&] {
     std::lock_guard lock(mutex);
     return kept.size() == 1;
@@ -221,20 +194,20 @@ TEST_F(ModelUpdateTest, OpenSequencesEndWhereTheyBegan) {
     return Status::Ok();
   };
   Start(Config(Cpu(2), sequences));
-  Send(1, kStart);
-  Send(2, kStart);
+  SendOne(1, kStart);
+  SendOne(2, kStart);
   EXPECT_EQ(client_.WaitFor(2).size(), 2U);
   ASSERT_TRUE(Update(Config(Cpu(1), sequences)).ok());
-  Send(3, kStart | kEnd);  // waits for the one slot that is left
+  SendOne(3, kStart | kEnd);  // waits for the one slot that is left
   EXPECT_EQ(NumCalls("instance_finalize"), 0);
-  Send(1, kEnd);
-  Send(2, kEnd);
+  SendOne(1, kEnd);
+  SendOne(2, kEnd);
   EXPECT_EQ(client_.WaitFor(5).size(), 5U);
   EXPECT_TRUE(Eventually([&] { return NumCalls("instance_finalize") == 1; }));
-  Send(4, kStart | kEnd);
+  SendOne(4, kStart | kEnd);
   EXPECT_EQ(client_.WaitFor(6).size(), 6U);
   ASSERT_TRUE(Update(Config(Cpu(3), sequences)).ok());
-  for (const uint64_t id : {5, 6, 7}) Send(id, kStart);
+  for (const uint64_t id : {5, 6, 7}) SendOne(id, kStart);
   EXPECT_EQ(client_.WaitFor(9).size(), 9U);
   std::lock_guard lock(mutex);
   EXPECT_EQ(places[1], std::set<std::string>{"g_0"});
@@ -250,7 +223,7 @@ TEST_F(ModelUpdateTest, NoRequestIsLostWhileInstancesComeAndGo) {
   Start(Config(Cpu(2), R"(, "dynamic_batching": {})"));
   constexpr size_t kNumRequests = 200;
   std::thread sender([&] {
-    for (size_t i = 0; i < kNumRequests; ++i) Send();
+    for (size_t i = 0; i < kNumRequests; ++i) SendOne();
   });
   for (const int count : {4, 1, 3, 2, 5, 1}) {
     EXPECT_TRUE(Update(Config(Cpu(count), R"(, "dynamic_batching": {})")).ok());
@@ -302,8 +275,8 @@ TEST_F(ModelUpdateTest, AHostPolicyBindsTheThreadsOfItsInstances) {
   Start(Config(R"({"name": "bound", "kind": "KIND_CPU", "count": 1, "host_policy": "narrow"},
                   {"name": "free", "kind": "KIND_CPU", "count": 1})"));
   EXPECT_EQ(MyCores(), mine) << "the load thread is as it was";
-  Send();
-  Send();
+  SendOne();
+  SendOne();
   EXPECT_EQ(client_.WaitFor(2).size(), 2U);
   std::lock_guard lock(mutex);
   EXPECT_EQ(cores["bound_0 made"], std::vector<int>{core});
@@ -336,11 +309,10 @@ TEST_F(ModelUpdateTest, InstancesOfABlockedDeviceExecuteOneAfterTheOther) {
         std::shared_future<bool>(), [] {});
   }
   for (int i = 0; i < 40; ++i) {
-    InferRequest& request =
-        requests_.emplace_back(model_, &client_, "r", std::vector<int64_t>{1, 1}).request;
-    ASSERT_TRUE(request.Prepare().ok());
+    InferRequest* const request = Make({1, 1});
+    ASSERT_TRUE(request->Prepare().ok());
     model_->OnTaken();
-    ASSERT_TRUE(scheduler.Enqueue(&request).ok());
+    ASSERT_TRUE(scheduler.Enqueue(request).ok());
   }
   EXPECT_EQ(client_.WaitFor(40).size(), 40U);
   EXPECT_EQ(most, 1);
