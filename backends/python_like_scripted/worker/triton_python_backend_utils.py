@@ -29,6 +29,11 @@ TRITON_STRING_TO_NUMPY = {name: _types.NUMPY_TYPES[number] for name, number in _
 NUMPY_TO_TRITON_TYPE = {each: number for number, each in TRITON_TO_NUMPY_TYPE.items()}
 
 
+for _each in (ResponseIterator, TritonError, TritonModelException, Logger, LogLevel, Metric, MetricFamily, MetricKind, InferenceRequest,
+              InferenceTrace, MemoryType, PreferredMemory, InferenceResponse, InferenceResponseSender, Tensor):
+    _each.__module__ = "c_python_backend_utils"  # as their names in messages say
+
+
 class SharedMemory:
     """For probes of leaks: how much of the worker's own shared memory is free."""
 

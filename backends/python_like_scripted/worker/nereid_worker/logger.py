@@ -3,6 +3,7 @@ import enum
 import sys
 
 from . import channel, protocol
+from .arguments import text_of
 
 
 class LogLevel(enum.IntEnum):
@@ -14,11 +15,14 @@ class LogLevel(enum.IntEnum):
 
 
 def _log(message, level, depth=2):
+    message = text_of(message, "Logger: expected the message")
+    if not isinstance(level, LogLevel):
+        raise TypeError(f"Logger: expected a level of LogLevel, got {level!r}")
     if not channel.is_own():
         print(message, file=sys.stderr, flush=True)  # which the host's log has too
         return
     frame = sys._getframe(depth)
-    channel.post((protocol.LOG, int(level), str(message), frame.f_code.co_filename, frame.f_lineno))
+    channel.post((protocol.LOG, int(level), message, frame.f_code.co_filename, frame.f_lineno))
 
 
 class Logger:
@@ -27,7 +31,7 @@ class Logger:
 
     @staticmethod
     def log(message, level=LogLevel.INFO):
-        _log(message, LogLevel(level))
+        _log(message, level)
 
     @staticmethod
     def log_info(message):
