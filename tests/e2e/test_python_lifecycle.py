@@ -1,0 +1,227 @@
+"""The life of a Python model: what it says of its readiness, its end, workers that cannot be started again, lines of its log, and what it
+loads itself."""
+import json
+import os
+import pathlib
+import re
+import signal
+import threading
+import urllib.request
+
+import pytest
+from python_support import PATIENCE_S, children, is_ready, is_running, post, python_flags, wait_for, write_model
+
+CONFIG = """backend: "python"
+input [ { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] } ]
+instance_group [ { kind: KIND_CPU count: 1 } ]
+"""
+MIRROR = """
+import os
+import numpy as np
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each.inputs()[0].as_numpy())]) for each in requests]
+"""
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    return tmp_path_factory.mktemp("lifecycle") / "models"
+
+
+@pytest.fixture(scope="module")
+def server(start_server, repository):
+    """Of models that are loaded by request."""
+    repository.mkdir()
+    running = start_server(repository, python_flags("--model-control-mode=explicit", "--log-verbose=1"))
+    yield running
+    assert running.stop() == 0
+
+
+def log_of(server):
+    return pathlib.Path(server.log).read_text(errors="replace")
+
+
+def load(server, repository, name, methods):
+    write_model(repository, name, MIRROR + methods, CONFIG)
+    status, answer = post(server, f"/v2/repository/models/{name}/load", {})
+    assert status == 200, answer
+
+
+def unload(server, name):
+    assert post(server, f"/v2/repository/models/{name}/unload", {})[0] == 200
+
+
+def config_of(server, name):
+    with urllib.request.urlopen(f"{server.url}/v2/models/{name}/config", timeout=PATIENCE_S) as answer:
+        return json.loads(answer.read())
+
+
+def ask(server, name, values=(1.0,)):
+    status, answer = post(server, f"/v2/models/{name}/infer",
+                          {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [len(values)], "data": list(values)}]})
+    return (status, answer["outputs"][0]["data"]) if status == 200 else (status, answer["error"])
+
+
+@pytest.mark.parametrize("name, method, expected", [
+    ("says_yes", "    def is_ready(self):\n        return True\n", True),
+    ("says_no", "    def is_ready(self):\n        return False\n", False),
+    ("says_yes_later", "    async def is_ready(self):\n        import asyncio\n        await asyncio.sleep(0.01)\n        return True\n", True),
+    ("says_no_later", "    async def is_ready(self):\n        import asyncio\n        await asyncio.sleep(0.01)\n        return False\n", False),
+    ("raises", "    def is_ready(self):\n        raise ValueError('no opinion')\n", False),
+    ("raises_later", "    async def is_ready(self):\n        raise ValueError('no opinion')\n", False),
+    ("says_one", "    def is_ready(self):\n        return 1\n", False),
+    ("hangs", "    def is_ready(self):\n        import time\n        time.sleep(600)\n", False),
+])
+def test_a_model_says_whether_it_is_ready(server, repository, name, method, expected):
+    """And answers requests, whatever it says."""
+    load(server, repository, name, method)
+    assert is_ready(server, name) == expected
+    assert ask(server, name, [2.0]) == (200, [2.0])
+    unload(server, name)
+
+
+def test_every_model_is_asked_by_all_who_ask(server, repository):
+    """Several at once, while a request runs."""
+    load(server, repository, "asked", "    def is_ready(self):\n        return True\n")
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(is_ready(server, "asked") and ask(server, "asked")[0])) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert answers == [200] * 8
+    unload(server, "asked")
+
+
+def test_finalize_is_called_once_and_may_fail(server, repository, tmp_path):
+    file = tmp_path / "ended"
+    method = f"""    def finalize(self):
+        with open({str(file)!r}, "a") as file:
+            file.write("ended ")
+        self.execute([])
+        try:
+            pb_utils.InferenceRequest(model_name="m", inputs=[], requested_output_names=[]).exec()
+        except pb_utils.TritonModelException as error:
+            print("told:", error)
+        pb_utils.Logger.log_info("a last line")
+        {{}}
+"""
+    for name, end in (("ends", "pass"), ("ends_badly", "raise ValueError('no end')"), ("exits", "os._exit(7)")):
+        file.unlink(missing_ok=True)
+        load(server, repository, name, method.format(end))
+        unload(server, name)
+
+        def is_unloaded():
+            index = post(server, "/v2/repository/index", {})[1]
+            return [each for each in index if each["name"] == name and each.get("state") == "UNAVAILABLE"]
+        wait_for(is_unloaded, f"{name} is unloaded")
+        assert file.read_text() == "ended "
+        log = log_of(server)
+        assert f"model '{name}': told: BLS is only supported during the 'execute' function." in log
+        assert f"model '{name}': a last line" in log
+    assert "model 'ends_badly': finalize: ValueError: no end" in log_of(server)
+    assert "exited with code 7" in log_of(server)
+
+
+def test_a_worker_that_cannot_start_again_is_tried_again(server, repository, tmp_path):
+    """Meanwhile its model is not ready, and its requests are told why."""
+    bar = tmp_path / "bar"
+    load(server, repository, "barred", f"    def initialize(self, args):\n        if os.path.exists({str(bar)!r}):\n            raise ValueError('barred')\n"
+                                       f"        print('worker', os.getpid(), 'begins')\n")
+    assert is_ready(server, "barred")
+    worker = wait_for(lambda: re.findall(r"model 'barred': worker (\d+) begins", log_of(server)), "its line")[-1]
+    bar.touch()
+    os.kill(int(worker), signal.SIGKILL)
+    wait_for(lambda: "'barred_0_0' could not be started again: ValueError: barred" in log_of(server), "a first attempt")
+    assert not is_ready(server, "barred")
+    wait_for(lambda: log_of(server).count("'barred_0_0' could not be started again") >= 3, "further attempts")
+
+    def is_refused():
+        status, text = ask(server, "barred")
+        assert status == 503, text
+        return "could not be started again: ValueError: barred" in text and "it will be started again" in text
+    wait_for(is_refused, "a request is told")
+    bar.unlink()
+    wait_for(lambda: is_ready(server, "barred"), "the model is back")
+    assert ask(server, "barred", [3.0]) == (200, [3.0])
+    unload(server, "barred")
+
+
+def test_a_model_whose_worker_cannot_start_again_can_be_unloaded(server, repository, tmp_path):
+    bar = tmp_path / "bar"
+    load(server, repository, "gone", f"    def initialize(self, args):\n        if os.path.exists({str(bar)!r}):\n            os._exit(1)\n")
+    bar.touch()
+    before = children(server.process.pid)
+    for each in before:
+        os.kill(each, signal.SIGKILL)
+    wait_for(lambda: "'gone_0_0' could not be started again" in log_of(server), "an attempt")
+    unload(server, "gone")
+    wait_for(lambda: not any(is_running(each) for each in children(server.process.pid)), "the end of the workers")
+    assert not is_ready(server, "gone")
+
+
+def test_lines_of_the_log_have_level_and_place(server, repository):
+    load(server, repository, "talks", """    def initialize(self, args):
+        logger = pb_utils.Logger
+        logger.log_info("by its name: info")
+        logger.log_warn("by its name: warning")
+        logger.log_error("by its name: error")
+        logger.log_verbose("by its name: verbose")
+        for level in (logger.INFO, logger.WARNING, logger.ERROR, logger.VERBOSE):
+            logger.log("by its level: " + level.name, level)
+        logger.log("without a level")
+        logger.log(message="two\\nlines", level=logger.LogLevel.WARNING)
+        for wrong in (lambda: logger.log_info(5), lambda: logger.log(), lambda: logger.log("x", "INFO")):
+            try:
+                wrong()
+            except TypeError:
+                logger.log_info("refused")
+""")
+    lines = [line for line in log_of(server).splitlines() if "model 'talks'" in line]
+    found = [(line[0], re.search(r"model\.py:(\d+)\]", line) is not None, line.rpartition("model 'talks': ")[2].rstrip('"')) for line in lines]
+    expected = [("I", "by its name: info"), ("W", "by its name: warning"), ("E", "by its name: error"), ("I", "by its name: verbose"),
+                ("I", "by its level: INFO"), ("W", "by its level: WARNING"), ("E", "by its level: ERROR"), ("I", "by its level: VERBOSE"),
+                ("I", "without a level"), ("W", "two\\nlines"), *[("I", "refused")] * 3]
+    assert [(letter, text) for letter, has_place, text in found if has_place] == expected, lines
+    unload(server, "talks")
+
+
+def test_a_model_loads_others_with_their_files_and_configuration(server, repository):
+    """The folder of the other holds nothing of that: what it is given stands in for it."""
+    write_model(repository, "given", MIRROR, CONFIG)
+    load(server, repository, "gives", """    def execute(self, requests):
+        import json
+        code = '''
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each.inputs()[0].as_numpy() * 10)]) for each in requests]
+'''
+        config = {"backend": "python", "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
+                  "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}], "parameters": {"k": {"string_value": "given"}}}
+        responses = []
+        for request in requests:
+            case = request.inputs()[0].as_numpy()[0]
+            if case == 1:
+                pb_utils.load_model("given", files={"file:1/model.py": code.encode()}, config=json.dumps(config))
+            elif case == 2:
+                pb_utils.load_model("given")
+            elif case == 3:
+                pb_utils.load_model(model_name="given", files={"file:1/model.py": code.encode()})
+            elif case == 4:
+                pb_utils.unload_model("given")
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([pb_utils.is_model_ready("given")], np.float32))]))
+        return responses
+""")
+    assert ask(server, "gives", [1.0]) == (200, [1.0])
+    assert ask(server, "given", [2.0]) == (200, [20.0])
+    assert config_of(server, "given")["parameters"]["k"]["string_value"] == "given"
+    assert ask(server, "gives", [2.0]) == (200, [1.0])
+    assert ask(server, "given", [2.0]) == (200, [2.0])
+    status, text = ask(server, "gives", [3.0])
+    assert status == 500 and "Failed to load model: " in text and "'given'" in text, text
+    assert ask(server, "gives", [4.0]) == (200, [0.0])
+    unload(server, "gives")
