@@ -126,8 +126,8 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestSetCorrelationIdString(
     constexpr size_t kMaxLength = 128;
     std::string id = correlation_id;
     if (id.size() > kMaxLength) {
-      return nereid::InvalidArgError("string correlation ID cannot be longer than ", kMaxLength,
-                                     " characters, got ", id.size());
+      return nereid::UnsupportedError("string correlation ID cannot be longer than ", kMaxLength,
+                                      " characters");
     }
     FromHandle(inference_request)->set_correlation_id(CorrelationId(std::move(id)));
     return Status::Ok();

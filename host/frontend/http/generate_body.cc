@@ -1,5 +1,7 @@
-// An input's value is a scalar or a flat array; `id` and the object `parameters` are special.
+// An input's value is a scalar or an array; `id` and the object `parameters` are special.
 #include "host/frontend/http/generate_body.h"
+
+#include <functional>
 
 #include "host/frontend/http/data_type.h"
 #include "host/frontend/http/tensor_json.h"
@@ -19,12 +21,21 @@ Result<InputTensor> ReadInput(JsonReader& reader, const InputSignature& signatur
   input.datatype = signature.datatype;
   input.parsed = ByteBuffer(64);
   int64_t num_elements = 0;
-  const auto read_element = [&]() -> Status {
+  const std::function<Status()> read_element = [&]() -> Status {
+    if (reader.Peek() == JsonKind::kArray) return reader.ReadArray(read_element);
     ++num_elements;
     return ReadJsonElement(reader, signature.datatype, input.parsed);
   };
-  Status status =
-      reader.Peek() == JsonKind::kArray ? reader.ReadArray(read_element) : read_element();
+  // As Triton has it, the outermost array tells how many elements there are: what is nested in it
+  // may not add any.
+  int64_t num_outermost = 0;
+  Status status = reader.Peek() != JsonKind::kArray ? read_element() : reader.ReadArray([&] {
+    ++num_outermost;
+    return read_element();
+  });
+  if (status.ok() && num_outermost != 0 && num_outermost != num_elements) {
+    status = InvalidArgError("Shape does not match true shape of 'data' field");
+  }
   if (!status.ok()) return std::move(status).WithContext(StrCat("input '", input.name, "'"));
   NEREID_ASSIGN_OR_RETURN(const std::vector<int64_t> shape, FillShape(signature, num_elements));
   input.shape.assign(shape);

@@ -54,6 +54,16 @@ TEST(GenerateBodyTest, ElementsMustFillTheShape) {
             "The schema can not convert input 'stream' to tensor with proper shape");
 }
 
+TEST(GenerateBodyTest, WhatIsNestedMayNotAddElements) {
+  GenerateBody body;
+  ASSERT_TRUE(Parse(R"({"ids":[[1],[2],3],"text_input":[["a"]]})", body).ok());
+  EXPECT_EQ(body.inputs[0].shape, (InlineVector<int64_t, 6>{1, 3}));
+  EXPECT_EQ(body.inputs[1].shape, (InlineVector<int64_t, 6>{1, 1}));
+  for (const char* json : {R"({"ids":[[1,2,3]]})", R"({"ids":[[]]})", R"({"ids":[[1,2],[3]]})"}) {
+    EXPECT_EQ(ErrorOf(json), "input 'ids': Shape does not match true shape of 'data' field");
+  }
+}
+
 TEST(GenerateBodyTest, OtherMembersBecomeParameters) {
   GenerateBody body;
   ASSERT_TRUE(
@@ -106,8 +116,8 @@ TEST(GenerateBodyTest, RefusesWhatIsWrongAndNamesIt) {
             "Converting keyword: 'parameters': parameter 'foo' has invalid type. It should be "
             "either 'int', 'bool', or 'string'.");
   for (const char* json :
-       {"", "[]", "{", R"({"text_input":null})", R"({"text_input":[["a"]]})", R"({"foo":{}})",
-        R"({"foo":null})", R"({"id":7})", R"({"max_tokens":3000000000})", R"({"max_tokens":1.5})",
+       {"", "[]", "{", R"({"text_input":null})", R"({"foo":{}})", R"({"foo":null})", R"({"id":7})",
+        R"({"max_tokens":3000000000})", R"({"max_tokens":1.5})",
         R"({"text_input":"a","text_input":"b"})", R"({"text_input":"a"} x)"}) {
     EXPECT_NE(ErrorOf(json), "no error") << json;
   }
