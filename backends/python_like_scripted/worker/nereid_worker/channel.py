@@ -85,4 +85,4 @@ def next_posted():
 
 import threading  # noqa: E402
 
-_post_lock = threading.Lock()
+_post_lock = threading.RLock()  # what the garbage collector ends inside it posts too
