@@ -163,6 +163,28 @@ def test_a_model_whose_worker_cannot_start_again_can_be_unloaded(server, reposit
     assert not is_ready(server, "gone")
 
 
+def test_a_model_that_hangs_holds_up_neither_its_unload_nor_the_end(start_server, tmp_path):
+    """The unload goes on beside the server, as in Triton; the server ends without it."""
+    write_model(tmp_path / "models", "hangs", MIRROR + "    def execute(self, requests):\n        print('worker', os.getpid(), 'hangs')\n"
+                                                       "        while True:\n            pass\n", CONFIG)
+    running = start_server(tmp_path / "models", python_flags("--model-control-mode=explicit", "--load-model=hangs", "--exit-timeout-secs=1"))
+
+    def ask_it():
+        try:
+            ask(running, "hangs")
+        except OSError:  # the server ended
+            pass
+    request = threading.Thread(target=ask_it)
+    request.start()
+    [worker] = wait_for(lambda: re.findall(r"worker (\d+) hangs", log_of(running)), "the model runs")
+    unload(running, "hangs")
+    assert [each["state"] for each in post(running, "/v2/repository/index", {})[1]] == ["UNLOADING"]
+    assert not is_ready(running, "hangs")
+    assert running.stop() is not None
+    wait_for(lambda: not is_running(int(worker)), "the end of the worker")
+    request.join()
+
+
 def test_lines_of_the_log_have_level_and_place(server, repository):
     load(server, repository, "talks", """    def initialize(self, args):
         logger = pb_utils.Logger
