@@ -7,6 +7,7 @@ OUT/SEED/NAME becomes a Hugging Face directory, with golden.json: for each promp
 position and by how much it leads, greedy tokens with their log probabilities, and, of one prompt, the beams of `generate`. OUT/made.json says which
 cases were made and why the others were not: tests/backends/llm_core/test_fresh_checkpoints.py skips those.
 """
+import copy
 import json
 import pathlib
 import sys
@@ -20,7 +21,8 @@ transformers.generation.utils.is_fsdp_managed_module = lambda module: False
 
 VOCAB = 256
 NUM_GREEDY = 16
-LONG = 48  # what longrope and yarn extend from
+LONG = 48  # what longrope, yarn and dynamic extend from
+MAX_POSITIONS = {"phi3-longrope-short": LONG, "llama-dynamic-beyond": 4 * LONG}
 NUM_BEAMS = 3
 BEAM_CASES = ("llama", "gpt2")
 END_IDS = list(range(2, 26))  # of those: enough to be met
@@ -65,6 +67,7 @@ CASES = {
     "llama-tied": model("llama", tie_word_embeddings=True),
     "llama-linear": model("llama", rope_parameters=rope("linear", factor=3.0)),
     "llama-dynamic": model("llama", rope_parameters=rope("dynamic", factor=2.0)),
+    "llama-dynamic-beyond": model("llama", max_position_embeddings=LONG, rope_parameters=rope("dynamic", factor=4.0)),
     "llama-llama3": model("llama", head_dim=32, rope_parameters=rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)),
     "llama-yarn-whole": model("llama", rope_parameters=rope("yarn", factor=4.0)),
     "llama-yarn": model("llama", rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=LONG)),
@@ -97,9 +100,10 @@ ONLY_NEWER = {
 
 
 def prompts(name, seed):
-    """Of a longrope, contexts that stay on one side of its border."""
+    """Of a longrope, contexts that stay on one side of its border; of a dynamic rope, those that lie or grow beyond it too."""
     generator = torch.Generator().manual_seed(seed)
-    lengths = {"phi3-longrope": (7, 20, LONG + 8, LONG + 40), "phi3-longrope-short": (LONG - 20,)}.get(name, (1, 7, 33, 90))
+    lengths = {"phi3-longrope": (7, 20, LONG + 8, LONG + 40), "phi3-longrope-short": (LONG - 20,),
+               "llama-dynamic-beyond": (7, LONG - 4, LONG, 90)}.get(name, (1, 7, 33, 90))
     return [torch.randint(3, VOCAB, (length,), generator=generator).tolist() for length in lengths]
 
 
@@ -117,12 +121,28 @@ def make(name, seed, folder):
     return made
 
 
-def answer(made, ids):
+def last_rows(made, ids):
+    """The logits behind `ids`, and behind each token that is appended to them."""
+    while True:
+        yield made(torch.tensor([ids]), use_cache=False).logits[0, -1].float()
+
+
+def last_rows_of_cached(made, ids):
+    """The same as `generate` has them, whose keys stay as they were when they were computed."""
+    num_cached, cache = 0, None
+    while True:
+        out = made(torch.tensor([ids[num_cached:]]), past_key_values=cache, use_cache=True)
+        num_cached, cache = len(ids), out.past_key_values
+        yield out.logits[0, -1].float()
+
+
+def answer(made, ids, name):
+    is_dynamic = name == "llama-dynamic-beyond"
+    made = copy.deepcopy(made) if is_dynamic else made  # its rope remembers the longest sequence
     rows = made(torch.tensor([ids]), use_cache=False).logits[0].float()
     best = torch.topk(rows, 2)
     greedy, log_probs, lead, current = [], [], 1e9, list(ids)
-    for _ in range(NUM_GREEDY):
-        last = made(torch.tensor([current]), use_cache=False).logits[0, -1].float()
+    for _, last in zip(range(NUM_GREEDY), last_rows_of_cached(made, current) if is_dynamic else last_rows(made, current)):
         top = torch.topk(last, 2)
         lead = min(lead, float(top.values[0] - top.values[1]))
         greedy.append(int(top.indices[0]))
@@ -189,7 +209,7 @@ def main():
             folder = out / seed / name
             model = make(name, int(seed), folder)
             asked = prompts(name, int(seed))
-            golden = {"vocab_size": VOCAB, "max_positions": LONG if name == "phi3-longrope-short" else 0, "prompts": [answer(model, ids) for ids in asked]}
+            golden = {"vocab_size": VOCAB, "max_positions": MAX_POSITIONS.get(name, 0), "prompts": [answer(model, ids, name) for ids in asked]}
             if name in BEAM_CASES:
                 golden |= {"beam_prompt": asked[1], "beam_width": NUM_BEAMS, "beams": search(model, asked[1]),
                            "ruled": ruled(model, asked[1], golden["prompts"][1]["greedy"])}

@@ -21,7 +21,7 @@ void ReadGemmaConfig(ConfigReader& config, DecoderSpec& spec) {
     config.Fail(UnsupportedError(
         "config.json: 'use_bidirectional_attention' is true, which is not supported"));
   }
-  spec.norm.weight_offset = 1.0f;
+  spec.norm.weight_offset = static_cast<float>(config.NumberOr("norm_weight_offset", 1.0));
   spec.post_norms = true;
   spec.activation = ReadActivation(config, "hidden_activation", "gelu_pytorch_tanh");
   spec.tied_embeddings = config.BoolOr("tie_word_embeddings", true);

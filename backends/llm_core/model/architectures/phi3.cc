@@ -10,6 +10,7 @@ void BuildPhi3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
                      spec);
   MapLlamaDecoder(spec, map);
   MapLlamaMlp(spec, map);
+  if (config.BoolOr("split_projections", false)) return;  // of TensorRT-LLM checkpoints
   const int64_t hidden = spec.hidden_size;
   const int64_t inner = spec.intermediate_size;
   const int64_t qkv_rows = spec.q_size() + 2 * spec.kv_size();

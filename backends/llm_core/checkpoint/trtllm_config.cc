@@ -1,0 +1,273 @@
+// One table of architectures, one of keys for each kind of names.
+#include "llm_core/checkpoint/trtllm_config.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "llm_core/model/config_reader.h"
+
+namespace nereid::llm {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int32_t kMaxRanks = 64;
+
+struct Architecture {
+  std::string_view name;
+  std::string_view variant;  // gpt_variant; empty: there is none
+  std::string_view model_type;
+  TrtLlmNames names = TrtLlmNames::kLlama;
+  std::string_view experts = "";
+};
+constexpr Architecture kArchitectures[] = {
+    {"LlamaForCausalLM", "", "llama"},
+    {"MistralForCausalLM", "", "mistral"},
+    {"MixtralForCausalLM", "", "mixtral", TrtLlmNames::kLlama, "block_sparse_moe."},
+    {"Qwen2ForCausalLM", "", "qwen2"},
+    {"QWenForCausalLM", "", "qwen2"},
+    {"Qwen3ForCausalLM", "", "qwen3"},
+    {"Qwen3MoeForCausalLM", "", "qwen3_moe", TrtLlmNames::kLlama, "mlp."},
+    {"Phi3ForCausalLM", "", "phi3", TrtLlmNames::kPhi3},
+    {"Gemma2ForCausalLM", "", "gemma2"},
+    {"Gemma3ForCausalLM", "", "gemma3_text"},
+    {"GPTForCausalLM", "gpt2", "gpt2", TrtLlmNames::kGpt},
+    {"GPTForCausalLM", "santacoder", "gpt2", TrtLlmNames::kGpt},
+    {"GPTForCausalLM", "starcoder", "gpt2", TrtLlmNames::kGpt},
+    {"GPTForCausalLM", "starcoder2", "starcoder2", TrtLlmNames::kStarCoder2},
+};
+
+Result<Architecture> FindArchitecture(ConfigReader& config) {
+  const std::string name = config.TextOr("architecture", "");
+  const std::string variant = config.TextOr("gpt_variant", "");
+  std::string known;
+  for (const Architecture& entry : kArchitectures) {
+    if (entry.name == name && (entry.variant.empty() || entry.variant == variant)) return entry;
+    known += StrCat(known.empty() ? "" : ", ", entry.name, entry.variant.empty() ? "" : " of ",
+                    entry.variant);
+  }
+  return UnsupportedError("config.json of a TensorRT-LLM checkpoint: architecture '", name, "'",
+                          variant.empty() ? "" : StrCat(" of '", variant, "'"),
+                          " is not supported (known: ", known,
+                          "): give the Hugging Face checkpoint directory it was made from");
+}
+
+// Older configs keep moe_num_experts and friends beside the others.
+ConfigReader ExpertsOf(const ConfigReader& config) {
+  if (config.Has("moe")) return config.Object("moe");
+  Json moe = Json::object();
+  for (const char* key : {"num_experts", "top_k", "normalization_mode"}) {
+    if (config.Has(StrCat("moe_", key))) moe[key] = config.json()[StrCat("moe_", key)];
+  }
+  return ConfigReader(moe);
+}
+
+Status ReadRanks(ConfigReader& config, TrtLlmLayout& layout) {
+  ConfigReader mapping = config.Object("mapping");
+  layout.tp = mapping.SizeOr("tp_size", 1);
+  layout.pp = mapping.SizeOr("pp_size", 1);
+  layout.moe_ep = std::max(1, static_cast<int32_t>(mapping.NumberOr("moe_ep_size", 1)));
+  NEREID_RETURN_IF_ERROR(mapping.status());
+  if (layout.tp > kMaxRanks || layout.pp > kMaxRanks || layout.tp * layout.pp > kMaxRanks) {
+    return InvalidArgError("config.json: 'mapping' of ", layout.tp, " x ", layout.pp,
+                           " ranks, limit ", kMaxRanks);
+  }
+  if (layout.tp % layout.moe_ep != 0) {
+    return InvalidArgError("config.json: tp_size ", layout.tp, " is no multiple of moe_ep_size ",
+                           layout.moe_ep);
+  }
+  layout.moe_tp = layout.tp / layout.moe_ep;
+  return Status::Ok();
+}
+
+Result<TrtLlmLayout> ReadLayout(ConfigReader& config, const Architecture& architecture) {
+  TrtLlmLayout layout;
+  layout.names = architecture.names;
+  layout.experts = architecture.experts;
+  layout.num_layers = config.Count("num_hidden_layers", 1024);
+  layout.vocab_size = config.Size("vocab_size");
+  const int32_t heads = config.Size("num_attention_heads");
+  const int32_t kv_heads = config.SizeOr("num_key_value_heads", heads);
+  const int64_t head_size =
+      config.SizeOr("head_size", std::max(1, config.Size("hidden_size") / heads));
+  layout.splits_embedding = config.BoolOr("use_parallel_embedding", false);
+  layout.embedding_by_columns = config.NumberOr("embedding_sharding_dim", 0) == 1;
+  if (!layout.experts.empty()) {
+    ConfigReader moe = ExpertsOf(config);
+    layout.num_experts = moe.Count("num_experts", 1024);
+    NEREID_RETURN_IF_ERROR(moe.status());
+  }
+  NEREID_RETURN_IF_ERROR(config.status());
+  NEREID_RETURN_IF_ERROR(ReadRanks(config, layout));
+  if (heads % layout.tp != 0 || layout.num_layers % layout.pp != 0 ||
+      (kv_heads % layout.tp != 0 && layout.tp % kv_heads != 0)) {
+    return InvalidArgError("config.json: ", heads, " heads, ", kv_heads, " key/value heads and ",
+                           layout.num_layers, " layers do not divide by tp_size ", layout.tp,
+                           " and pp_size ", layout.pp);
+  }
+  if (layout.num_experts % layout.moe_ep != 0) {
+    return InvalidArgError("config.json: ", layout.num_experts,
+                           " experts do not divide by moe_ep_size ", layout.moe_ep);
+  }
+  layout.q_rows = heads / layout.tp * head_size;
+  layout.kv_copies = std::max(1, layout.tp / kv_heads);
+  layout.kv_rows = std::max(1, kv_heads / layout.tp) * head_size;
+  return layout;
+}
+
+using KeyPair = std::pair<const char*, const char*>;  // there, and in Hugging Face's
+
+constexpr KeyPair kCommonKeys[] = {{"vocab_size", "vocab_size"},
+                                   {"share_embedding_table", "tie_word_embeddings"},
+                                   {"eos_token_id", "eos_token_id"}};
+constexpr KeyPair kLlamaKeys[] = {
+    {"hidden_size", "hidden_size"},
+    {"intermediate_size", "intermediate_size"},
+    {"num_hidden_layers", "num_hidden_layers"},
+    {"num_attention_heads", "num_attention_heads"},
+    {"num_key_value_heads", "num_key_value_heads"},
+    {"head_size", "head_dim"},
+    {"max_position_embeddings", "max_position_embeddings"},
+    {"norm_epsilon", "rms_norm_eps"},
+    {"rotary_base", "rope_theta"},
+    {"rotary_scaling", "rope_scaling"},
+    {"rotary_pct", "partial_rotary_factor"},
+    {"original_max_position_embeddings", "original_max_position_embeddings"},
+    {"attn_bias", "attention_bias"},
+    {"mlp_bias", "mlp_bias"},
+    {"sliding_window", "sliding_window"},
+    {"sliding_window_pattern", "sliding_window_pattern"},
+    {"_sliding_window_pattern", "sliding_window_pattern"},
+    {"rope_local_base_freq", "rope_local_base_freq"},
+    {"query_pre_attn_scalar", "query_pre_attn_scalar"},
+    {"moe_intermediate_size", "moe_intermediate_size"}};
+constexpr KeyPair kStarCoder2Keys[] = {{"norm_epsilon", "norm_epsilon"}, {"bias", "use_bias"}};
+constexpr KeyPair kGptKeys[] = {{"hidden_size", "n_embd"},
+                                {"intermediate_size", "n_inner"},
+                                {"num_hidden_layers", "n_layer"},
+                                {"num_attention_heads", "n_head"},
+                                {"num_key_value_heads", "num_key_value_heads"},
+                                {"max_position_embeddings", "n_positions"},
+                                {"norm_epsilon", "layer_norm_epsilon"}};
+
+void Copy(const ConfigReader& config, std::span<const KeyPair> keys, Json& out) {
+  for (const auto& [from, to] : keys) {
+    if (config.Has(from)) out[to] = config.json()[from];
+  }
+}
+
+void TranslateExperts(ConfigReader& config, Json& out) {
+  ConfigReader moe = ExpertsOf(config);
+  const Json& keys = moe.json();
+  if (moe.Has("num_experts")) out["num_experts"] = out["num_local_experts"] = keys["num_experts"];
+  if (moe.Has("top_k")) out["num_experts_per_tok"] = keys["top_k"];
+  // 0 none, 1 renormalised; others (sparse mixers) belong to other decoders.
+  const double mode = moe.NumberOr("normalization_mode", 1);
+  if (mode != 0 && mode != 1) {
+    config.Fail(UnsupportedError("config.json: moe.normalization_mode is ", mode,
+                                 ", which is not supported (known: 0, 1)"));
+  }
+  if (out["model_type"] == "mixtral" && mode == 0) {
+    config.Fail(
+        UnsupportedError("config.json: moe.normalization_mode of a Mixtral is 0, ", "expected 1"));
+  }
+  out["norm_topk_prob"] = mode == 1;
+  config.Fail(moe.status());
+}
+
+Status TranslateQuantization(const ConfigReader& config, const Architecture& architecture,
+                             Json& out) {
+  ConfigReader quantization = config.Object("quantization");
+  const std::string algorithm = quantization.TextOr("quant_algo", "");
+  NEREID_RETURN_IF_ERROR(quantization.status());
+  if (algorithm.empty()) return Status::Ok();
+  if (algorithm != "W4A16_AWQ") {
+    return UnsupportedError("config.json: quant_algo '", algorithm,
+                            "' is not supported (known: W4A16_AWQ)");
+  }
+  if (!architecture.experts.empty()) {
+    return UnsupportedError("config.json: quant_algo '", algorithm, "' of ", architecture.name,
+                            " is not supported: give a checkpoint in float16 or bfloat16");
+  }
+  if (quantization.BoolOr("has_zero_point", false)) {
+    return UnsupportedError("config.json: quantization.has_zero_point is not supported");
+  }
+  out["quantization_config"] = {{"quant_method", "trtllm_awq"},
+                                {"group_size", quantization.NumberOr("group_size", 128)}};
+  return quantization.status();
+}
+
+// The names of activations that include the gate beside it.
+std::string ActivationOf(ConfigReader& config) {
+  const std::string name = config.TextOr("hidden_act", "silu");
+  if (name == "swiglu") return "silu";
+  if (name == "geglu") return "gelu_pytorch_tanh";
+  return name;
+}
+
+void TranslateGemma(const ConfigReader& config, Json& out) {
+  out["norm_weight_offset"] = 0;  // the conversion has added the one
+  out["tie_word_embeddings"] = true;
+  out["hidden_activation"] = out["hidden_act"];
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    out[key] = config.Has(key) ? config.json()[key] : Json();
+  }
+}
+
+void TranslateLongRope(const ConfigReader& config, Json& out) {
+  if (!config.Has("longrope_scaling_short_factors")) return;
+  out["rope_scaling"] = {{"type", "longrope"},
+                         {"short_factor", config.json()["longrope_scaling_short_factors"]},
+                         {"long_factor", config.Has("longrope_scaling_long_factors")
+                                             ? config.json()["longrope_scaling_long_factors"]
+                                             : Json::array()}};
+}
+
+Result<std::string> Translate(ConfigReader& config, const Architecture& architecture) {
+  Json out = {{"model_type", architecture.model_type}};
+  Copy(config, kCommonKeys, out);
+  const std::string activation = ActivationOf(config);
+  if (architecture.names == TrtLlmNames::kGpt) {
+    Copy(config, kGptKeys, out);
+    out["activation_function"] = activation;
+    out["split_projections"] = true;
+    out["tie_word_embeddings"] = config.BoolOr("share_embedding_table", false);
+    if (config.BoolOr("apply_query_key_layer_scaling", false)) {
+      config.Fail(UnsupportedError("config.json: apply_query_key_layer_scaling is not supported"));
+    }
+  } else {
+    Copy(config, kLlamaKeys, out);
+    out["hidden_act"] = activation;
+    if (architecture.model_type == "mistral" && !config.Has("sliding_window")) {
+      out["sliding_window"] = nullptr;
+    }
+  }
+  if (architecture.names == TrtLlmNames::kStarCoder2) {
+    Copy(config, kStarCoder2Keys, out);
+    out["tie_word_embeddings"] = config.BoolOr("share_embedding_table", false);
+  }
+  if (architecture.model_type.starts_with("gemma")) TranslateGemma(config, out);
+  if (architecture.names == TrtLlmNames::kPhi3) {
+    out["split_projections"] = true;
+    TranslateLongRope(config, out);
+  }
+  if (!architecture.experts.empty()) TranslateExperts(config, out);
+  NEREID_RETURN_IF_ERROR(TranslateQuantization(config, architecture, out));
+  NEREID_RETURN_IF_ERROR(config.status());
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+Result<TrtLlmConfig> ReadTrtLlmConfig(const std::string& config_json) {
+  ConfigReader config(Json::parse(config_json, nullptr, false));
+  if (!config.json().is_object()) return InvalidArgError("config.json is not a JSON object");
+  TrtLlmConfig out;
+  NEREID_ASSIGN_OR_RETURN(const Architecture architecture, FindArchitecture(config));
+  NEREID_ASSIGN_OR_RETURN(out.layout, ReadLayout(config, architecture));
+  NEREID_ASSIGN_OR_RETURN(out.config_json, Translate(config, architecture));
+  return out;
+}
+
+}  // namespace nereid::llm
