@@ -1,7 +1,7 @@
-// Hand-written matchers of the patterns that the tokenizers of GPT-2, Llama 3, Qwen 2, Tekken and
-// DeepSeek use. Each MatchAt gives what the regular expression would match at one position, the
-// alternatives in their order; kNoMatch where it matches nothing. Every position is visited a
-// bounded number of times.
+// Hand-written matchers of the patterns that the tokenizers of GPT-2, Llama 3, Qwen 2, GPT-4,
+// GPT-4o, Tekken and DeepSeek use. Each MatchAt gives what the regular expression would match at
+// one position, the alternatives in their order; kNoMatch where it matches nothing. Every position
+// is visited a bounded number of times.
 #include <vector>
 
 #include "char_scan.h"
@@ -71,8 +71,9 @@ struct Gpt2 {
   }
 };
 
-// Llama 3 (three digits a piece) and Qwen 2 (one).
-template <size_t kMaxDigits>
+// Llama 3 (three digits a piece) and Qwen 2 (one); cl100k itself has all spaces at the end of the
+// text in one piece.
+template <size_t kMaxDigits, bool kJoinsLastSpaces = false>
 struct Cl100k {
   static size_t MatchAt(const CharScan& scan, size_t at, std::string_view text) {
     const CharInfo c = scan.At(at);
@@ -86,17 +87,27 @@ struct Cl100k {
     if (c.Is(kNotSpaceLetterNumber) || (c.code == ' ' && next.Is(kNotSpaceLetterNumber))) {
       return scan.RunOfNewlines(scan.Run(at + c.size, kNotSpaceLetterNumber));
     }
+    if (kJoinsLastSpaces && scan.Run(at, kSpace) == scan.size()) return scan.size();
     return MatchLinesOrSpaces(scan, at, text);
   }
 };
 
-struct Tekken {
+// Tekken (a digit a piece) and o200k (three), whose words take a contraction with them.
+template <size_t kMaxDigits, bool kContracts>
+struct CasedWords {
   static constexpr ClassMask kBoth = kMaskLm | kMaskLo | kMark;
   static constexpr ClassMask kUpper = kMaskLu | kMaskLt | kBoth;
   static constexpr ClassMask kLower = kMaskLl | kBoth;
 
-  // `[kUpper]*[kLower]+` at `at`, else, when `or_upper`, `[kUpper]+[kLower]*`.
   static size_t MatchWord(const CharScan& scan, size_t at, bool or_upper) {
+    const size_t end = MatchLetters(scan, at, or_upper);
+    if (!kContracts || end == kNoMatch || scan.ByteAt(end) != '\'') return end;
+    const size_t n = ContractionLength<true>(scan, end + 1);
+    return n > 0 ? end + 1 + n : end;
+  }
+
+  // `[kUpper]*[kLower]+` at `at`, else, when `or_upper`, `[kUpper]+[kLower]*`.
+  static size_t MatchLetters(const CharScan& scan, size_t at, bool or_upper) {
     size_t both_end = kNoMatch;  // end of the last character that could begin [kLower]+
     size_t end = at;
     CharInfo c = scan.At(end);
@@ -115,7 +126,7 @@ struct Tekken {
       if (const size_t end = MatchWord(scan, at + c.size, !c.Is(kMark))) return end;
     }
     if (c.Is(kLetter | kMark)) return MatchWord(scan, at, true);
-    if (c.Is(kNumber)) return at + c.size;
+    if (c.Is(kNumber)) return scan.Run(at, kNumber, kMaxDigits);
     if (c.Is(kNotSpaceLetterNumber) ||
         (c.code == ' ' && scan.At(at + 1).Is(kNotSpaceLetterNumber))) {
       size_t end = scan.Run(at + c.size, kNotSpaceLetterNumber);
@@ -240,8 +251,16 @@ std::unique_ptr<const Pattern> MakeKnownPattern(std::string_view regex) {
     return Make<Cl100k<1>>();
   }
   if (regex ==
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+\z|\s*[\r\n]+|\s+(?!\S)|\s+)") {
+    return Make<Cl100k<3, true>>();
+  }
+  if (regex ==
       R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)") {
-    return Make<Tekken>();
+    return Make<CasedWords<1, false>>();
+  }
+  if (regex ==
+      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)") {
+    return Make<CasedWords<3, true>>();
   }
   if (regex ==
       "[!\"#$%&'()*+,\\-./"

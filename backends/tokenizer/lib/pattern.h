@@ -47,5 +47,7 @@ std::unique_ptr<const Pattern> MakeDigitPattern();
 
 // `regex` rewritten for PCRE2 (UTF, UCP, MULTILINE), or UNSUPPORTED where the dialects differ.
 Result<std::string> TranslateToPcre(std::string_view regex);
+// What TranslateToPcre gives. INVALID_ARG in PCRE2's words.
+Result<std::unique_ptr<const Pattern>> CompilePcre(std::string_view regex);
 
 }  // namespace nereid::tokenizer

@@ -15,6 +15,9 @@ constexpr uint32_t kHeapLimitKib = 64 * 1024;
 struct FreeCode {
   void operator()(pcre2_code* code) const { pcre2_code_free(code); }
 };
+struct FreeCompileContext {
+  void operator()(pcre2_compile_context* context) const { pcre2_compile_context_free(context); }
+};
 struct FreeMatchData {
   void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
 };
@@ -87,19 +90,29 @@ class LiteralPattern : public Pattern {
 
 }  // namespace
 
-Result<std::unique_ptr<const Pattern>> MakePcrePattern(std::string_view regex) {
-  NEREID_ASSIGN_OR_RETURN(const std::string translated, TranslateToPcre(regex));
+Result<std::unique_ptr<const Pattern>> CompilePcre(std::string_view regex) {
+  const std::unique_ptr<pcre2_compile_context, FreeCompileContext> context(
+      pcre2_compile_context_create(nullptr));
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  std::unique_ptr<pcre2_code, FreeCode> code(pcre2_compile(
-      reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr));
+  std::unique_ptr<pcre2_code, FreeCode> code(
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(regex.data()), regex.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error,
+                    &offset, context.get()));
   if (code == nullptr) {
     char message[256] = "";
     pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(message), sizeof(message));
-    return InvalidArgError("pattern '", regex, "': ", message);
+    return InvalidArgError(message);
   }
   return std::unique_ptr<const Pattern>(std::make_unique<PcrePattern>(std::move(code)));
+}
+
+Result<std::unique_ptr<const Pattern>> MakePcrePattern(std::string_view regex) {
+  NEREID_ASSIGN_OR_RETURN(const std::string translated, TranslateToPcre(regex));
+  auto pattern = CompilePcre(translated);
+  if (pattern.ok()) return pattern;
+  return std::move(pattern).status().WithContext(StrCat("pattern '", regex, "'"));
 }
 
 std::unique_ptr<const Pattern> MakeLiteralPattern(std::string_view literal) {

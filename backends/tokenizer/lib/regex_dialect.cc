@@ -2,92 +2,41 @@
 // another meaning, passes on what has the same and refuses the rest by name.
 #include <array>
 #include <cctype>
-#include <sstream>
+#include <map>
+#include <vector>
 
+#include "code_set.h"
 #include "pattern.h"
-#include "unicode.h"
+#include "regex_sets.h"
 
 namespace nereid::tokenizer {
 namespace {
 
-constexpr std::string_view kSpaceSet =
-    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-
-struct CodeRange {
-  char32_t first, last;
-};
-constexpr CodeRange kSince14[] = {
-#define UNICODE_SINCE_14
-#include "unicode_tables.inc"
-#undef UNICODE_SINCE_14
-};
-
-// The classes of a general category that the class table knows, or 0.
-ClassMask MaskOfCategory(std::string_view name) {
-  if (name == "L") return kLetter;
-  if (name == "Lu") return kMaskLu;
-  if (name == "Ll") return kMaskLl;
-  if (name == "Lt") return kMaskLt;
-  if (name == "Lm") return kMaskLm;
-  if (name == "Lo") return kMaskLo;
-  if (name == "M") return kMark;
-  if (name == "N") return kNumber;
-  if (name == "Nd") return MaskOf(CharClass::kNd);
-  if (name == "P") return kPunct;
-  if (name == "S") return kSymbol;
-  return 0;
-}
-
-// Members of a class for the code points of `classes` that PCRE2's Unicode data lacks.
-std::string YoungerSet(ClassMask classes) {
-  const UnicodeTables& tables = UnicodeTables::Get();
-  std::ostringstream set;
-  set << std::hex;
-  for (const CodeRange& range : kSince14) {
-    for (char32_t c = range.first; c <= range.last; ++c) {
-      if ((tables.Mask(c) & classes) == 0) continue;
-      const char32_t first = c;
-      while (c < range.last && (tables.Mask(c + 1) & classes) != 0) ++c;
-      set << "\\x{" << uint32_t{first} << "}-\\x{" << uint32_t{c} << "}";
-    }
-  }
-  return set.str();
-}
-
-std::string CategorySet(std::string_view name) {
-  return StrCat("\\p{", name, "}", YoungerSet(MaskOfCategory(name)));
-}
-
-// \w: letters, marks, decimal digits, letter numbers, connectors, circled letters. Outside a class
-// Oniguruma adds the superscripts and fractions of Latin-1.
-std::string WordSet(bool in_class) {
-  return StrCat(CategorySet("L"), CategorySet("M"), CategorySet("Nd"),
-                R"(\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149})",
-                R"(\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})",
-                in_class ? "" : R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})");
-}
+constexpr size_t kMaxSets = 64;  // each takes milliseconds to find
+constexpr int kMaxClassDepth = 16;
 
 class Translator {
  public:
   explicit Translator(std::string_view in) : in_(in) {}
 
   Result<std::string> Run() {
-    while (at_ < in_.size()) {
-      NEREID_RETURN_IF_ERROR(in_[at_] == '\\'  ? Escape(/*in_class=*/false)
-                              : in_[at_] == '[' ? Class()
-                             : in_[at_] == '(' ? Group()
-                             : in_[at_] == '}' ? Brace()
-                                               : Plain());
-    }
+    while (at_ < in_.size()) NEREID_RETURN_IF_ERROR(Item());
     return std::move(out_);
   }
 
  private:
+  struct Group {
+    size_t start;  // in out_
+    bool ignores_case;
+  };
+
   Status Refuse(std::string_view what) const {
     return UnsupportedError("pattern '", in_, "': ", what, " at byte ", at_, " is not supported");
   }
+  Status EndsEarly() const { return InvalidArgError("pattern '", in_, "': a class has no end"); }
 
   bool Next(std::string_view text) const { return in_.substr(at_, text.size()) == text; }
+  char Peek(size_t ahead = 0) const { return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0'; }
 
   void Copy(size_t n) {
     out_.append(in_.substr(at_, n));
@@ -99,50 +48,219 @@ class Translator {
     at_ += n;
   }
 
-  Status Plain() {
-    if (Next("{,")) return Refuse("'{,n}'");
-    Copy(1);
-    return {};
-  }
-
-  Status Brace() {
-    if (Next("}+") || Next("}?")) return Refuse("a suffix behind '{n,m}'");
-    Copy(1);
-    return {};
-  }
-
-  Status Group() {
-    constexpr std::array<std::string_view, 8> kHeads = {"(?:",  "(?i:", "(?=", "(?!",
-                                                        "(?<=", "(?<!", "(?>", "(?i)"};
-    if (!Next("(?") && !Next("(*")) {
+  Status Item() {
+    const char c = in_[at_];
+    if (c == '*' || c == '+' || c == '?' || c == '|') {
       Copy(1);
       return {};
     }
-    for (const std::string_view head : kHeads) {
-      if (Next(head)) {
-        Copy(head.size());
-        return {};
-      }
+    if (c == '{') return Interval();
+    if (c == '(') return OpenGroup();
+    if (c == ')') return CloseGroup();
+    atom_ = out_.size();
+    if (c == '\\') return Escape(/*in_class=*/false);
+    if (c == '[') return Class();
+    Copy(1);
+    return {};
+  }
+
+  std::string_view Digits(size_t& at) const {
+    const size_t begin = at;
+    while (at < in_.size() && std::isdigit(static_cast<unsigned char>(in_[at])) != 0) ++at;
+    return in_.substr(begin, at - begin);
+  }
+
+  // {n}, {n,}, {n,m} and {,m}; anything else is text. A '+' or '*' behind repeats the repeated, and
+  // a '?' behind {n} makes it optional: none of them is possessive or lazy.
+  Status Interval() {
+    size_t end = at_ + 1;
+    const std::string_view low = Digits(end);
+    const bool has_comma = end < in_.size() && in_[end] == ',';
+    if (has_comma) ++end;
+    const std::string_view high = has_comma ? Digits(end) : "";
+    if (end == in_.size() || in_[end] != '}' || (low.empty() && high.empty())) {
+      atom_ = out_.size();
+      Replace(1, "\\{");
+      return {};
     }
-    return Refuse("this kind of group");
+    at_ = end + 1;
+    out_ += StrCat("{", low.empty() ? "0" : low, has_comma ? "," : "", high, "}");
+    const char next = Peek();
+    if (next == '+' || next == '*' || next == '{' || (next == '?' && !has_comma)) {
+      out_.insert(atom_, "(?:");
+      out_ += ')';
+    }
+    return {};
+  }
+
+  Status OpenGroup() {
+    constexpr std::array<std::string_view, 6> kHeads = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
+    if (Next("(*")) return Refuse("this kind of group");
+    if (Next("(?#")) {
+      const size_t end = in_.find(')', at_);
+      if (end == in_.npos) return InvalidArgError("pattern '", in_, "': a comment has no end");
+      at_ = end + 1;
+      return {};
+    }
+    if (!Next("(?")) return Enter(1, "(", ignores_case_);
+    for (const std::string_view head : kHeads) {
+      if (Next(head)) return Enter(head.size(), head, ignores_case_);
+    }
+    if (Next("(?<")) return NamedGroup();
+    return Options();
+  }
+
+  Status Enter(size_t length, std::string_view head, bool ignores_case) {
+    groups_.push_back({out_.size(), ignores_case_});
+    ignores_case_ = ignores_case;
+    Replace(length, head);
+    content_ = at_;
+    return {};
+  }
+
+  Status CloseGroup() {
+    if (groups_.empty()) return InvalidArgError("pattern '", in_, "': an unmatched ')'");
+    atom_ = groups_.back().start;
+    ignores_case_ = groups_.back().ignores_case;
+    groups_.pop_back();
+    Copy(1);
+    return {};
+  }
+
+  // Nothing refers to groups, so that the name does not matter.
+  Status NamedGroup() {
+    size_t end = at_ + 3;
+    while (end < in_.size() &&
+           (std::isalnum(static_cast<unsigned char>(in_[end])) != 0 || in_[end] == '_')) {
+      ++end;
+    }
+    if (end == at_ + 3 || end == in_.size() || in_[end] != '>') return Refuse("this kind of group");
+    return Enter(end + 1 - at_, "(?:", ignores_case_);
+  }
+
+  // (?i-m:...) and, where a group or the pattern begins, (?i). Oniguruma's m is PCRE2's s.
+  Status Options() {
+    std::string flags = "(?";
+    bool on = true, ignores_case = ignores_case_;
+    size_t end = at_ + 2;
+    for (; end < in_.size() && in_[end] != ':' && in_[end] != ')'; ++end) {
+      const char flag = in_[end];
+      if (flag == 'i') ignores_case = on;
+      if (flag != 'i' && flag != 'm' && (flag != '-' || !on)) return Refuse("this kind of group");
+      on = on && flag != '-';
+      flags += flag == 'm' ? 's' : flag;
+    }
+    if (end == in_.size()) return Refuse("this kind of group");
+    flags += in_[end];
+    if (in_[end] == ':') return Enter(end + 1 - at_, flags, ignores_case);
+    if (at_ != content_) return Refuse("an option inside a group");
+    ignores_case_ = ignores_case;
+    Replace(end + 1 - at_, flags);
+    content_ = at_;
+    return {};
   }
 
   Status Class() {
+    const size_t begin = at_, size = out_.size();
+    needs_sets_ = false;
+    NEREID_RETURN_IF_ERROR(PlainClass());
+    if (!needs_sets_) return {};
+    at_ = begin;
+    out_.resize(size);
+    NEREID_ASSIGN_OR_RETURN(const CodeSet set, ClassOfSets(0));
+    out_ += set.ToClass();
+    return {};
+  }
+
+  bool AtPosix() const { return Next("[:") && in_.find(":]", at_) != in_.npos; }
+
+  Status ClassMember() {
+    if (in_[at_] == '\\') return Escape(/*in_class=*/true);
+    if (in_[at_] == '[') return Posix();
+    Copy(1);
+    return {};
+  }
+
+  // Stops with needs_sets_ where PCRE2 has no words for the class.
+  Status PlainClass() {
     Copy(1);
     if (Next("^")) Copy(1);
     if (Next("]")) return Refuse("']' as a class's first character");
     while (at_ < in_.size() && in_[at_] != ']') {
-      if (in_[at_] == '[') return Refuse("a class inside a class");
-      if (Next("&&")) return Refuse("'&&' inside a class");
-      if (in_[at_] == '\\') {
-        NEREID_RETURN_IF_ERROR(Escape(/*in_class=*/true));
-      } else {
-        Copy(1);
-      }
+      needs_sets_ = needs_sets_ || Next("&&") || (Next("[") && !AtPosix());
+      if (needs_sets_) return {};
+      NEREID_RETURN_IF_ERROR(ClassMember());
     }
-    if (at_ == in_.size()) return InvalidArgError("pattern '", in_, "': a class has no end");
+    if (at_ == in_.size()) return EndsEarly();
     Copy(1);
     return {};
+  }
+
+  Result<CodeSet> SetOf(std::string items) {
+    if (items.starts_with('^')) items = StrCat("\\", items);
+    std::pair key(std::move(items), ignores_case_);
+    const auto known = sets_.find(key);
+    if (known != sets_.end()) return known->second;
+    if (sets_.size() == kMaxSets) return Refuse(StrCat("more than ", kMaxSets, " sets in classes"));
+    NEREID_ASSIGN_OR_RETURN(CodeSet set, CodeSet::OfClass(key.first, ignores_case_));
+    sets_.emplace(std::move(key), set);
+    return set;
+  }
+
+  // A class with others inside, with "&&", which binds less than union, or with complements.
+  Result<CodeSet> ClassOfSets(int depth) {
+    if (depth == kMaxClassDepth) return Refuse("so deep a class");
+    ++at_;
+    const bool is_negated = Next("^");
+    if (is_negated) ++at_;
+    if (Next("]")) return Refuse("']' as a class's first character");
+    CodeSet whole, part;
+    bool has_whole = false;
+    std::string items;
+    const auto end_part = [&]() -> Status {
+      NEREID_ASSIGN_OR_RETURN(const CodeSet plain, SetOf(std::move(items)));
+      items.clear();
+      part.Add(plain);
+      if (has_whole) whole.Intersect(part);
+      if (!has_whole) whole = part;
+      has_whole = true;
+      part = {};
+      return {};
+    };
+    while (at_ < in_.size() && in_[at_] != ']') {
+      if (Next("&&")) {
+        NEREID_RETURN_IF_ERROR(end_part());
+        at_ += 2;
+      } else if (Next("[") && !AtPosix()) {
+        NEREID_ASSIGN_OR_RETURN(const CodeSet inner, ClassOfSets(depth + 1));
+        part.Add(inner);
+      } else {
+        const size_t size = out_.size();
+        complement_.clear();
+        NEREID_RETURN_IF_ERROR(ClassMember());
+        items.append(out_, size);
+        out_.resize(size);
+        if (complement_.empty()) continue;
+        NEREID_ASSIGN_OR_RETURN(CodeSet outside, SetOf(complement_));
+        outside.Complement();
+        part.Add(outside);
+      }
+    }
+    if (at_ == in_.size()) return EndsEarly();
+    ++at_;
+    NEREID_RETURN_IF_ERROR(end_part());
+    if (is_negated) whole.Complement();
+    return whole;
+  }
+
+  // [:alpha:] and [:^alpha:]
+  Status Posix() {
+    const size_t end = in_.find(":]", at_);
+    const bool is_negated = Peek(2) == '^';
+    const size_t begin = at_ + (is_negated ? 3 : 2);
+    const auto set = end >= begin ? PosixSet(in_.substr(begin, end - begin)) : std::nullopt;
+    if (!set) return Refuse("this kind of class");
+    return Set(end + 2 - at_, *set, is_negated, /*in_class=*/true);
   }
 
   Status Escape(bool in_class) {
@@ -154,23 +272,23 @@ class Translator {
     }
     switch (c) {
       case 's':
-        return Set(kSpaceSet, false, in_class);
       case 'S':
-        return Set(kSpaceSet, true, in_class);
+        return Set(2, kSpaceSet, c == 'S', in_class);
       case 'w':
-        return Set(WordSet(in_class), false, in_class);
       case 'W':
-        return Set(WordSet(in_class), true, in_class);
+        return Set(2, WordSet(in_class), c == 'W', in_class);
       case 'd':
-        return Set(CategorySet("Nd"), false, in_class);
       case 'D':
-        return Set(CategorySet("Nd"), true, in_class);
-      case 'v':
-        Replace(2, "\\x{b}");
-        return {};
+        return Set(2, CategorySet("Nd"), c == 'D', in_class);
+      case 'h':
+      case 'H':
+        return Set(2, kHexDigitSet, c == 'H', in_class);
       case 'p':
       case 'P':
         return Property(in_class);
+      case 'v':
+        Replace(2, "\\x{b}");
+        return {};
       case 'u':
         return FourDigitCode();
       case 'r':
@@ -179,67 +297,81 @@ class Translator {
       case 'f':
       case 'a':
       case 'e':
-      case 'x':  // NOLINT
         Copy(2);
         return {};
+      case 'x':
+        return HexCode();
+      default:
+        return in_class ? MemberEscape(c) : PlaceEscape(c);
+    }
+  }
+
+  Status MemberEscape(char c) {
+    if (c != 'b') return Refuse(StrCat("'\\", c, "'"));
+    Replace(2, "\\x{8}");
+    return {};
+  }
+
+  // Escapes that are no characters of a class.
+  Status PlaceEscape(char c) {
+    const std::string word = StrCat("[", WordSet(/*in_class=*/false), "]");
+    switch (c) {
       case 'A':
       case 'z':
-        if (!in_class) {
-          Copy(2);
-          return {};
-        }
-        [[fallthrough]];
+      case 'Z':
+      case 'N':
+        Copy(2);
+        return {};
+      case 'O':
+        Replace(2, "(?s:.)");
+        return {};
+      case 'R':
+        Replace(2, R"((?>\r\n|[\n-\r\x{85}\x{2028}\x{2029}]))");
+        return {};
+      case 'b':
+        Replace(2, StrCat("(?:(?<=", word, ")(?!", word, ")|(?<!", word, ")(?=", word, "))"));
+        return {};
+      case 'B':
+        Replace(2, StrCat("(?:(?<=", word, ")(?=", word, ")|(?<!", word, ")(?!", word, "))"));
+        return {};
       default:
         return Refuse(StrCat("'\\", c, "'"));
     }
   }
 
-  // An escape of two characters that stands for a set.
-  Status Set(std::string_view set, bool negated, bool in_class) {
+  // The next `length` bytes stand for a set.
+  Status Set(size_t length, std::string_view set, bool is_negated, bool in_class) {
     if (!in_class) {
-      Replace(2, StrCat(negated ? "[^" : "[", set, "]"));
-      return {};
+      Replace(length, StrCat(is_negated ? "[^" : "[", set, "]"));
+    } else if (is_negated) {
+      complement_ = set;
+      needs_sets_ = true;
+      at_ += length;
+    } else {
+      Replace(length, set);
     }
-    if (negated) return Refuse(StrCat("'\\", in_[at_ + 1], "' inside a class"));
-    Replace(2, set);
     return {};
   }
 
-  // General categories mean the same in both but for their age; scripts do under sc:.
   Status Property(bool in_class) {
     const size_t close = in_.find('}', at_);
-    if (in_.substr(at_ + 2, 1) != "{" || close == in_.npos) {
-      return Refuse("a property without {}");
-    }
+    if (Peek(2) != '{' || close == in_.npos) return Refuse("a property without {}");
     std::string_view name = in_.substr(at_ + 3, close - at_ - 3);
-    bool negated = in_[at_ + 1] == 'P';
-    if (name.substr(0, 1) == "^") {
-      negated = !negated;
+    bool is_negated = in_[at_ + 1] == 'P';
+    if (name.starts_with('^')) {
+      is_negated = !is_negated;
       name.remove_prefix(1);
     }
-    if (!IsCategory(name) && !IsScript(name)) return Refuse(StrCat("the property '", name, "'"));
-    if (IsCategory(name) && MaskOfCategory(name) != 0) {
-      at_ = close - 1;
-      return Set(CategorySet(name), negated, in_class);
-    }
-    out_ += StrCat(negated ? "\\P{" : "\\p{", IsScript(name) ? "sc:" : "", name, "}");
-    at_ = close + 1;
+    const auto set = PropertySet(name);
+    if (!set) return Refuse(StrCat("the property '", name, "'"));
+    return Set(close + 1 - at_, *set, is_negated, in_class);
+  }
+
+  Status HexCode() {
+    const size_t close = in_.find('}', at_);
+    if (Peek(2) == '{' && close == in_.npos) return Refuse("'\\x{' without '}'");
+    Copy(Peek(2) == '{' ? close + 1 - at_ : 2);
     return {};
-  }
-
-  static bool IsCategory(std::string_view name) {
-    return (name.size() == 1 || name.size() == 2) &&
-           std::string_view("CLMNPSZ").find(name[0]) != std::string_view::npos;
-  }
-
-  static bool IsScript(std::string_view name) {
-    constexpr std::array<std::string_view, 14> kScripts = {
-        "Han",    "Hiragana", "Katakana", "Hangul",     "Latin",   "Greek", "Cyrillic",
-        "Arabic", "Hebrew",   "Thai",     "Devanagari", "Bengali", "Tamil", "Lao"};
-    for (const std::string_view known : kScripts) {
-      if (name == known) return true;
-    }
-    return false;
   }
 
   Status FourDigitCode() {
@@ -253,7 +385,14 @@ class Translator {
 
   std::string_view in_;
   size_t at_ = 0;
+  size_t content_ = 0;  // where in in_ the content of the group begins
   std::string out_;
+  size_t atom_ = 0;  // where in out_ what a quantifier repeats begins
+  std::vector<Group> groups_;
+  bool ignores_case_ = false;
+  bool needs_sets_ = false;
+  std::string complement_;  // what the last member of a class is the complement of
+  std::map<std::pair<std::string, bool>, CodeSet> sets_;  // by members, and whether case counts
 };
 
 }  // namespace

@@ -28,6 +28,8 @@ const std::vector<std::string>& KnownPatterns() {
       std::string(kGpt2Pattern),
       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
       R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+\z|\s*[\r\n]+|\s+(?!\S)|\s+)",
+      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
       R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
       "[!\"#$%&'()*+,\\-./"
       ":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
@@ -111,16 +113,40 @@ TEST(PatternTest, KnowsLettersYoungerThanPcres) {
   EXPECT_EQ(Split(**pattern, "a\U00031350b").size(), 1u);
 }
 
+TEST(PatternTest, ClassesInClassesAreBounded) {
+  std::string deep, many;
+  for (int i = 0; i < 100; ++i) {
+    deep += "[a";
+    many += StrCat("[^a[", static_cast<char>('b' + i % 20), static_cast<char>('b' + i / 20), "]]");
+  }
+  for (int i = 0; i < 100; ++i) deep += "]";
+  for (const std::string& regex : {deep, many}) {
+    const auto pattern = MakeRegexPattern(regex);
+    ASSERT_FALSE(pattern.ok());
+    EXPECT_EQ(pattern.status().code(), StatusCode::kUnsupported) << pattern.status().message();
+  }
+}
+
+TEST(PatternTest, LongRunsOfAClassOfSetsStayWithinTheLimits) {
+  const auto pattern = MakeRegexPattern(R"([\p{L}&&[^\p{Han}]]*[\p{Ll}&&[^a]]+|[\p{Han}]+)");
+  ASSERT_TRUE(pattern.ok()) << pattern.status().message();
+  std::string text;
+  while (text.size() < 1'000'000) text += "b\u00e9";
+  EXPECT_EQ(Split(**pattern, text + "\u4e2d\u4e2d").size(), 2u);
+}
+
 TEST(PatternTest, RefusesByNameWhereDialectsDiffer) {
   for (const char* regex :
-       {R"(\h)", R"(a\b)", R"(\Gx)", R"((?m:.))", R"([a[b]])", R"([a&&b])", R"(a{,3})", R"(a{2}+)",
-        R"([\S])", R"(\p{Alpha})", R"((?<n>a)\k<n>)", R"((*UTF)a)", R"(\C)"}) {
+       {R"(\Gx)", R"(a\Kb)", R"(\X)", R"((?<n>a)\k<n>)", R"((a)\1)", R"((*UTF)a)", R"(\C)",
+        R"(a(?i)b|c)", R"((?x: a))", R"((?W:a))", R"((?~a))", R"((?s:.))", R"(\p{Script=Han})",
+        R"(\p{InBasicLatin})", R"([[:nothing:]])", R"([]a])", R"([a\R])"}) {
     const auto pattern = MakeRegexPattern(regex);
     ASSERT_FALSE(pattern.ok()) << regex;
     EXPECT_EQ(pattern.status().code(), StatusCode::kUnsupported) << pattern.status().message();
     EXPECT_NE(pattern.status().message().find(regex), std::string::npos);
   }
-  for (const char* regex : {"(", "[a", "a\\", "a**b", "\\x{110000}"}) {
+  for (const char* regex :
+       {"(", ")", "[a", "[a[b]", "[a&&", "a\\", "a**b", "\\x{110000}", "(?#a"}) {
     const auto pattern = MakeRegexPattern(regex);
     ASSERT_FALSE(pattern.ok()) << regex;
     EXPECT_EQ(pattern.status().code(), StatusCode::kInvalidArg) << pattern.status().message();
