@@ -43,19 +43,43 @@ size_t SkipSpaces(std::string_view text, size_t at) {
   return at;
 }
 
-Result<AddedToken> ReadToken(const Json& spec) {
-  constexpr std::string_view kWhere = "added_tokens";
+}  // namespace
+
+Result<AddedToken> AddedToken::Read(const Json& spec, std::string_view where) {
   AddedToken token;
-  NEREID_ASSIGN_OR_RETURN(token.content, StringField(spec, "content", kWhere));
-  NEREID_ASSIGN_OR_RETURN(token.special, BoolField(spec, "special", false, kWhere));
-  NEREID_ASSIGN_OR_RETURN(token.single_word, BoolField(spec, "single_word", false, kWhere));
-  NEREID_ASSIGN_OR_RETURN(token.lstrip, BoolField(spec, "lstrip", false, kWhere));
-  NEREID_ASSIGN_OR_RETURN(token.rstrip, BoolField(spec, "rstrip", false, kWhere));
-  NEREID_ASSIGN_OR_RETURN(token.normalized, BoolField(spec, "normalized", !token.special, kWhere));
+  NEREID_ASSIGN_OR_RETURN(token.content, StringField(spec, "content", where));
+  NEREID_ASSIGN_OR_RETURN(token.special, BoolField(spec, "special", false, where));
+  NEREID_ASSIGN_OR_RETURN(token.single_word, BoolField(spec, "single_word", false, where));
+  NEREID_ASSIGN_OR_RETURN(token.lstrip, BoolField(spec, "lstrip", false, where));
+  NEREID_ASSIGN_OR_RETURN(token.rstrip, BoolField(spec, "rstrip", false, where));
+  NEREID_ASSIGN_OR_RETURN(token.normalized, BoolField(spec, "normalized", !token.special, where));
   return token;
 }
 
-}  // namespace
+void Overlay(std::span<const AddedToken> over, const TokenTable& vocabulary,
+             std::vector<AddedToken>& tokens) {
+  std::unordered_map<std::string_view, size_t> by_content;
+  std::unordered_map<int32_t, size_t> by_id;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    by_content[tokens[i].content] = i;
+    by_id[tokens[i].id] = i;
+  }
+  std::vector<bool> is_hidden(tokens.size());
+  std::vector<AddedToken> shown;
+  for (AddedToken token : over) {
+    const auto same = by_content.find(token.content);
+    if (token.id < 0 && same != by_content.end()) continue;
+    if (token.id < 0) token.id = vocabulary.Find(token.content).value_or(-1);
+    if (token.id < 0 || token.content.empty()) continue;
+    if (same != by_content.end()) is_hidden[same->second] = true;
+    if (const auto it = by_id.find(token.id); it != by_id.end()) is_hidden[it->second] = true;
+    shown.push_back(std::move(token));
+  }
+  for (size_t i = 0; i < is_hidden.size(); ++i) {
+    if (!is_hidden[i]) shown.push_back(std::move(tokens[i]));
+  }
+  tokens = std::move(shown);
+}
 
 int32_t TokenTrie::Child(int32_t node, char byte) const {
   const auto& children = nodes_[node].children;
@@ -98,28 +122,30 @@ std::optional<TokenTrie::Match> TokenTrie::Find(std::string_view text, size_t fr
   return std::nullopt;
 }
 
-Result<AddedTokens> AddedTokens::Make(const Json& spec, const TokenTable& vocabulary,
-                                      const Normalizer& normalizer) {
-  if (spec.is_null()) return AddedTokens();
-  if (!spec.is_array()) {
+Result<AddedTokens> AddedTokens::Make(const Json& spec, std::span<const AddedToken> more,
+                                      const TokenTable& vocabulary, const Normalizer& normalizer) {
+  if (!spec.is_null() && !spec.is_array()) {
     return InvalidArgError("added_tokens: expected an array, got ", spec.type_name());
   }
   std::vector<AddedToken> tokens;
   std::unordered_map<std::string, int32_t> ids;
   auto next_id = static_cast<int32_t>(vocabulary.num_entries());
-  for (const Json& entry : spec) {
-    NEREID_ASSIGN_OR_RETURN(AddedToken token, ReadToken(entry));
-    if (token.content.empty()) continue;
-    const auto known = ids.find(token.content);
-    if (known != ids.end()) {
-      token.id = known->second;
-    } else if (const auto id = vocabulary.Find(token.content)) {
-      token.id = *id;
-    } else {
-      token.id = next_id++;
+  const auto add = [&](AddedToken token) {
+    const auto [known, is_new] = ids.emplace(token.content, 0);
+    if (is_new) {
+      const auto id = vocabulary.Find(token.content);
+      known->second = id ? *id : next_id++;
     }
-    ids[token.content] = token.id;
+    token.id = known->second;
     tokens.push_back(std::move(token));
+  };
+  for (const Json& entry : spec) {
+    NEREID_ASSIGN_OR_RETURN(AddedToken token, AddedToken::Read(entry, "added_tokens"));
+    if (!token.content.empty()) add(std::move(token));
+  }
+  for (const AddedToken& token : more) {
+    if (token.content.empty() || ids.count(token.content) > 0) continue;
+    if (token.id >= 0 || vocabulary.Find(token.content)) add(token);
   }
   return FromList(std::move(tokens), normalizer);
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -24,7 +25,16 @@ struct AddedToken {
   bool rstrip = false;       // takes the spaces behind it
   bool normalized = true;    // looked for in the normalised text, in its normalised form
   bool special = false;
+
+  // From an object with "content" and the flags, without its id. INVALID_ARG names what is wrong,
+  // and `where`.
+  static Result<AddedToken> Read(const nlohmann::json& spec, std::string_view where);
 };
+
+// Lays `over` upon `tokens`: what has the content or the id of one of `over` is no longer. Those of
+// `over` without an id get that of the vocabulary, or are left out where it has none.
+void Overlay(std::span<const AddedToken> over, const TokenTable& vocabulary,
+             std::vector<AddedToken>& tokens);
 
 // Finds the leftmost longest of a set of strings; empty strings never match.
 class TokenTrie {
@@ -51,10 +61,11 @@ class TokenTrie {
 
 class AddedTokens {
  public:
-  // From the "added_tokens" member (null: none). Tokens that the vocabulary lacks get the ids that
-  // follow it, whatever the file says, as the reference does.
-  static Result<AddedTokens> Make(const nlohmann::json& spec, const TokenTable& vocabulary,
-                                  const Normalizer& normalizer);
+  // From the "added_tokens" member (null: none), then of `more` those that it lacks. Tokens that
+  // the vocabulary lacks get the ids that follow it, whatever the files say, as the reference does;
+  // but for those of `more` without an id, which are left out.
+  static Result<AddedTokens> Make(const nlohmann::json& spec, std::span<const AddedToken> more,
+                                  const TokenTable& vocabulary, const Normalizer& normalizer);
   // From complete tokens.
   static Result<AddedTokens> FromList(std::vector<AddedToken> tokens, const Normalizer& normalizer);
 

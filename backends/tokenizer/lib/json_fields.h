@@ -12,6 +12,26 @@ namespace nereid::tokenizer {
 
 using Json = nlohmann::json;
 
+// Whether arrays and objects of `text` lie in each other deeper than any file here has a reason to:
+// a tree of such a file would take a hundred times its bytes.
+inline bool IsTooDeep(std::string_view text) {
+  constexpr int kMaxDepth = 64;
+  int depth = 0;
+  bool in_string = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') in_string = !in_string;
+    if (in_string) {
+      at += c == '\\';
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxDepth) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
 // The member `key`, or null when absent.
 inline const Json& Member(const Json& object, const char* key) {
   static const Json null;

@@ -270,9 +270,15 @@ bool PreTokenizer::SplitAligned(const AlignedText& text, bool at_start,
   return true;
 }
 
-Result<PreTokenizer> PreTokenizer::Make(const Json& spec) {
+Result<PreTokenizer> PreTokenizer::Make(const Json& spec, std::optional<bool> add_prefix_space) {
   PreTokenizer chain;
-  if (!spec.is_null()) NEREID_RETURN_IF_ERROR(chain.Add(spec));
+  if (add_prefix_space && TypeOf(spec) == "ByteLevel") {
+    Json changed = spec;
+    changed["add_prefix_space"] = *add_prefix_space;
+    NEREID_RETURN_IF_ERROR(chain.Add(changed));
+  } else if (!spec.is_null()) {
+    NEREID_RETURN_IF_ERROR(chain.Add(spec));
+  }
   return chain;
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -33,7 +34,9 @@ class PreTokenizerStep {
 class PreTokenizer {
  public:
   // From the "pre_tokenizer" member; null leaves the text whole. UNSUPPORTED names the component.
-  static Result<PreTokenizer> Make(const nlohmann::json& spec);
+  // `add_prefix_space`: over what a ByteLevel that is the whole pre-tokenizer says.
+  static Result<PreTokenizer> Make(const nlohmann::json& spec,
+                                   std::optional<bool> add_prefix_space = std::nullopt);
 
   // True when the pieces stand for bytes, each spelt as one character in the vocabulary.
   bool byte_level() const { return byte_level_; }

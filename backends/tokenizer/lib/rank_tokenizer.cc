@@ -26,11 +26,10 @@ Status CheckRanks(const RankTokenizer& ranks, const TokenTable& by_bytes) {
     return InvalidArgError("expected ", ranks.tokens.size(), " different tokens, got ",
                            by_bytes.num_entries());
   }
-  std::vector<bool> seen(ranks.tokens.size());
+  std::vector<bool> seen(kMaxTokenId);
   for (const auto& token : ranks.tokens) {
-    if (token.rank >= seen.size() || seen[token.rank]) {
-      return InvalidArgError("rank ", token.rank, ": expected each rank below ", seen.size(),
-                             " once");
+    if (seen[token.rank]) {
+      return InvalidArgError("rank ", token.rank, ": expected one token, got two");
     }
     seen[token.rank] = true;
   }
@@ -60,7 +59,7 @@ std::vector<MergeRule> MakeRules(const RankTokenizer& ranks, const TokenTable& b
 
 }  // namespace
 
-PartsResult MakeRankTokenizer(const RankTokenizer& ranks) {
+PartsResult MakeRankTokenizer(const RankTokenizer& ranks, const SideOptions& side) {
   TokenTable by_bytes;
   by_bytes.Reserve(ranks.tokens.size(), ranks.arena.size());
   auto parts = std::make_unique<TokenizerParts>();
@@ -90,7 +89,9 @@ PartsResult MakeRankTokenizer(const RankTokenizer& ranks) {
   options.byte_level = true;
   options.ignore_merges = true;
   parts->model = std::make_unique<BpeModel>(parts->vocabulary, MakeRules(ranks, by_bytes), options);
-  NEREID_ASSIGN_OR_RETURN(parts->added, AddedTokens::FromList(ranks.specials, parts->normalizer));
+  std::vector<AddedToken> added = ranks.specials;
+  Overlay(side.added, parts->vocabulary, added);
+  NEREID_ASSIGN_OR_RETURN(parts->added, AddedTokens::FromList(std::move(added), parts->normalizer));
   parts->prefix_ids = ranks.prefix_ids;
   parts->special_ids = ranks.special_ids;
   NEREID_RETURN_IF_ERROR(FinishParts({{"type", "ByteLevel"}}, *parts));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "added_tokens.h"
+#include "side_files.h"
 #include "tokenizer_parts.h"
 
 namespace nereid::tokenizer {
@@ -28,15 +29,19 @@ struct RankTokenizer {
   SpecialIds special_ids;
 };
 
-// INVALID_ARG names a rank that is missing, double or too large.
-PartsResult MakeRankTokenizer(const RankTokenizer& ranks);
+// INVALID_ARG names a rank that is double or too large. A rank that no token has is none's id.
+PartsResult MakeRankTokenizer(const RankTokenizer& ranks, const SideOptions& side);
+
+// Pattern and special tokens of the published vocabulary with as many tokens. UNSUPPORTED where
+// none has.
+Status DescribePublished(RankTokenizer& ranks);
 
 // From the bytes of a tiktoken rank file. The file holds no pattern and no special tokens: they are
-// those of the published vocabulary with as many tokens. UNSUPPORTED where none has.
-PartsResult LoadTiktoken(std::string_view bytes);
+// those of the published vocabulary with as many tokens.
+PartsResult LoadTiktoken(std::string_view bytes, const SideOptions& side);
 bool LooksLikeTiktoken(std::string_view bytes);
 
 // From the bytes of a tekken.json.
-PartsResult LoadTekken(std::string_view json);
+PartsResult LoadTekken(std::string_view json, const SideOptions& side);
 
 }  // namespace nereid::tokenizer

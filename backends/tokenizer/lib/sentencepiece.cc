@@ -8,6 +8,7 @@
 #include "bpe_model.h"
 #include "charsmap.h"
 #include "proto_reader.h"
+#include "side_files.h"
 #include "tokenizer_parts.h"
 #include "unigram_model.h"
 #include "utf8.h"
@@ -209,9 +210,9 @@ std::unique_ptr<const TextModel> MakeUnigram(const Model& model, const TokenTabl
 
 // Where spaces become U+2581, and what is put before the text. `first`: only before the whole text,
 // not behind every special token.
-Status SetSpaces(const Model& model, const SentencePieceOptions& options, TokenizerParts& parts) {
-  const bool prefix = options.add_prefix_space.value_or(model.add_dummy_prefix);
-  const bool first = prefix && !options.legacy;
+Status SetSpaces(const Model& model, const SideOptions& side, TokenizerParts& parts) {
+  const bool prefix = side.add_prefix_space.value_or(model.add_dummy_prefix);
+  const bool first = prefix && !side.legacy;
   if (!model.charsmap.empty() || model.remove_extra_whitespaces) {
     NEREID_ASSIGN_OR_RETURN(
         Charsmap map,
@@ -231,7 +232,7 @@ Status SetSpaces(const Model& model, const SentencePieceOptions& options, Tokeni
 
 }  // namespace
 
-PartsResult LoadSentencePiece(std::string_view bytes, SentencePieceOptions options) {
+PartsResult LoadSentencePiece(std::string_view bytes, const SideOptions& side) {
   NEREID_ASSIGN_OR_RETURN(const Model model, ReadModel(bytes));
   NEREID_RETURN_IF_ERROR(CheckSupported(model));
   auto parts = std::make_unique<TokenizerParts>();
@@ -241,7 +242,7 @@ PartsResult LoadSentencePiece(std::string_view bytes, SentencePieceOptions optio
     parts->vocabulary.Add(model.pieces[id].text, static_cast<uint32_t>(id));
     if (model.pieces[id].type == kUnknown) unk_id = static_cast<int32_t>(id);
   }
-  NEREID_RETURN_IF_ERROR(SetSpaces(model, options, *parts));
+  NEREID_RETURN_IF_ERROR(SetSpaces(model, side, *parts));
   if (model.model_type == kUnigram) {
     parts->model = MakeUnigram(model, parts->vocabulary, unk_id);
   } else {
@@ -256,15 +257,17 @@ PartsResult LoadSentencePiece(std::string_view bytes, SentencePieceOptions optio
     }
     parts->model = std::make_unique<BpeModel>(parts->vocabulary, rules, bpe);
   }
-  NEREID_ASSIGN_OR_RETURN(parts->added,
-                          AddedTokens::FromList(AddedPieces(model), parts->normalizer));
+  std::vector<AddedToken> added = AddedPieces(model);
+  Overlay(side.added, parts->vocabulary, added);
+  NEREID_ASSIGN_OR_RETURN(parts->added, AddedTokens::FromList(std::move(added), parts->normalizer));
   const size_t count = model.pieces.size();
   parts->special_ids = {ValidId(model.bos_id, count), ValidId(model.eos_id, count),
                         ValidId(model.pad_id, count), unk_id};
   // A Unigram model of T5's kind has an end but no beginning.
-  if (options.add_bos && parts->special_ids.bos) parts->prefix_ids = {*parts->special_ids.bos};
-  if (options.add_eos.value_or(!parts->special_ids.bos) && parts->special_ids.eos) {
-    parts->suffix_ids = {*parts->special_ids.eos};
+  const SpecialIds& ids = parts->special_ids;
+  if (side.add_bos.value_or(true) && ids.bos) parts->prefix_ids = {*ids.bos};
+  if (side.add_eos.value_or(!ids.bos) && ids.eos) {
+    parts->suffix_ids = {*ids.eos};
   }
   NEREID_RETURN_IF_ERROR(FinishParts(DecoderSpec(model), *parts));
   return parts;

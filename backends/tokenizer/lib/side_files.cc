@@ -1,7 +1,8 @@
-// Special ids from the files that lie beside a tokenizer. The first file that names a token wins:
-// tokenizer_config.json, special_tokens_map.json, then generation_config.json and config.json,
-// which name ids.
+// See side_files.h. The first file that names a special token wins, in the order above.
+#include "side_files.h"
+
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -13,9 +14,12 @@ namespace nereid::tokenizer {
 namespace {
 
 constexpr uintmax_t kMaxSideFileBytes = 64 << 20;
+constexpr std::string_view kConfig = "tokenizer_config.json";
+constexpr const char* kTokenKeys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                      "pad_token", "cls_token", "mask_token"};
 
 // The file's JSON object, or null when there is none.
-Result<Json> ReadSideFile(const std::string& directory, const char* name) {
+Result<Json> ReadSideFile(const std::string& directory, std::string_view name) {
   const std::filesystem::path path = std::filesystem::path(directory) / name;
   std::error_code error;
   const uintmax_t size = std::filesystem::file_size(path, error);
@@ -24,17 +28,22 @@ Result<Json> ReadSideFile(const std::string& directory, const char* name) {
     return InvalidArgError("'", path.string(), "': ", size, " bytes are too many");
   std::ifstream file(path, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (IsTooDeep(text)) return InvalidArgError("'", path.string(), "': nested too deep");
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return InvalidArgError("'", path.string(), "': not a JSON object");
   return json;
 }
 
 // A token is written as its string or as an object with "content".
-std::optional<int32_t> NamedToken(const Json& file, const char* key, const TokenizerParts& parts) {
-  const Json& entry = Member(file, key);
+std::optional<std::string> ContentOf(const Json& entry) {
   const Json& content = entry.is_object() ? Member(entry, "content") : entry;
   if (!content.is_string()) return std::nullopt;
-  return parts.IdOfToken(content.get<std::string>());
+  return content.get<std::string>();
+}
+
+std::optional<int32_t> NamedToken(const Json& file, const char* key, const TokenizerParts& parts) {
+  const std::optional<std::string> content = ContentOf(Member(file, key));
+  return content ? parts.IdOfToken(*content) : std::nullopt;
 }
 
 // An id is written as a number or, for several ends, as a list, of which the first counts.
@@ -45,50 +54,144 @@ std::optional<int32_t> NumberedToken(const Json& file, const char* key) {
   return id.get<int32_t>();
 }
 
-}  // namespace
-
-Status ReadSpecialIds(const std::string& directory, TokenizerParts& parts) {
-  SpecialIds found;
-  const auto offer = [](std::optional<int32_t>& slot, std::optional<int32_t> id) {
-    if (!slot) slot = id;
-  };
-  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    NEREID_ASSIGN_OR_RETURN(const Json file, ReadSideFile(directory, name));
-    offer(found.bos, NamedToken(file, "bos_token", parts));
-    offer(found.eos, NamedToken(file, "eos_token", parts));
-    offer(found.pad, NamedToken(file, "pad_token", parts));
-    offer(found.unk, NamedToken(file, "unk_token", parts));
-  }
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    NEREID_ASSIGN_OR_RETURN(const Json file, ReadSideFile(directory, name));
-    offer(found.bos, NumberedToken(file, "bos_token_id"));
-    offer(found.eos, NumberedToken(file, "eos_token_id"));
-    offer(found.pad, NumberedToken(file, "pad_token_id"));
-  }
-  offer(found.bos, parts.special_ids.bos);
-  offer(found.eos, parts.special_ids.eos);
-  offer(found.pad, parts.special_ids.pad);
-  offer(found.unk, parts.special_ids.unk);
-  parts.special_ids = found;
-  return {};
-}
-
-namespace {
-
-constexpr std::string_view kConfig = "tokenizer_config.json";
-
 Result<std::optional<bool>> OptionalBool(const Json& file, const char* key) {
   if (Member(file, key).is_null()) return std::optional<bool>();
   NEREID_ASSIGN_OR_RETURN(const bool value, BoolField(file, key, false, kConfig));
   return std::optional<bool>(value);
 }
 
+bool HasContent(const std::vector<AddedToken>& tokens, std::string_view content) {
+  return std::any_of(tokens.begin(), tokens.end(),
+                     [&](const AddedToken& token) { return token.content == content; });
+}
+
+// {"32000": {"content": "<|im_start|>", "special": true, ...}, ...}
+Result<std::vector<AddedToken>> ReadDecoder(const Json& decoder,
+                                            const std::vector<AddedToken>& named) {
+  const std::string where = StrCat(kConfig, ".added_tokens_decoder");
+  if (!decoder.is_object()) {
+    return InvalidArgError(where, ": expected an object, got ", decoder.type_name());
+  }
+  std::vector<AddedToken> tokens;
+  for (const auto& [key, entry] : decoder.items()) {
+    NEREID_ASSIGN_OR_RETURN(AddedToken token, AddedToken::Read(entry, where + "." + key));
+    const char* const end = key.data() + key.size();
+    const auto [at, error] = std::from_chars(key.data(), end, token.id);
+    if (error != std::errc() || at != end || token.id < 0 || token.id >= int32_t{kMaxTokenId}) {
+      return InvalidArgError(where, ": expected ids below ", kMaxTokenId, ", got '", key, "'");
+    }
+    token.special |= HasContent(named, token.content);
+    tokens.push_back(std::move(token));
+  }
+  std::sort(tokens.begin(), tokens.end(),
+            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  return tokens;
+}
+
+// {"<|im_start|>": 32000, ...}, of before there were flags.
+Result<std::vector<AddedToken>> ReadAddedTokens(const Json& file,
+                                                const std::vector<AddedToken>& named) {
+  std::vector<AddedToken> tokens;
+  for (const auto& [content, id] : file.items()) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMaxTokenId) {
+      return InvalidArgError("added_tokens.json['", content, "']: expected an id below ",
+                             kMaxTokenId, ", got ", id.dump());
+    }
+    AddedToken token;
+    token.content = content;
+    token.id = id.get<int32_t>();
+    token.special = HasContent(named, content);
+    token.normalized = !token.special;
+    tokens.push_back(std::move(token));
+  }
+  std::sort(tokens.begin(), tokens.end(),
+            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  return tokens;
+}
+
 }  // namespace
 
-Status ApplyBosAndEos(const std::string& directory, TokenizerParts& parts) {
-  NEREID_ASSIGN_OR_RETURN(const Json file, ReadSideFile(directory, kConfig.data()));
-  NEREID_ASSIGN_OR_RETURN(const std::optional<bool> bos, OptionalBool(file, "add_bos_token"));
-  NEREID_ASSIGN_OR_RETURN(const std::optional<bool> eos, OptionalBool(file, "add_eos_token"));
+Result<SideFiles> SideFiles::Read(const std::string& directory) {
+  SideFiles files;
+  NEREID_ASSIGN_OR_RETURN(files.config_, ReadSideFile(directory, kConfig));
+  NEREID_ASSIGN_OR_RETURN(files.special_map_, ReadSideFile(directory, "special_tokens_map.json"));
+  NEREID_ASSIGN_OR_RETURN(files.added_, ReadSideFile(directory, "added_tokens.json"));
+  NEREID_ASSIGN_OR_RETURN(files.generation_, ReadSideFile(directory, "generation_config.json"));
+  NEREID_ASSIGN_OR_RETURN(files.model_, ReadSideFile(directory, "config.json"));
+  return files;
+}
+
+// The tokens that the files give a role, without ids.
+std::vector<AddedToken> SideFiles::NamedTokens() const {
+  std::vector<AddedToken> tokens;
+  const auto add = [&](const Json& entry) {
+    AddedToken token;
+    token.content = ContentOf(entry).value_or("");
+    token.special = true;
+    token.normalized = false;
+    if (entry.is_object()) {
+      const Json& left = Member(entry, "lstrip");
+      const Json& right = Member(entry, "rstrip");
+      token.lstrip = left.is_boolean() && left.get<bool>();
+      token.rstrip = right.is_boolean() && right.get<bool>();
+    }
+    if (token.content.empty() || HasContent(tokens, token.content)) return;
+    tokens.push_back(std::move(token));
+  };
+  for (const Json* file : {&config_, &special_map_}) {
+    for (const char* key : kTokenKeys) add(Member(*file, key));
+    for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+      for (const Json& entry : Member(*file, key)) add(entry);
+    }
+  }
+  return tokens;
+}
+
+Result<SideOptions> SideFiles::Options() const {
+  SideOptions options;
+  NEREID_ASSIGN_OR_RETURN(options.add_bos, OptionalBool(config_, "add_bos_token"));
+  NEREID_ASSIGN_OR_RETURN(options.add_eos, OptionalBool(config_, "add_eos_token"));
+  NEREID_ASSIGN_OR_RETURN(options.add_prefix_space, OptionalBool(config_, "add_prefix_space"));
+  NEREID_ASSIGN_OR_RETURN(options.legacy, BoolField(config_, "legacy", true, kConfig));
+  const std::vector<AddedToken> named = NamedTokens();
+  if (const Json& decoder = Member(config_, "added_tokens_decoder"); !decoder.is_null()) {
+    NEREID_ASSIGN_OR_RETURN(options.added, ReadDecoder(decoder, named));
+  } else {
+    NEREID_ASSIGN_OR_RETURN(options.added, ReadAddedTokens(added_, named));
+  }
+  for (const AddedToken& token : named) {
+    if (!HasContent(options.added, token.content)) options.added.push_back(token);
+  }
+  return options;
+}
+
+void SideFiles::FindSpecialIds(TokenizerParts& parts) const {
+  SpecialIds found;
+  const auto offer = [](std::optional<int32_t>& slot, std::optional<int32_t> id) {
+    if (!slot) slot = id;
+  };
+  for (const Json* file : {&config_, &special_map_}) {
+    offer(found.bos, NamedToken(*file, "bos_token", parts));
+    offer(found.eos, NamedToken(*file, "eos_token", parts));
+    offer(found.pad, NamedToken(*file, "pad_token", parts));
+    offer(found.unk, NamedToken(*file, "unk_token", parts));
+  }
+  for (const Json* file : {&generation_, &model_}) {
+    offer(found.bos, NumberedToken(*file, "bos_token_id"));
+    offer(found.eos, NumberedToken(*file, "eos_token_id"));
+    offer(found.pad, NumberedToken(*file, "pad_token_id"));
+  }
+  offer(found.bos, parts.special_ids.bos);
+  offer(found.eos, parts.special_ids.eos);
+  offer(found.pad, parts.special_ids.pad);
+  offer(found.unk, parts.special_ids.unk);
+  parts.special_ids = found;
+}
+
+Status SideFiles::Finish(TokenizerParts& parts) const {
+  FindSpecialIds(parts);
+  NEREID_ASSIGN_OR_RETURN(const std::optional<bool> bos, OptionalBool(config_, "add_bos_token"));
+  NEREID_ASSIGN_OR_RETURN(const std::optional<bool> eos, OptionalBool(config_, "add_eos_token"));
   const auto apply = [](std::optional<bool> wanted, std::optional<int32_t> id, bool at_front,
                         std::vector<int32_t>& ids) {
     if (!wanted || !id) return;
@@ -99,16 +202,6 @@ Status ApplyBosAndEos(const std::string& directory, TokenizerParts& parts) {
   apply(bos, parts.special_ids.bos, /*at_front=*/true, parts.prefix_ids);
   apply(eos, parts.special_ids.eos, /*at_front=*/false, parts.suffix_ids);
   return {};
-}
-
-Result<SentencePieceOptions> ReadSentencePieceOptions(const std::string& directory) {
-  SentencePieceOptions options;
-  NEREID_ASSIGN_OR_RETURN(const Json file, ReadSideFile(directory, kConfig.data()));
-  NEREID_ASSIGN_OR_RETURN(options.add_bos, BoolField(file, "add_bos_token", true, kConfig));
-  NEREID_ASSIGN_OR_RETURN(options.add_eos, OptionalBool(file, "add_eos_token"));
-  NEREID_ASSIGN_OR_RETURN(options.add_prefix_space, OptionalBool(file, "add_prefix_space"));
-  NEREID_ASSIGN_OR_RETURN(options.legacy, BoolField(file, "legacy", true, kConfig));
-  return options;
 }
 
 }  // namespace nereid::tokenizer

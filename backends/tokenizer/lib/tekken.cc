@@ -41,6 +41,7 @@ class TekkenReader {
       if (fault_.ok()) fault_ = AddToken(value, ranks);
       return false;
     };
+    if (IsTooDeep(json)) return InvalidArgError("nested too deep");
     Json document = Json::parse(json.begin(), json.end(), keep, /*allow_exceptions=*/false);
     NEREID_RETURN_IF_ERROR(fault_);
     if (!document.is_object()) return InvalidArgError("not a JSON object");
@@ -102,7 +103,7 @@ Status AddSpecials(const Json& document, uint64_t count, RankTokenizer& ranks) {
 
 }  // namespace
 
-PartsResult LoadTekken(std::string_view json) {
+PartsResult LoadTekken(std::string_view json, const SideOptions& side) {
   if (json.size() >= UINT32_MAX) return InvalidArgError("larger than 4 GiB");
   RankTokenizer ranks;
   NEREID_ASSIGN_OR_RETURN(const Json document, TekkenReader().Read(json, ranks));
@@ -119,7 +120,7 @@ PartsResult LoadTekken(std::string_view json) {
   std::erase_if(ranks.tokens, [&](const auto& token) { return token.rank >= size - specials; });
   ranks.first_id = static_cast<uint32_t>(specials);
   NEREID_RETURN_IF_ERROR(AddSpecials(document, specials, ranks));
-  return MakeRankTokenizer(ranks);
+  return MakeRankTokenizer(ranks, side);
 }
 
 }  // namespace nereid::tokenizer

@@ -7,6 +7,7 @@
 
 #include "aligned_encode.h"
 #include "rank_tokenizer.h"
+#include "side_files.h"
 #include "tokenizer_parts.h"
 #include "utf8.h"
 
@@ -34,7 +35,8 @@ Result<fs::path> FindTokenizerFile(const std::string& path) {
   if (!fs::exists(status))
     return NotFoundError("tokenizer '", path, "': no such file or directory");
   if (!fs::is_directory(status)) return fs::path(path);
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model", "tekken.json"}) {
+  for (const char* name :
+       {"tokenizer.json", "tokenizer.model", "spiece.model", "tekken.json", "tiktoken.model"}) {
     if (fs::exists(fs::path(path) / name, error)) return fs::path(path) / name;
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
@@ -42,7 +44,7 @@ Result<fs::path> FindTokenizerFile(const std::string& path) {
   }
   return NotFoundError("tokenizer directory '", path,
                        "' holds neither tokenizer.json nor tokenizer.model, spiece.model, "
-                       "tekken.json or a .tiktoken file");
+                       "tekken.json, tiktoken.model or a .tiktoken file");
 }
 
 bool LooksLikeJson(std::string_view bytes) {
@@ -51,19 +53,17 @@ bool LooksLikeJson(std::string_view bytes) {
 }
 
 // A tekken.json says so in its first bytes; any other JSON is a tokenizer.json.
-PartsResult LoadJson(std::string_view bytes) {
+PartsResult LoadJson(std::string_view bytes, const SideOptions& side) {
   const std::string_view head = bytes.substr(0, 4096);
-  if (head.find("\"token_bytes\"") != head.npos) return LoadTekken(bytes);
-  return LoadTokenizerJson(bytes);
+  if (head.find("\"token_bytes\"") != head.npos) return LoadTekken(bytes, side);
+  return LoadTokenizerJson(bytes, side);
 }
 
-PartsResult LoadFile(const fs::path& file) {
+PartsResult LoadFile(const fs::path& file, const SideOptions& side) {
   NEREID_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
-  if (file.extension() == ".json" || LooksLikeJson(bytes)) return LoadJson(bytes);
-  if (LooksLikeTiktoken(bytes)) return LoadTiktoken(bytes);
-  NEREID_ASSIGN_OR_RETURN(const SentencePieceOptions options,
-                          ReadSentencePieceOptions(file.parent_path().string()));
-  return LoadSentencePiece(bytes, options);
+  if (file.extension() == ".json" || LooksLikeJson(bytes)) return LoadJson(bytes, side);
+  if (LooksLikeTiktoken(bytes)) return LoadTiktoken(bytes, side);
+  return LoadSentencePiece(bytes, side);
 }
 
 // Encodes the pieces that the pre-tokenizer cuts.
@@ -124,21 +124,22 @@ Tokenizer::~Tokenizer() = default;
 
 SharedTokenizer Tokenizer::Load(const std::string& path) {
   NEREID_ASSIGN_OR_RETURN(const fs::path file, FindTokenizerFile(path));
-  PartsResult parts = LoadFile(file);
+  NEREID_ASSIGN_OR_RETURN(const SideFiles side_files, SideFiles::Read(file.parent_path().string()));
+  NEREID_ASSIGN_OR_RETURN(const SideOptions side, side_files.Options());
+  PartsResult parts = LoadFile(file, side);
   if (!parts.ok()) {
     return std::move(parts).status().WithContext(StrCat("tokenizer '", file.string(), "'"));
   }
-  NEREID_RETURN_IF_ERROR(ReadSpecialIds(file.parent_path().string(), **parts));
-  NEREID_RETURN_IF_ERROR(ApplyBosAndEos(file.parent_path().string(), **parts));
+  NEREID_RETURN_IF_ERROR(side_files.Finish(**parts));
   return Wrap(std::move(parts));
 }
 
 SharedTokenizer Tokenizer::FromJson(std::string_view json) {
-  return Wrap(LoadJson(json));
+  return Wrap(LoadJson(json, {}));
 }
 
 SharedTokenizer Tokenizer::FromTiktoken(std::string_view ranks) {
-  return Wrap(LoadTiktoken(ranks));
+  return Wrap(LoadTiktoken(ranks, {}));
 }
 
 SharedTokenizer Tokenizer::FromSentencePiece(std::string_view model) {

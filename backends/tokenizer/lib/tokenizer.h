@@ -42,16 +42,17 @@ class Tokenizer {
  public:
   // `path` is a tokenizer.json, a sentencepiece model, a tekken.json, a tiktoken rank file, or a
   // directory that holds one of them (tokenizer.json, tokenizer.model, spiece.model, tekken.json,
-  // *.tiktoken, looked for in this order). Side files beside it (tokenizer_config.json,
-  // special_tokens_map.json, generation_config.json) name the special ids; tokenizer_config.json
-  // also says whether BOS and EOS are added, where it says anything.
-  // Errors: NOT_FOUND names what was looked for; UNSUPPORTED names the component; INVALID_ARG the
-  // fault of the file.
+  // tiktoken.model, *.tiktoken, looked for in this order). Side files beside it
+  // (tokenizer_config.json, special_tokens_map.json, added_tokens.json, generation_config.json)
+  // name the special ids and further added tokens; tokenizer_config.json also says whether BOS and
+  // EOS are added and whether a space stands before the text, where it says anything. Errors:
+  // NOT_FOUND names what was looked for; UNSUPPORTED names the component; INVALID_ARG the fault of
+  // the file.
   static Result<std::shared_ptr<const Tokenizer>> Load(const std::string& path);
   // The same from the bytes of a tokenizer.json or tekken.json, without side files.
   static Result<std::shared_ptr<const Tokenizer>> FromJson(std::string_view json);
   // The same from the bytes of a tiktoken rank file, whose pattern and special tokens are those of
-  // the published vocabulary of its size (GPT-2, cl100k, Llama 3, Qwen).
+  // the published vocabulary of its size (tiktoken.cc lists them).
   static Result<std::shared_ptr<const Tokenizer>> FromTiktoken(std::string_view ranks);
   // The same from the bytes of a sentencepiece model of type BPE or Unigram.
   static Result<std::shared_ptr<const Tokenizer>> FromSentencePiece(std::string_view model);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "json_fields.h"
+#include "side_files.h"
 #include "tokenizer_document.h"
 #include "tokenizer_parts.h"
 
@@ -100,7 +101,7 @@ class PostProcessorReader {
 
 }  // namespace
 
-PartsResult LoadTokenizerJson(std::string_view json) {
+PartsResult LoadTokenizerJson(std::string_view json, const SideOptions& side) {
   NEREID_ASSIGN_OR_RETURN(const TokenizerDocument document, ParseTokenizerDocument(json));
   const Json& root = *document.rest;
   if (!root.is_object()) return InvalidArgError("expected a JSON object, got ", root.type_name());
@@ -110,9 +111,10 @@ PartsResult LoadTokenizerJson(std::string_view json) {
   }
   auto parts = std::make_unique<TokenizerParts>();
   NEREID_ASSIGN_OR_RETURN(parts->normalizer, Normalizer::Make(Member(root, "normalizer")));
-  NEREID_ASSIGN_OR_RETURN(parts->pre_tokenizer, PreTokenizer::Make(Member(root, "pre_tokenizer")));
+  NEREID_ASSIGN_OR_RETURN(parts->pre_tokenizer,
+                          PreTokenizer::Make(Member(root, "pre_tokenizer"), side.add_prefix_space));
   NEREID_RETURN_IF_ERROR(LoadModel(document, Member(root, "model"), *parts));
-  NEREID_ASSIGN_OR_RETURN(parts->added, AddedTokens::Make(Member(root, "added_tokens"),
+  NEREID_ASSIGN_OR_RETURN(parts->added, AddedTokens::Make(Member(root, "added_tokens"), side.added,
                                                           parts->vocabulary, parts->normalizer));
   NEREID_RETURN_IF_ERROR(PostProcessorReader(*parts).Read(Member(root, "post_processor")));
   NEREID_ASSIGN_OR_RETURN(parts->truncation, Truncation::Read(Member(root, "truncation")));

@@ -54,28 +54,14 @@ Status LoadModel(const TokenizerDocument& document, const nlohmann::json& model,
                  TokenizerParts& parts);
 
 // From the bytes of a tokenizer.json.
-PartsResult LoadTokenizerJson(std::string_view json);
+struct SideOptions;
+PartsResult LoadTokenizerJson(std::string_view json, const SideOptions& side);
 
 // From the bytes of a sentencepiece model of type BPE or Unigram. Control pieces are recognised in
-// the text.
-struct SentencePieceOptions {
-  bool add_bos = true;
-  std::optional<bool> add_eos = std::nullopt;           // unset: only where there is no BOS
-  std::optional<bool> add_prefix_space = std::nullopt;  // unset: as the model says
-  bool legacy = true;  // false: the prefix stands before the whole text only
-};
-PartsResult LoadSentencePiece(std::string_view model, SentencePieceOptions options);
+// the text. Where `side` does not say so, BOS is added, and EOS where there is no BOS.
+PartsResult LoadSentencePiece(std::string_view model, const SideOptions& side);
 
 // Compiles the decoder and works out the vocabulary's size, once the other parts are in place.
 Status FinishParts(const nlohmann::json& decoder_spec, TokenizerParts& parts);
-
-// Ids of the special tokens that the side files in `directory` name, over those already in `parts`.
-// A side file that is not JSON is an error; an absent one is not.
-Status ReadSpecialIds(const std::string& directory, TokenizerParts& parts);
-// Puts BOS and EOS around a text where tokenizer_config.json in `directory` says so, and takes them
-// away where it says no; what it does not mention stays.
-Status ApplyBosAndEos(const std::string& directory, TokenizerParts& parts);
-// What tokenizer_config.json in `directory` says that a sentencepiece model does not.
-Result<SentencePieceOptions> ReadSentencePieceOptions(const std::string& directory);
 
 }  // namespace nereid::tokenizer

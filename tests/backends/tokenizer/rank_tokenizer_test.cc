@@ -74,7 +74,7 @@ TEST(TekkenTest, RefusesFaultyFilesByName) {
   refuses(spec, "different tokens");
   spec = Tekken({});
   spec["vocab"][7]["rank"] = 8u;
-  refuses(spec, "rank 8");
+  refuses(spec, "rank 8: expected one token, got two");
   spec["vocab"][7].erase("rank");
   refuses(spec, "vocab[7].rank");
   spec = Tekken({"ab"});
@@ -89,6 +89,83 @@ TEST(TekkenTest, RefusesFaultyFilesByName) {
   spec = Tekken({});
   spec["special_tokens"][0]["rank"] = 3u;
   refuses(spec, "special_tokens.rank");
+}
+
+// The ids of `names` in the published vocabulary of so many tokens; -1: no such token.
+std::vector<int32_t> PublishedIds(size_t num_tokens, const std::vector<std::string>& names) {
+  RankTokenizer ranks;
+  ranks.tokens.resize(num_tokens);
+  const Status status = DescribePublished(ranks);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(MakeRegexPattern(ranks.pattern).ok()) << ranks.pattern;
+  std::vector<int32_t> ids;
+  for (const std::string& name : names) {
+    ids.push_back(-1);
+    for (const AddedToken& token : ranks.specials) {
+      if (token.content == name) ids.back() = token.id;
+    }
+  }
+  return ids;
+}
+
+TEST(TiktokenTest, PublishedVocabulariesAreKnownByTheirSize) {
+  using List = std::vector<int32_t>;
+  EXPECT_EQ(PublishedIds(50256, {"<|endoftext|>"}), (List{50256}));
+  EXPECT_EQ(PublishedIds(50280, {"<|endoftext|>"}), (List{50256}));
+  EXPECT_EQ(PublishedIds(100256, {"<|endoftext|>", "<|fim_suffix|>", "<|endofprompt|>"}),
+            (List{100257, 100260, 100276}));
+  EXPECT_EQ(PublishedIds(127957, {"<|startoftext|>", "<|extra_204|>"}), (List{127958, 128166}));
+  EXPECT_EQ(PublishedIds(128000, {"<|eot_id|>", "<|reserved_special_token_247|>"}),
+            (List{128009, 128255}));
+  EXPECT_EQ(PublishedIds(151329, {"[gMASK]", "<sop>", "<|end_of_video|>"}),
+            (List{151331, 151333, 151342}));
+  EXPECT_EQ(PublishedIds(151643, {"<|im_end|>", "<|extra_204|>", "<|extra_205|>"}),
+            (List{151645, 151850, -1}));
+  EXPECT_EQ(PublishedIds(163584, {"[EOS]", "<|reserved_token_163586|>", "[PAD]"}),
+            (List{163585, 163586, 163839}));
+  EXPECT_EQ(PublishedIds(199998, {"<|endoftext|>", "<|endofprompt|>"}), (List{199999, 200018}));
+  EXPECT_EQ(PublishedIds(200000, {"<|eot|>", "<|finetune_right_pad|>", "<|image|>",
+                                  "<|reasoning_thinking_end|>"}),
+            (List{200008, 200018, 200090, 201143}));
+}
+
+std::string Letters(size_t number) {
+  std::string text = "z";
+  for (; number > 0; number /= 20) text += static_cast<char>('a' + number % 20);
+  return text;
+}
+
+// Tokens of which nothing but the number matters; `hole` is no rank.
+std::string Ranks(size_t count, size_t hole = SIZE_MAX) {
+  std::string file;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string bytes = i < 256 ? std::string(1, static_cast<char>(i)) : Letters(i);
+    file += Base64(bytes) + " " + std::to_string(i + (i >= hole ? 1 : 0)) + "\n";
+  }
+  return file;
+}
+
+TEST(TiktokenTest, ARankThatNoTokenHasIsNoFault) {  // p50k's end of text stands in the hole
+  const auto tokenizer = Tokenizer::FromTiktoken(Ranks(50280, 50256));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_EQ(Ids(**tokenizer, "1<|endoftext|>" + Letters(50256)),
+            (std::vector<int32_t>{'1', 50256, 50257}));
+}
+
+class TiktokenFolderTest : public TokenizerFolderTest {};
+
+TEST_F(TiktokenFolderTest, TheConfigNamesReservedTokens) {
+  Write("tiktoken.model", Ranks(163584));
+  Write("tokenizer_config.json", R"({"eos_token": "[EOS]", "added_tokens_decoder": {
+      "163586": {"content": "<|im_end|>", "special": true},
+      "163606": {"content": "<think>", "special": false}}})");
+  const auto tokenizer = Load();
+  ASSERT_NE(tokenizer, nullptr);
+  const std::vector<int32_t> ids = {163586, 163606, 163607, 163585};
+  EXPECT_EQ(Ids(*tokenizer, "<|im_end|><think><|reserved_token_163607|>[EOS]"), ids);
+  EXPECT_EQ(tokenizer->Decode(ids), "<think>");
+  EXPECT_EQ(tokenizer->special_ids().eos, 163585);
+  EXPECT_EQ(tokenizer->vocab_size(), 163840);
 }
 
 TEST(TiktokenTest, RefusesFaultyFilesByName) {

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -94,6 +95,32 @@ inline std::shared_ptr<const Tokenizer> MustLoad(const nlohmann::json& spec) {
   }
   return *tokenizer;
 }
+
+// A folder of tokenizer files, gone after the test.
+class TokenizerFolderTest : public testing::Test {
+ protected:
+  TokenizerFolderTest()
+      : folder_(std::filesystem::path(testing::TempDir()) /
+                testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~TokenizerFolderTest() override { std::filesystem::remove_all(folder_); }
+
+  void Write(const char* name, const std::string& text) { std::ofstream(folder_ / name) << text; }
+  std::shared_ptr<const Tokenizer> Load() {
+    auto tokenizer = Tokenizer::Load(folder_.string());
+    if (!tokenizer.ok()) ADD_FAILURE() << tokenizer.status().message();
+    return tokenizer.ok() ? *tokenizer : nullptr;
+  }
+  std::string LoadError(const std::string& path) {
+    const auto tokenizer = Tokenizer::Load(path);
+    EXPECT_FALSE(tokenizer.ok());
+    return tokenizer.ok() ? "" : tokenizer.status().message();
+  }
+
+  const std::filesystem::path folder_;
+};
 
 inline std::vector<int32_t> Ids(const Tokenizer& tokenizer, std::string_view text,
                                 bool special = false) {

@@ -121,23 +121,7 @@ TEST(TokenizerJsonTest, EveryPrefixOfAFileIsRefused) {
   }
 }
 
-class TokenizerLoadTest : public testing::Test {
- protected:
-  TokenizerLoadTest() : folder_(testing::TempDir() + "tokenizer_load_test") {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  ~TokenizerLoadTest() override { std::filesystem::remove_all(folder_); }
-
-  void Write(const char* name, const std::string& text) { std::ofstream(folder_ / name) << text; }
-  std::string LoadError(const std::string& path) {
-    const auto tokenizer = Tokenizer::Load(path);
-    EXPECT_FALSE(tokenizer.ok());
-    return tokenizer.ok() ? "" : tokenizer.status().message();
-  }
-
-  const std::filesystem::path folder_;
-};
+class TokenizerLoadTest : public TokenizerFolderTest {};
 
 TEST_F(TokenizerLoadTest, SaysWhatWasLookedFor) {
   EXPECT_NE(LoadError(folder_.string()).find("neither tokenizer.json nor tokenizer.model"),
@@ -147,37 +131,6 @@ TEST_F(TokenizerLoadTest, SaysWhatWasLookedFor) {
   Write("tokenizer.json", "{");
   EXPECT_NE(LoadError(folder_.string()).find((folder_ / "tokenizer.json").string()),
             std::string::npos);
-}
-
-TEST_F(TokenizerLoadTest, SideFilesNameTheSpecialIds) {
-  Write("tokenizer.json", ByteLevelSpec().dump());
-  EXPECT_EQ((*Tokenizer::Load(folder_.string()))->special_ids().eos, std::nullopt);
-  Write("generation_config.json",
-        R"({"eos_token_id": [7, 8], "pad_token_id": 9, "bos_token_id": null})");
-  EXPECT_EQ((*Tokenizer::Load(folder_.string()))->special_ids().eos, 7);
-  Write("special_tokens_map.json", R"({"eos_token": {"content": "<|end|>", "lstrip": false}})");
-  Write("tokenizer_config.json", R"({"bos_token": "h", "eos_token": null})");
-  const auto tokenizer = *Tokenizer::Load(folder_.string());
-  EXPECT_EQ(tokenizer->special_ids().bos, 'h');
-  EXPECT_EQ(tokenizer->special_ids().eos, tokenizer->TokenToId("<|end|>"));
-  EXPECT_EQ(tokenizer->special_ids().pad, 9);
-  EXPECT_TRUE(tokenizer->IsSpecial(*tokenizer->special_ids().eos));
-  Write("tokenizer_config.json", "{");
-  EXPECT_NE(LoadError(folder_.string()).find("tokenizer_config.json"), std::string::npos);
-}
-
-TEST_F(TokenizerLoadTest, TheConfigAddsAndRemovesBosAndEos) {
-  json spec = ByteLevelSpec({});
-  spec["post_processor"] = {
-      {"type", "RobertaProcessing"}, {"cls", {"B", 66u}}, {"sep", {"E", 69u}}};
-  Write("tokenizer.json", spec.dump());
-  const auto ids = [&] { return Ids(**Tokenizer::Load(folder_.string()), "a", true); };
-  Write("tokenizer_config.json", R"({"bos_token": "B", "eos_token": "E"})");
-  EXPECT_EQ(ids(), (std::vector<int32_t>{'B', 'a', 'E'}));
-  Write("tokenizer_config.json", R"({"bos_token": "B", "eos_token": "E", "add_eos_token": false})");
-  EXPECT_EQ(ids(), (std::vector<int32_t>{'B', 'a'}));
-  Write("tokenizer_config.json", R"({"bos_token": "C", "eos_token": "E", "add_bos_token": true})");
-  EXPECT_EQ(ids(), (std::vector<int32_t>{'C', 'B', 'a', 'E'}));
 }
 
 TEST(TokenizerTest, InvalidUtf8IsReplacedOrRefusedWithItsOffset) {

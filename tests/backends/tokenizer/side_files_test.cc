@@ -1,0 +1,146 @@
+// What the files beside a tokenizer say over it: special ids, further tokens, spaces. The published
+// family that is another one's model with tokens added is compared with the reference's ids.
+#include <map>
+
+#include "test_tokenizers.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+using nlohmann::json;
+
+class SideFilesTest : public TokenizerFolderTest {};
+
+TEST_F(SideFilesTest, NameTheSpecialIds) {
+  Write("tokenizer.json", ByteLevelSpec().dump());
+  EXPECT_EQ((*Tokenizer::Load(folder_.string()))->special_ids().eos, std::nullopt);
+  Write("generation_config.json",
+        R"({"eos_token_id": [7, 8], "pad_token_id": 9, "bos_token_id": null})");
+  EXPECT_EQ((*Tokenizer::Load(folder_.string()))->special_ids().eos, 7);
+  Write("special_tokens_map.json", R"({"eos_token": {"content": "<|end|>", "lstrip": false}})");
+  Write("tokenizer_config.json", R"({"bos_token": "h", "eos_token": null})");
+  const auto tokenizer = *Tokenizer::Load(folder_.string());
+  EXPECT_EQ(tokenizer->special_ids().bos, 'h');
+  EXPECT_EQ(tokenizer->special_ids().eos, tokenizer->TokenToId("<|end|>"));
+  EXPECT_EQ(tokenizer->special_ids().pad, 9);
+  EXPECT_TRUE(tokenizer->IsSpecial(*tokenizer->special_ids().eos));
+  Write("tokenizer_config.json", "{");
+  EXPECT_NE(LoadError(folder_.string()).find("tokenizer_config.json"), std::string::npos);
+}
+
+TEST_F(SideFilesTest, TheConfigAddsAndRemovesBosAndEos) {
+  json spec = ByteLevelSpec({});
+  spec["post_processor"] = {
+      {"type", "RobertaProcessing"}, {"cls", {"B", 66u}}, {"sep", {"E", 69u}}};
+  Write("tokenizer.json", spec.dump());
+  const auto ids = [&] { return Ids(**Tokenizer::Load(folder_.string()), "a", true); };
+  Write("tokenizer_config.json", R"({"bos_token": "B", "eos_token": "E"})");
+  EXPECT_EQ(ids(), (std::vector<int32_t>{'B', 'a', 'E'}));
+  Write("tokenizer_config.json", R"({"bos_token": "B", "eos_token": "E", "add_eos_token": false})");
+  EXPECT_EQ(ids(), (std::vector<int32_t>{'B', 'a'}));
+  Write("tokenizer_config.json", R"({"bos_token": "C", "eos_token": "E", "add_bos_token": true})");
+  EXPECT_EQ(ids(), (std::vector<int32_t>{'C', 'B', 'a', 'E'}));
+}
+
+TEST_F(SideFilesTest, TheConfigPutsASpaceBeforeATextOfBytes) {
+  json spec = ByteLevelSpec();
+  Write("tokenizer.json", spec.dump());
+  EXPECT_EQ(Ids(*Load(), "hello"), (std::vector<int32_t>{259}));
+  Write("tokenizer_config.json", R"({"add_prefix_space": true})");
+  EXPECT_EQ(Ids(*Load(), "hello"), (std::vector<int32_t>{' ', 259}));
+  EXPECT_EQ(Ids(*Load(), " hello"), (std::vector<int32_t>{' ', 259}));
+  // A step of a sequence is left as it is.
+  spec["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {spec["pre_tokenizer"]}}};
+  Write("tokenizer.json", spec.dump());
+  EXPECT_EQ(Ids(*Load(), "hello"), (std::vector<int32_t>{259}));
+}
+
+TEST_F(SideFilesTest, TokensOfTheConfigFollowThoseOfTheFile) {
+  Write("tokenizer.json", ByteLevelSpec({}).dump());  // 256 is <|end|>
+  Write("tokenizer_config.json", R"({"added_tokens_decoder": {
+      "257": {"content": "<a>", "special": true}, "256": {"content": "<|end|>", "special": false},
+      "258": {"content": "<b>", "rstrip": true, "normalized": false}}})");
+  const auto tokenizer = Load();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(Ids(*tokenizer, "<a>x<b>  <|end|>"), (std::vector<int32_t>{257, 'x', 258, 256}));
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{257, 'x', 258, 256}), "x<b>");
+  EXPECT_EQ(tokenizer->vocab_size(), 259);
+}
+
+TEST_F(SideFilesTest, TokensWithARoleAreRecognisedWhereTheVocabularyHasThem) {
+  Write("tokenizer.json", ByteLevelSpec({"h e"}).dump());
+  Write("special_tokens_map.json", R"({"additional_special_tokens": ["he", "<none>"]})");
+  const auto tokenizer = Load();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->vocab_size(), 258);
+  EXPECT_EQ(Ids(*tokenizer, "the"), (std::vector<int32_t>{'t', 256}));
+  EXPECT_TRUE(tokenizer->IsSpecial(256));
+}
+
+TEST_F(SideFilesTest, OldFilesOfAddedTokensSayNoFlags) {
+  Write("tokenizer.json", ByteLevelSpec({}).dump());
+  Write("added_tokens.json", R"({"<b>": 258, "<a>": 257})");
+  Write("tokenizer_config.json", R"({"pad_token": "<b>"})");
+  const auto tokenizer = Load();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(Ids(*tokenizer, "<a><b>"), (std::vector<int32_t>{257, 258}));
+  EXPECT_FALSE(tokenizer->IsSpecial(257));
+  EXPECT_TRUE(tokenizer->IsSpecial(258));
+  EXPECT_EQ(tokenizer->special_ids().pad, 258);
+}
+
+TEST_F(SideFilesTest, FaultsAreNamed) {
+  Write("tokenizer.json", ByteLevelSpec({}).dump());
+  const auto refuses = [&](const char* file, const std::string& text, const char* name) {
+    Write(file, text);
+    const std::string message = LoadError(folder_.string());
+    EXPECT_NE(message.find(name), std::string::npos) << message;
+    std::filesystem::remove(folder_ / file);
+  };
+  refuses("added_tokens.json", R"({"<a>": -1})", "added_tokens.json['<a>']");
+  refuses("added_tokens.json", R"({"<a>": 4294967297})", "below 2097152, got 4294967297");
+  refuses("tokenizer_config.json", R"({"added_tokens_decoder": []})", "added_tokens_decoder");
+  refuses("tokenizer_config.json", R"({"added_tokens_decoder": {"x": {"content": "a"}}})", "'x'");
+  refuses("tokenizer_config.json", R"({"added_tokens_decoder": {"-5": {"content": "a"}}})", "'-5'");
+  refuses("tokenizer_config.json", R"({"added_tokens_decoder": {"7": "a"}})",
+          "added_tokens_decoder.7.content");
+  refuses("tokenizer_config.json", R"({"added_tokens_decoder": {"9999999999": {"content": "a"}}})",
+          "'9999999999'");
+  refuses("tokenizer_config.json", R"({"add_prefix_space": 1})", "add_prefix_space");
+  refuses("tokenizer_config.json",
+          R"({"a": )" + std::string(100, '[') + std::string(100, ']') + "}", "too deep");
+}
+
+// Phi-3 is Llama 2's sentencepiece model and tokens behind it.
+TEST_F(SideFilesTest, AModelWithTheTokensOfAConfigGivesTheReferencesIds) {
+  const auto data = TestData();
+  if (!data) GTEST_SKIP() << "no shared test data";
+  std::filesystem::create_symlink(*data / "tokenizers/llama2/tokenizer.model",
+                                  folder_ / "tokenizer.model");
+  json decoder;
+  std::ifstream file(*data / "tokenizers/phi3/tokenizer.json");
+  const json phi3 = json::parse(file);
+  for (const json& token : phi3["added_tokens"]) {
+    decoder[std::to_string(token["id"].get<int>())] = token;
+  }
+  Write("tokenizer_config.json",
+        json{{"added_tokens_decoder", decoder}, {"pad_token", "<|endoftext|>"}}.dump());
+  const auto tokenizer = Load();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->special_ids().pad, 32000);
+  std::map<int, std::vector<int32_t>> expected;
+  std::ifstream answers(*data / "expected/phi3.jsonl"), corpus(*data / "tokenizer_corpus.jsonl");
+  for (std::string line; std::getline(answers, line);) {
+    const json row = json::parse(line);
+    expected[row["id"]] = row["ids"].get<std::vector<int32_t>>();
+  }
+  ASSERT_GT(expected.size(), 100u);
+  for (std::string line; std::getline(corpus, line);) {
+    const json row = json::parse(line);
+    const std::string text = row["text"];
+    ASSERT_EQ(Ids(*tokenizer, text), expected.at(row["id"])) << text;
+  }
+}
+
+}  // namespace
+}  // namespace nereid::tokenizer
