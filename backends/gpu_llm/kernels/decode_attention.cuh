@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu_llm/kernels/async_copy.cuh"
+#include "gpu_llm/kernels/attention_parts.cuh"
 #include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/kernels/decode_attention.h"
 #include "gpu_llm/kernels/device.cuh"
@@ -14,10 +15,6 @@ constexpr int kThreads = 32 * (kWarps + 1);
 constexpr int kWarpTokens = kBlockTokens / kWarps;
 constexpr int kRows = 16;  // query heads at a time
 
-// Floats of a row of a warp's part in shared memory.
-constexpr int PartStride(int head_dim) {
-  return head_dim + 4;
-}
 constexpr int PartsBytes(int head_dim) {
   return 4 * kWarps * kRows * PartStride(head_dim);
 }
@@ -27,20 +24,9 @@ __device__ void Combine(const DecodeAttentionParams& p, const DecodeItem& item, 
                         int num_rows) {
   for (int i = threadIdx.x; i < num_rows * kHeadDim; i += kThreads) {
     const int head = first_head + i / kHeadDim, column = i % kHeadDim;
-    float max = kNegativeInfinity, sum = 0.0f, value = 0.0f;
-    for (int part = 0; part < item.num_items; ++part) {
-      const float* from =
-          p.partials + (int64_t{item.first_item + part} * p.num_heads + head) * (kHeadDim + 2);
-      const float part_max = __ldcg(from + kHeadDim);
-      if (part_max == kNegativeInfinity) continue;  // all of it lies before the window
-      const float new_max = fmaxf(max, part_max);
-      const float keep = __expf(max - new_max), scale = __expf(part_max - new_max);
-      value = value * keep + __ldcg(from + column) * scale;
-      sum = sum * keep + __ldcg(from + kHeadDim + 1) * scale;
-      max = new_max;
-    }
+    const PartSum all = SumItemParts<kHeadDim>(p.partials, item, p.num_heads, head, column);
     p.out[(int64_t{item.row} * p.num_heads + head) * kHeadDim + column] =
-        __float2bfloat16(value / sum);
+        __float2bfloat16(all.value / all.sum);
   }
 }
 
@@ -97,27 +83,14 @@ __device__ void FinishItem(const DecodeAttentionParams& p, const DecodeItem& ite
   __syncthreads();
   for (int i = threadIdx.x; i < num_rows * kHeadDim; i += kThreads) {
     const int row = i / kHeadDim, column = i % kHeadDim;
-    float all_max = kNegativeInfinity, all_sum = 0.0f, value = 0.0f;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w)
-      all_max = fmaxf(all_max, shared[(w * num_rows + row) * kStride + kHeadDim]);
-    if (all_max != kNegativeInfinity) {
-#pragma unroll
-      for (int w = 0; w < kWarps; ++w) {
-        const float* from = shared + (w * num_rows + row) * kStride;
-        const float scale = __expf(from[kHeadDim] - all_max);
-        value += from[column] * scale;
-        all_sum += from[kHeadDim + 1] * scale;
-      }
-    }
+    const PartSum all =
+        SumWarpParts<kHeadDim, kWarps>(shared + row * kStride, num_rows * kStride, column);
     if (item.num_items == 1) {
       p.out[(int64_t{item.row} * p.num_heads + first_head + row) * kHeadDim + column] =
-          __float2bfloat16(value / all_sum);
+          __float2bfloat16(all.value / all.sum);
     } else {
-      float* to =
-          p.partials + (int64_t{blockIdx.x} * p.num_heads + first_head + row) * (kHeadDim + 2);
-      to[column] = value;
-      if (column == 0) to[kHeadDim] = all_max, to[kHeadDim + 1] = all_sum;
+      StoreItemPart<kHeadDim>(p.partials, static_cast<int>(blockIdx.x), p.num_heads,
+                              first_head + row, column, all);
     }
   }
   if (item.num_items == 1) return;

@@ -4,6 +4,7 @@
 // before they were there. Device code alone.
 #pragma once
 
+#include "gpu_llm/kernels/attention_parts.cuh"
 #include "gpu_llm/kernels/decode_step_ring.cuh"
 
 namespace nereid::gpu::decode_step {
@@ -11,11 +12,6 @@ namespace nereid::gpu::decode_step {
 constexpr int kTileWarps = 4;  // that share a KV block; the other four take the next one
 constexpr int kWarpTokens = kBlockTokens / kTileWarps;
 constexpr int kMaxGroup = 8;  // query heads of a key/value head
-
-// Floats of a row of a warp's part: values, max, sum.
-constexpr int PartStride(int head_dim) {
-  return head_dim + 4;
-}
 
 // What one layer's attention reads of a head before its rotation.
 struct HeadSource {
@@ -184,20 +180,9 @@ __device__ void CombineUnits(const DecodeStepParams& p, const DecodeItem& item, 
                              int group) {
   for (int i = threadIdx.x; i < group * kHeadDim; i += 32 * kWarps) {
     const int head = first_head + i / kHeadDim, column = i % kHeadDim;
-    float max = kNegativeInfinity, sum = 0.0f, value = 0.0f;
-    for (int part = 0; part < item.num_items; ++part) {
-      const float* from =
-          p.partials + (int64_t{item.first_item + part} * p.num_heads + head) * (kHeadDim + 2);
-      const float part_max = __ldcg(from + kHeadDim);
-      if (part_max == kNegativeInfinity) continue;  // all of it lies before the window
-      const float new_max = fmaxf(max, part_max);
-      const float keep = __expf(max - new_max), scale = __expf(part_max - new_max);
-      value = value * keep + __ldcg(from + column) * scale;
-      sum = sum * keep + __ldcg(from + kHeadDim + 1) * scale;
-      max = new_max;
-    }
+    const PartSum all = SumItemParts<kHeadDim>(p.partials, item, p.num_heads, head, column);
     p.attention[(int64_t{item.row} * p.num_heads + head) * kHeadDim + column] =
-        __float2bfloat16(value / sum);
+        __float2bfloat16(all.value / all.sum);
   }
 }
 
@@ -285,27 +270,13 @@ __device__ void FinishUnit(const DecodeStepParams& p, const AttentionUnit& unit,
   SyncConsumers();
   for (int i = threadIdx.x; i < group * kHeadDim; i += 32 * kWarps) {
     const int row = i / kHeadDim, column = i % kHeadDim;
-    float all_max = kNegativeInfinity, all_sum = 0.0f, value = 0.0f;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w)
-      all_max = fmaxf(all_max, scratch[(w * kMaxGroup + row) * kStride + kHeadDim]);
-    if (all_max != kNegativeInfinity) {
-#pragma unroll
-      for (int w = 0; w < kWarps; ++w) {
-        const float* from = scratch + (w * kMaxGroup + row) * kStride;
-        const float scale = __expf(from[kHeadDim] - all_max);
-        value += from[column] * scale;
-        all_sum += from[kHeadDim + 1] * scale;
-      }
-    }
+    const PartSum all =
+        SumWarpParts<kHeadDim, kWarps>(scratch + row * kStride, kMaxGroup * kStride, column);
     if (item.num_items == 1) {
       p.attention[(int64_t{item.row} * p.num_heads + first_head + row) * kHeadDim + column] =
-          __float2bfloat16(value / all_sum);
+          __float2bfloat16(all.value / all.sum);
     } else {
-      float* to =
-          p.partials + (int64_t{unit_item} * p.num_heads + first_head + row) * (kHeadDim + 2);
-      to[column] = value;
-      if (column == 0) to[kHeadDim] = all_max, to[kHeadDim + 1] = all_sum;
+      StoreItemPart<kHeadDim>(p.partials, unit_item, p.num_heads, first_head + row, column, all);
     }
   }
   ProxyFence();  // as in PutNewest
