@@ -14,7 +14,9 @@ bool IsPlain(const llm::DecoderSpec& spec) {
     return false;
   }
   return std::all_of(spec.layers.begin(), spec.layers.end(),
-                     [](const llm::LayerSpec& layer) { return !layer.is_moe; }) &&
+                     [](const llm::LayerSpec& layer) {
+                       return !layer.is_moe && layer.score_scale == 1.0f;
+                     }) &&
          std::all_of(spec.ropes.begin(), spec.ropes.end(),
                      [](const llm::RopeSpec& rope) { return rope.dim % 16 == 0; });
 }
