@@ -40,7 +40,7 @@ Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
   NEREID_ASSIGN_OR_RETURN(const int64_t profile_steps, given.Int("profile_steps", 0));
   options.profile_steps = static_cast<int32_t>(std::clamp<int64_t>(profile_steps, 0, 1'000'000));
   options.is_invariant = parameters.is_batch_invariant;
-  NEREID_ASSIGN_OR_RETURN(options.fuses_decode, given.Bool("fused_decode", false));
+  NEREID_ASSIGN_OR_RETURN(options.fuses_decode, given.Bool("fused_decode", true));
   return options;
 }
 

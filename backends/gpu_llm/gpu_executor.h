@@ -42,7 +42,7 @@ struct GpuExecutorOptions {
   // A sequence gets the same numbers alone and beside others, at the price of slower products.
   bool is_invariant = false;
   // Decode steps of few sequences in one launch, for models that it is there for.
-  bool fuses_decode = false;
+  bool fuses_decode = true;
   std::optional<DummyWeights> dummy;  // weights are made up
   // Every so many steps, `on_profile` gets a table of what their operators took (step_profile.h);
   // steps are then neither recorded nor overlapped. 0: never. [engine thread]

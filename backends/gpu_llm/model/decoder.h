@@ -32,7 +32,7 @@ struct DecoderLimits {
   int32_t num_processors = 0;  // of the device
   CacheFormat cache_format = CacheFormat::kBf16;
   bool is_invariant = false;  // products: LinearRunner::Create
-  bool fuses_decode = false;  // small decode steps in one launch, where the model allows it
+  bool fuses_decode = true;   // small decode steps in one launch, where the model allows it
 };
 
 // Of a decoder whose spec and weights are one of several GPUs' share.
