@@ -25,6 +25,7 @@ def test_arguments_of_initialize(python_server, python_repository):
     ("memory", [[2.0, 4.0], {"k": 1, "t": "x", "b": True}, True]),
     ("metrics", [3.0, 2.5, True]),
     ("dlpack", [[1.0, 2.0], True, [True, False], "bool", [1, 0], "DLPack does not have support for string tensors."]),
+    ("shapes_by_dlpack", [[3, 0], [0, 3], [1, 2, 1], [], [1, 3]]),
     ("free", True),
     ("processes", [[0, 9], [0, 9]]),
     ("codes", [0, 1, 2, 3, 4, 5, 6, 7, 1, "bytes"]),

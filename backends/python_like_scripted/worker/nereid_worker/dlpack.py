@@ -99,7 +99,8 @@ def tensor_of(name, source):
     if described.device_type not in (_CPU, _CUDA_HOST):
         raise TritonModelException(f"DLDevice type {described.device_type} is not support by Python backend.")
     described.device_type = _CPU  # pinned memory is as good
-    if described.strides and not _is_compact(described.shape[:described.ndim], described.strides[:described.ndim]):
+    shape = described.shape[:described.ndim]
+    if described.strides and 0 not in shape and not _is_compact(shape, described.strides[:described.ndim]):
         raise TritonModelException(_NOT_CONTIGUOUS)
     code = described.type_code
     if code in (_BFLOAT, _BOOL):

@@ -163,6 +163,10 @@ class TritonPythonModel:
         return [again.as_numpy().tolist(), bool(np.shares_memory(again.as_numpy(), values)), flags.as_numpy().tolist(),
                 str(flags.as_numpy().dtype), list(tensor.__dlpack_device__()), refused]
 
+    def case_shapes_by_dlpack(self, values, request):
+        arrays = (np.zeros((3, 0), np.float32), np.zeros((0, 3), np.float32), np.zeros((1, 2, 1), np.int8), np.array(3.0), np.zeros((2, 3))[:1])
+        return [list(pb_utils.Tensor.from_dlpack("T", array).as_numpy().shape) for array in arrays]
+
     def case_processes(self, values, request):
         """What processes that are started anew, not forked, give back, and how they end."""
         ends = []
