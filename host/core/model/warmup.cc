@@ -66,6 +66,9 @@ class Rendezvous final : public ReleaseHook {
   Status error_;
 };
 
+// So that a mistyped shape is an error, not the end of the machine's memory.
+constexpr uint64_t kMaxInputBytes = uint64_t{1} << 34;
+
 Result<Bytes> MakeData(const WarmupInput& input, int64_t num_elements, const std::string& folder) {
   if (input.source == WarmupInput::Source::kFile) {
     const std::string path = StrCat(folder, "/", input.file);
@@ -76,6 +79,11 @@ Result<Bytes> MakeData(const WarmupInput& input, int64_t num_elements, const std
   // An empty string is four zero bytes.
   const uint64_t element =
       input.data_type == DataType::kBytes ? 4 : DataTypeByteSize(input.data_type);
+  if (element == 0) return InvalidArgError("has no data_type");
+  if (static_cast<uint64_t>(num_elements) > kMaxInputBytes / element) {
+    return InvalidArgError("has ", num_elements, " elements, which is more than the ",
+                           kMaxInputBytes, " bytes that a warmup sample may have");
+  }
   Bytes data(num_elements * element, 0);
   if (input.source == WarmupInput::Source::kRandom && input.data_type != DataType::kBytes) {
     std::minstd_rand random(1);
@@ -175,12 +183,20 @@ Result<Sample> MakeSample(const Warmup& warmup, const ModelConfig& config,
     NEREID_ASSIGN_OR_RETURN(sample.sequence, SequenceInputs::Make(config, model_dir));
   }
   const uint32_t num_requests = std::max<uint32_t>(warmup.batch_size, 1);
+  if (config.max_batch_size > 0 && num_requests > static_cast<uint32_t>(config.max_batch_size)) {
+    return InvalidArgError("batch size ", num_requests, ", max allowed is ", config.max_batch_size);
+  }
   for (uint32_t i = 0; i < num_requests; ++i) {
     sample.requests.push_back(std::make_unique<InferRequest>(target, -1));
     sample.requests.back()->set_id(StrCat("warmup ", warmup.name));
   }
   const bool batched = config.max_batch_size > 0;
   for (const auto& [name, input] : warmup.inputs) {
+    if (std::any_of(input.dims.begin(), input.dims.end(), [](int64_t dim) { return dim < 0; })) {
+      return InvalidArgError(
+          "warmup setting expects all variable-size dimensions are specified for input '", name,
+          "'");
+    }
     NEREID_ASSIGN_OR_RETURN(const int64_t num_elements, ElementCount(input.dims));
     auto data = MakeData(input, num_elements, StrCat(model_dir, "/warmup"));
     if (!data.ok()) return std::move(data).status().WithContext(StrCat("input '", name, "'"));

@@ -168,6 +168,22 @@ TEST_F(ModelLifeTest, FailsToLoadWhenWarmUpFails) {
              "cannot open");
 }
 
+TEST_F(ModelLifeTest, RefusesSamplesThatCannotBe) {
+  const auto sample = [](const char* batch_size, const char* input) {
+    return Config(StrCat(R"(, "max_batch_size": 4,
+                            "model_warmup": [{"name": "w", "batch_size": )",
+                         batch_size, R"(, "inputs": {"IN": {)", input,
+                         R"(, "random_data": true}}}])"));
+  };
+  FailToLoad(sample("1", R"("data_type": "TYPE_FP32", "dims": [-1])"),
+             "warmup setting expects all variable-size dimensions are specified for input 'IN'");
+  FailToLoad(sample("1", R"("data_type": "TYPE_FP32", "dims": [1152921504606846976])"),
+             "input 'IN': has 1152921504606846976 elements");
+  FailToLoad(sample("1", R"("dims": [4])"), "input 'IN': has no data_type");
+  FailToLoad(sample("1000", R"("data_type": "TYPE_FP32", "dims": [4])"),
+             "batch size 1000, max allowed is 4");
+}
+
 TEST_F(ModelLifeTest, MayLoseItsLastReferenceOnItsOwnInstanceThread) {
   for (int round = 0; round < 20; ++round) {
     test::TestClient client;
