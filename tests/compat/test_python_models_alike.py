@@ -77,7 +77,7 @@ ROWS = {
     **{f"seq_oldest {step}": ("seq_oldest", tensors(INPUT=np.array([[step]], np.int32)),
                               {"sequence_id": 9, "sequence_start": step == 1, "sequence_end": step == 3}) for step in (1, 2, 3)},
     **{f"caller {case}": case_of_caller(case) for case in (
-        "early", "exec", "bytes", "large", "unknown", "fails", "async", "stream_refused", "request", "codes", "types", "strings", "config",
+        "early", "exec", "unnamed", "bytes", "large", "unknown", "fails", "async", "stream_refused", "request", "codes", "types", "strings", "config",
         "constants", "tensors", "refusals", "sequence", "free", "directory", "nameless", "memory", "dlpack", "args", "control", "async_cancel",
         "logs", "texts", "parameters", "config_changes", "control_texts", "errors_of_calls")},
     "flood": ("flood", tensors(IN=np.array([3], np.int32)), {}),

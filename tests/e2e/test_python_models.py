@@ -41,6 +41,7 @@ def test_arguments_of_initialize(python_server, python_repository):
     ("cancelled_late", [0, True]),
     ("nameless", ["Tensor name cannot be an empty string."] * 2),
     ("async_cancel", ["cancelled", [2.0, 4.0]]),
+    ("unnamed", [2.0, 4.0]),
     ("early", "BLS is only supported during the 'execute' function."),
 ])
 def test_answer_to(python_server, case, expected):

@@ -65,6 +65,10 @@ class TritonPythonModel:
                                              inputs=[pb_utils.Tensor(b"IN", values)]).exec()
         return result_of(response)
 
+    def case_unnamed(self, values, request):
+        """No output is named: all of them come."""
+        return result_of(pb_utils.InferenceRequest(model_name="doubler", requested_output_names=[], inputs=[pb_utils.Tensor("IN", values)]).exec())
+
     def case_unknown(self, values, request):
         return result_of(call("nosuch", values).exec())
 
