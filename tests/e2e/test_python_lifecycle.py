@@ -166,7 +166,7 @@ def test_a_model_whose_worker_cannot_start_again_can_be_unloaded(server, reposit
 def test_a_model_that_hangs_holds_up_neither_its_unload_nor_the_end(start_server, tmp_path):
     """The unload goes on beside the server, as in Triton; the server ends without it."""
     write_model(tmp_path / "models", "hangs", MIRROR + "    def execute(self, requests):\n        print('worker', os.getpid(), 'hangs')\n"
-                                                       "        while True:\n            pass\n", CONFIG)
+                                                       "        import time\n        time.sleep(600)\n", CONFIG)
     running = start_server(tmp_path / "models", python_flags("--model-control-mode=explicit", "--load-model=hangs", "--exit-timeout-secs=1"))
 
     def ask_it():
