@@ -65,12 +65,13 @@ Result<std::string> Server::StatisticsJson(const std::string& name, int64_t vers
     return std::move(serving).status();
   }
   for (const auto& model : models) {
-    if (version != ModelTable::kLatest && model->version() != version) continue;
+    // As Triton has it, a version without a model means nothing.
+    if (!name.empty() && version != ModelTable::kLatest && model->version() != version) continue;
     if (!elements.empty()) elements += ",";
     elements += model->StatisticsJson();
   }
   if (!name.empty() && elements.empty()) {
-    if (version == ModelTable::kLatest) {
+    if (models.empty()) {
       return InvalidArgError("requested model '", name, "' is not available");
     }
     return InvalidArgError("requested model version is not available for model '", name, "'");
