@@ -1,0 +1,19 @@
+// Any text as model.safetensors.index.json: a verdict, never a crash. No file that is accepted lies
+// outside the folder.
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+#include "llm_core/checkpoint/tensor_index.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::filesystem::path root("/folder");
+  const auto index =
+      nereid::llm::ParseTensorIndex({reinterpret_cast<const char*>(data), size}, "input");
+  if (!index.ok()) return 0;
+  for (const std::string& file : index->files()) {
+    if ((root / file).lexically_normal().parent_path() != root) std::abort();
+  }
+  return 0;
+}
