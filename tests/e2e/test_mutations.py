@@ -144,6 +144,35 @@ def test_mutated_grpc_messages(server):
             check(server)
 
 
+def stream_seeds():
+    """Requests of streams. None for a model whose input says how much it answers: a mutation would ask for a great deal."""
+    plain, empty = service_pb2.ModelInferRequest(), service_pb2.ModelInferRequest()
+    plain.CopyFrom(grpc_seeds()[0][1])
+    empty.CopyFrom(grpc_seeds()[1][1])
+    empty.parameters["triton_enable_empty_final_response"].bool_param = True
+    empty.parameters["sequence_id"].string_param = "s"
+    return [plain.SerializeToString(), empty.SerializeToString()]
+
+
+def test_mutated_messages_of_streams(server):
+    """Each stream carries a mutated message and a good one, which is answered unless the first ended the stream."""
+    chance = random.Random(SEED + 3)
+    seeds = stream_seeds()
+    num_answered = 0
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
+        open_stream = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer", request_serializer=None, response_deserializer=None)
+        for _ in batches():
+            streams = [open_stream(iter((mutate(chance, chance.choice(seeds)), seeds[0])), timeout=60) for _ in range(BATCH)]
+            for stream in streams:
+                try:
+                    assert sum(1 for _ in stream) >= 2
+                    num_answered += 1
+                except grpc.RpcError as error:
+                    assert error.code() != grpc.StatusCode.DEADLINE_EXCEEDED
+            check(server)
+    assert num_answered > 0
+
+
 def test_mutated_http2_frames(server):
     good = frame(SETTINGS, 0, 0, b"") + call(b"/inference.GRPCInferenceService/ServerLive", b"")
     chance = random.Random(SEED + 2)
