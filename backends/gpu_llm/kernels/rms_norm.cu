@@ -6,9 +6,11 @@
 namespace nereid::gpu {
 namespace {
 
-constexpr int kThreads = 512;
-constexpr int kMaxChunks = 4;  // of 8 values a thread
+// So few that a block of a product that follows finds room beside one of these (split_gemm.cuh).
+constexpr int kThreads = 256;
+constexpr int kFewChunks = 2, kMaxChunks = 8;  // of 8 values a thread
 
+template <int kChunks>
 __global__ void __launch_bounds__(kThreads) RmsNormKernel(RmsNormParams p) {
   __shared__ float scratch[32];
   LaunchNext();
@@ -19,10 +21,10 @@ __global__ void __launch_bounds__(kThreads) RmsNormKernel(RmsNormParams p) {
   const uint4* weight = reinterpret_cast<const uint4*>(p.weight);
   uint4* out = reinterpret_cast<uint4*>(p.out + int64_t{blockIdx.x} * p.hidden_size);
   const int chunks = p.hidden_size / 8;
-  uint4 packed[kMaxChunks];
+  uint4 packed[kChunks];
   float sum = 0.0f;
 #pragma unroll
-  for (int c = 0; c < kMaxChunks; ++c) {
+  for (int c = 0; c < kChunks; ++c) {
     const int i = threadIdx.x + c * blockDim.x;
     if (i >= chunks) break;
     packed[c] = in[i];
@@ -34,7 +36,7 @@ __global__ void __launch_bounds__(kThreads) RmsNormKernel(RmsNormParams p) {
   const float scale =
       rsqrtf(BlockSum(sum, scratch) / static_cast<float>(p.hidden_size) + p.epsilon);
 #pragma unroll
-  for (int c = 0; c < kMaxChunks; ++c) {
+  for (int c = 0; c < kChunks; ++c) {
     const int i = threadIdx.x + c * blockDim.x;
     if (i >= chunks) break;
     float values[8], weights[8];
@@ -51,7 +53,9 @@ __global__ void __launch_bounds__(kThreads) RmsNormKernel(RmsNormParams p) {
 void RmsNorm(const RmsNormParams& params, cudaStream_t stream) {
   const int threads =
       params.hidden_size / 8 >= kThreads ? kThreads : (params.hidden_size / 8 + 31) / 32 * 32;
-  Launch(RmsNormKernel, params.num_rows, threads, 0, stream, params);
+  Launch(params.hidden_size / 8 <= kFewChunks * kThreads ? RmsNormKernel<kFewChunks>
+                                                         : RmsNormKernel<kMaxChunks>,
+         params.num_rows, threads, 0, stream, params);
 }
 
 }  // namespace nereid::gpu
