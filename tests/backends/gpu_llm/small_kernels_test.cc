@@ -12,6 +12,7 @@
 #include "gpu_llm/kernels/layer_norm.h"
 #include "gpu_llm/kernels/moe.h"
 #include "gpu_llm/kernels/residual_add.h"
+#include "gpu_llm/kernels/rms_norm.h"
 #include "gpu_test.h"
 
 namespace nereid::gpu {
@@ -59,6 +60,20 @@ class SmallKernelsTest : public testing::GpuTest<::testing::Test> {
   std::mt19937 random_{11};
   const cpu::OpTable& ops_ = cpu::BestOps();
 };
+
+TEST_F(SmallKernelsTest, RmsNormEqualsTheCpus) {
+  for (const auto& [rows, size] :
+       {std::pair(1, 8), {3, 64}, {31, 776}, {5, 4096}, {3, 4104}, {2, 16384}}) {
+    const Values in = Random(rows * size, 3.0f, 2.0f), weight = Random(size, 1.0f, 0.3f);
+    const DeviceMemory out = Poison(rows * size);
+    RmsNorm({in.bf16(), nullptr, weight.bf16(), out.as<__nv_bfloat16>(), rows, size, 1e-5f},
+            nullptr);
+    std::vector<float> expected(rows * size);
+    ops_.rms_norm(
+        {in.host.data(), size, weight.host.data(), 1e-5f, rows, size, expected.data(), size});
+    EXPECT_LT(RelativeError(Read(out, rows * size), expected), kTolerance) << rows << " " << size;
+  }
+}
 
 TEST_F(SmallKernelsTest, LayerNormEqualsTheCpus) {
   for (const auto& [rows, size] : {std::pair(1, 8), {3, 64}, {31, 776}, {5, 4096}, {2, 16384}}) {
