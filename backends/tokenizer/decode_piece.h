@@ -10,8 +10,8 @@
 
 namespace nereid::tokenizer {
 
-// Text may be held back for so many ids: what an engine gives of the past at least, when there is
-// so much.
+// Text is held back for so many ids at most, so that what follows depends on no more of the past
+// than these: engines send as many as `prior_ids`, or all there are.
 inline constexpr size_t kMaxHeldIds = 16;
 
 // The text that `ids` add behind `prior_ids`, the last ids of the stream so far (all of them, or at

@@ -75,7 +75,10 @@ class AlignedEncoder {
         // Characters that no token stands for make tokens reach less far than the piece.
         const size_t end = std::min<size_t>(token.end, piece.text().size());
         const size_t begin = std::min<size_t>(token.begin, end - 1);
-        Add(token.id, parts_.vocabulary.OfId(token.id).value_or(""), piece.Origin(begin, end));
+        const std::string_view spelling =
+            token.is_spelt_as_text ? std::string_view(piece.text()).substr(begin, end - begin)
+                                   : parts_.vocabulary.OfId(token.id).value_or("");
+        Add(token.id, spelling, piece.Origin(begin, end));
       }
     }
     return true;

@@ -87,6 +87,9 @@ class StepReader {
     }
     if (type == "Replace") return AddReplace(spec);
     if (type == "Strip") return AddStrip(spec);
+    // CTC drops tokens, so that no later component can tell which one is the first or the last.
+    const bool asks_for_place = type == "Metaspace" || type == "WordPiece" || type == "BPEDecoder";
+    if (asks_for_place && steps_.drops_repeats) return Misplaced(type);
     if (type == "Metaspace") return AddMetaspace(spec);
     if (type == "WordPiece") return AddWordPiece(spec);
     if (type == "BPEDecoder") return AddSuffix(spec);

@@ -112,7 +112,8 @@ class ReplaceStep : public NormalizerStep {
       if (!is_match) {
         made.Append(source, begin, end);
       } else {
-        made.Append(content, end > 0 ? source.from(end - 1) : TextSpan{});
+        const uint32_t start = source.from(0).begin;
+        made.Append(content, end > 0 ? source.from(end - 1) : TextSpan{start, start});
       }
       return true;
     }

@@ -42,6 +42,7 @@ class PcrePattern : public Pattern {
   }
 
   bool ForEachSpan(std::string_view text, PieceSink& sink) const override {
+    if (text.empty()) return true;  // where the reference finds nothing, not even nothing
     const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     pcre2_match_data* const match = ThreadMatchData();
     size_t covered = 0;  // spans up to here were added

@@ -12,7 +12,7 @@
 namespace nereid::tokenizer {
 namespace {
 
-constexpr size_t kMaxSets = 64;  // each takes milliseconds to find
+constexpr size_t kMaxSets = 24;  // each takes milliseconds to find
 constexpr int kMaxClassDepth = 16;
 
 class Translator {

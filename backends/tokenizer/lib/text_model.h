@@ -37,6 +37,7 @@ struct ModelScratch {
 struct PieceToken {
   int32_t id;
   uint32_t begin, end;
+  bool is_spelt_as_text = false;  // an unknown token that keeps the text it stands for
 };
 
 class TextModel {

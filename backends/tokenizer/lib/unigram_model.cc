@@ -123,7 +123,7 @@ void UnigramModel::EncodeSpans(std::string_view piece, ModelScratch& scratch,
       AppendToken(piece.substr(begin, end - begin), id, ids);
     }
     for (const int32_t one : ids) {
-      out.push_back({one, static_cast<uint32_t>(begin), static_cast<uint32_t>(end)});
+      out.push_back({one, static_cast<uint32_t>(begin), static_cast<uint32_t>(end), one == unk_id});
     }
   });
 }
