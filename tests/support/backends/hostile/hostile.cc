@@ -24,7 +24,7 @@
 //   huge_output               asks for 2^62 bytes
 //   wrong_size                an output buffer of half the bytes that its shape takes
 // and `--backend-config=hostile,fault=initialize` fails the backend itself, fault=attributes its
-// TRITONBACKEND_GetBackendAttribute.
+// TRITONBACKEND_GetBackendAttribute, which otherwise, with fault=none, prefers three instances.
 #include <unistd.h>
 
 #include <atomic>
@@ -68,8 +68,8 @@ Status FailIf(TRITONBACKEND_Model* model, std::string_view fault) {
   return {};
 }
 
-// As the other, where the backend's own setting says so.
-Status FailIf(TRITONBACKEND_Backend* backend, std::string_view fault) {
+// The backend's own setting; empty without one.
+Result<std::string> Setting(TRITONBACKEND_Backend* backend) {
   TRITONSERVER_Message* message = nullptr;
   const char* base = nullptr;
   size_t size_bytes = 0;
@@ -77,8 +77,13 @@ Status FailIf(TRITONBACKEND_Backend* backend, std::string_view fault) {
   NEREID_RETURN_IF_ERROR(
       ToStatus(TRITONSERVER_MessageSerializeToJson(message, &base, &size_bytes)));
   NEREID_ASSIGN_OR_RETURN(const nereid::Json config, nereid::Json::Parse({base, size_bytes}));
-  if (config["cmdline"]["fault"].AsString() != fault) return {};
-  return nereid::UnavailableError("hostile: ", fault, " fails as told");
+  return std::string(config["cmdline"]["fault"].AsString());
+}
+
+Status FailIf(TRITONBACKEND_Backend* backend, std::string_view fault) {
+  NEREID_ASSIGN_OR_RETURN(const std::string told, Setting(backend));
+  if (told == fault) return nereid::UnavailableError("hostile: ", fault, " fails as told");
+  return {};
 }
 
 Status FillOutput(TRITONBACKEND_Request* request, TRITONBACKEND_Response* response,
@@ -166,11 +171,14 @@ TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_Initialize(TRITONBACKEND_B
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_GetBackendAttribute(
     TRITONBACKEND_Backend* backend, TRITONBACKEND_BackendAttribute* attributes) {
-  // What it said before the error does not count.
-  TRITONSERVER_Error* const error = TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
-      attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 3, nullptr, 0);
-  if (error != nullptr) return error;
-  return nereid::GuardCEdge("hostile", [&] { return FailIf(backend, "attributes"); });
+  return nereid::GuardCEdge("hostile", [&]() -> Status {
+    NEREID_ASSIGN_OR_RETURN(const std::string told, Setting(backend));
+    if (told.empty()) return {};
+    // What it said before the error does not count.
+    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+        attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 3, nullptr, 0)));
+    return FailIf(backend, "attributes");
+  });
 }
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model) {
