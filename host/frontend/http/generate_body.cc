@@ -28,16 +28,18 @@ Result<InputTensor> ReadInput(JsonReader& reader, const InputSignature& signatur
   };
   // As Triton has it, the outermost array tells how many elements there are: what is nested in it
   // may not add any.
-  int64_t num_outermost = 0;
-  Status status = reader.Peek() != JsonKind::kArray ? read_element() : reader.ReadArray([&] {
+  const bool is_array = reader.Peek() == JsonKind::kArray;
+  int64_t num_outermost = is_array ? 0 : 1;
+  const Status status = !is_array ? read_element() : reader.ReadArray([&] {
     ++num_outermost;
     return read_element();
   });
-  if (status.ok() && num_outermost != 0 && num_outermost != num_elements) {
-    status = InvalidArgError("Shape does not match true shape of 'data' field");
+  if (!status.ok()) return Status(status).WithContext(StrCat("input '", input.name, "'"));
+  NEREID_ASSIGN_OR_RETURN(const std::vector<int64_t> shape, FillShape(signature, num_outermost));
+  if (num_outermost != num_elements) {
+    return InvalidArgError("input '", input.name,
+                           "': Shape does not match true shape of 'data' field");
   }
-  if (!status.ok()) return std::move(status).WithContext(StrCat("input '", input.name, "'"));
-  NEREID_ASSIGN_OR_RETURN(const std::vector<int64_t> shape, FillShape(signature, num_elements));
   input.shape.assign(shape);
   return input;
 }

@@ -27,7 +27,7 @@ struct RequestParameter {
 struct RequestOptions {
   std::string id;
   uint64_t sequence_id = 0;
-  std::string sequence_name;  // a sequence_id that is text; then sequence_id is 0
+  std::optional<std::string> sequence_name;  // a sequence_id that is text; then sequence_id is 0
   bool sequence_start = false;
   bool sequence_end = false;
   uint64_t priority = 0;

@@ -19,8 +19,8 @@ Status ApplyParameter(InferRequest& request, const RequestParameter& parameter) 
 }
 
 Status ApplySequence(InferRequest& request, const RequestOptions& options) {
-  if (!options.sequence_name.empty()) {
-    NEREID_RETURN_IF_ERROR(request.SetCorrelationId(options.sequence_name.c_str()));
+  if (options.sequence_name.has_value()) {
+    NEREID_RETURN_IF_ERROR(request.SetCorrelationId(options.sequence_name->c_str()));
   } else if (options.sequence_id != 0) {
     NEREID_RETURN_IF_ERROR(request.SetCorrelationId(options.sequence_id));
   }

@@ -49,7 +49,7 @@ namespace {
 Status ReadSequenceId(JsonReader& reader, RequestOptions& options) {
   if (reader.Peek() == JsonKind::kString) {
     NEREID_ASSIGN_OR_RETURN(const std::string_view id, reader.ReadString());
-    options.sequence_name = id;
+    options.sequence_name = std::string(id);
     return Status::Ok();
   }
   NEREID_ASSIGN_OR_RETURN(options.sequence_id, reader.ReadUint64());
