@@ -98,7 +98,7 @@ void CheckParameters(const RepositoryModel& model, LlmRole role, Findings& findi
   std::vector<std::string> names;
   for (const LlmParameter& parameter : known) names.push_back(parameter.key);
   for (const auto& [key, value] : model.config->parameters) {
-    const auto is_key = [&](const LlmParameter& parameter) { return key == parameter.key; };
+    const auto is_key = [&key = key](const LlmParameter& parameter) { return key == parameter.key; };
     const auto parameter = std::find_if(known.begin(), known.end(), is_key);
     if (parameter == known.end()) {
       findings.push_back(Warning(AtEntry(model.folder, "parameters", key,

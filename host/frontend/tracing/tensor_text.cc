@@ -15,9 +15,6 @@ void Append(std::string& text, float value) {
   char digits[32];
   text.append(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
 }
-void Append(std::string& text, bool value) {
-  text += value ? '1' : '0';
-}
 template <typename Int>
 void Append(std::string& text, Int value) {
   text += std::to_string(value);
