@@ -151,6 +151,10 @@ TRITONSERVER_Error* TRITONBACKEND_BackendArtifacts(TRITONBACKEND_Backend*,
   *location = "/backends/fake";
   return nullptr;
 }
+TRITONSERVER_Error* TRITONBACKEND_BackendName(TRITONBACKEND_Backend*, const char** name) {
+  *name = "fake";
+  return nullptr;
+}
 // The backend of a model is the model itself: the fake has no backend of its own.
 TRITONSERVER_Error* TRITONBACKEND_ModelBackend(TRITONBACKEND_Model* model,
                                                TRITONBACKEND_Backend** backend) {
