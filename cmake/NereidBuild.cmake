@@ -26,6 +26,7 @@ endif()
 add_compile_options(-Wall -Wextra -Wno-unused-parameter)
 if(NEREID_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_compile_definitions(NEREID_SANITIZE_ADDRESS)
   add_link_options(-fsanitize=address,undefined)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     # Clang's runtime lies in the executable, where the libraries (which are otherwise linked with --no-undefined) find it. Its check of function types
@@ -41,6 +42,7 @@ elseif(NEREID_SANITIZE STREQUAL "thread")
   # Protobuf's headers lay classes out differently where __SANITIZE_THREAD__ is defined, and the system's library was built without it:
   # the macro is hidden from them, and libstdc++ is told by its own name of the sanitizer.
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -U__SANITIZE_THREAD__ -D_GLIBCXX_TSAN=1)
+  add_compile_definitions(NEREID_SANITIZE_THREAD)
   add_link_options(-fsanitize=thread)
 elseif(NEREID_SANITIZE)
   message(FATAL_ERROR "NEREID_SANITIZE: expected address or thread, got '${NEREID_SANITIZE}'")

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <new>
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(NEREID_SANITIZE_ADDRESS)
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -50,7 +50,7 @@ class KeptMemory {
   };
   static Header* HeaderOf(void* object) { return static_cast<Header*>(object) - 1; }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(NEREID_SANITIZE_ADDRESS)
   static void Poison(Header* header) {
     __asan_poison_memory_region(header + 1, header->size_bytes);
   }
