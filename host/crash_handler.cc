@@ -1,5 +1,6 @@
-// Only async-signal-safe calls in the handler: no allocation, no lock, no names but those of
-// exported functions.
+// No allocation in the handler, and no names but those of exported functions. The names of a frame
+// are found under the lock of dlopen, which the thread that crashes may hold or wait for: an alarm
+// ends the process where that never comes free.
 #include "host/crash_handler.h"
 
 #include <execinfo.h>
@@ -14,6 +15,7 @@ namespace {
 
 constexpr int kMaxFrames = 64;
 constexpr size_t kStackBytes = size_t{64} << 10;
+constexpr unsigned kMaxReportS = 10;
 
 int log_fd = -1;
 alignas(16) char stack[kStackBytes];  // of the main thread: its own may be what is exhausted
@@ -37,10 +39,21 @@ void Report(int fd, int signal_number, void* const* frames, int num_frames) {
   backtrace_symbols_fd(frames, num_frames, fd);
 }
 
+// Ends the process by SIGALRM, whatever this thread waits for.
+void EndAfter(unsigned seconds) {
+  signal(SIGALRM, SIG_DFL);
+  sigset_t alarm_only;
+  sigemptyset(&alarm_only);
+  sigaddset(&alarm_only, SIGALRM);
+  pthread_sigmask(SIG_UNBLOCK, &alarm_only, nullptr);
+  alarm(seconds);
+}
+
 void OnCrash(int signal_number) {
   // What fails in here, and in any other thread from now on, ends the process at once.
   signal(SIGSEGV, SIG_DFL);
   signal(SIGABRT, SIG_DFL);
+  EndAfter(kMaxReportS);
   void* frames[kMaxFrames];
   const int num_frames = backtrace(frames, kMaxFrames);
   Report(STDERR_FILENO, signal_number, frames, num_frames);
@@ -51,7 +64,7 @@ void OnCrash(int signal_number) {
 }  // namespace
 
 void CrashHandler::Install(const std::string& log_file) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(NEREID_SANITIZE_ADDRESS) || defined(NEREID_SANITIZE_THREAD)
   (void)log_file;
 #else
   void* frame = nullptr;
