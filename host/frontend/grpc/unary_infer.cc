@@ -51,7 +51,7 @@ class UnaryInfer final : public CallHandler, public InferObserver {
   std::atomic<int> num_refs_{
       1};  // the call's own; in flight, one for the response and one for the release
   std::atomic<bool> is_finished_{false};
-  size_t num_responses_ = 0;
+  std::atomic<size_t> num_responses_{0};
   InferResponse early_;  // one that came before the end: it may not be the only one
   TRITONSERVER_InferenceRequest* in_flight_ = nullptr;  // set before the request is under way
   std::optional<InferRequest>
@@ -82,14 +82,14 @@ Status UnaryInfer::Submit(const Slice& request_bytes) {
 }
 
 void UnaryInfer::OnResponse(InferResponse response, bool is_final) noexcept {
-  if (!response.empty()) ++num_responses_;
+  const size_t number = response.empty() ? 0 : ++num_responses_;
   if (!is_final) {
-    if (num_responses_ == 1) early_ = std::move(response);
+    if (number == 1) early_ = std::move(response);
     return;
   }
   parts_.EndSharedUse();
   if (num_responses_ != 1) {
-    FinishOnce(InternalError("expected a single response, got ", num_responses_));
+    FinishOnce(InternalError("expected a single response, got ", num_responses_.load()));
   } else {
     FinishWithOnly(response.empty() ? std::move(early_) : std::move(response));
   }
