@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "request/infer_response.h"
+
 namespace nereid {
 
 uint64_t OrderedGate::TakeTicket() {
@@ -13,12 +15,21 @@ uint64_t OrderedGate::TakeTicket() {
 void OrderedGate::Deliver(ResponseSink* sink, InferResponse* response, uint32_t flags) {
   sink->AddRef();
   std::unique_lock lock(mutex_);
-  line_[sink->gate_ticket() - first_ticket_].held.push_back({sink, response, flags});
+  Place* const place =
+      sink->gate_ticket() < first_ticket_ ? nullptr : &line_[sink->gate_ticket() - first_ticket_];
+  if (place == nullptr || place->has_final) {  // a sender that was overtaken by the final response
+    lock.unlock();
+    delete response;
+    sink->Release();
+    return;
+  }
+  place->held.push_back({sink, response, flags});
+  place->has_final = (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
   if (delivering_) return;
   delivering_ = true;
   while (!line_.empty() && !line_.front().held.empty()) {
     const std::vector<Held> held = std::exchange(line_.front().held, {});
-    if ((held.back().flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0) {
+    if (line_.front().has_final) {
       line_.pop_front();
       ++first_ticket_;
     }

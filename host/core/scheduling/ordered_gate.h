@@ -26,6 +26,7 @@ class OrderedGate final : public ResponseGate {
   };
   struct Place {
     std::vector<Held> held;
+    bool has_final = false;  // held or delivered: nothing follows
   };
 
   std::mutex mutex_;  // guards what follows

@@ -67,6 +67,28 @@ TEST_F(OrderedGateTest, LetsARejectedRequestTakeItsPlaceInLine) {
   EXPECT_EQ(Received(), "ab");
 }
 
+// What a sender says that the final response of another thread has overtaken is dropped.
+TEST_F(OrderedGateTest, DropsWhatComesBehindTheFinalResponse) {
+  InferRequest* a = Make("a");
+  InferRequest* b = Make("b");
+  const auto late = [&](InferRequest* request) {
+    auto response = std::move(InferResponse::New(request->sink())).value();
+    gate_.Deliver(request->sink(), response.release(), 0);
+  };
+  b->sink()->AddRef();
+  ResponseSink* const sink = b->sink();
+  EXPECT_TRUE(sink->Send(nullptr, TRITONSERVER_RESPONSE_COMPLETE_FINAL).ok());
+  late(b);
+  Answer(a);
+  EXPECT_EQ(Received(), "a");
+  late(b);
+  EXPECT_EQ(Received(), "a");
+  b->Release(TRITONSERVER_REQUEST_RELEASE_ALL);
+  sink->Release();
+  Answer(Make("c"));
+  EXPECT_EQ(Received(), "ac");
+}
+
 // A decoupled model: each response says which request it answers; an empty one ends it.
 TEST_F(OrderedGateTest, LetsEveryResponseOfTheFirstInLineOutAtOnce) {
   InferRequest* a = Make("a");
