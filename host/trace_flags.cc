@@ -114,14 +114,22 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Where OpenTelemetry's variables say that the collector is; empty where they do not.
-std::string UrlOfEnvironment() {
-  std::string url = Variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
-  if (!url.empty()) return url;
-  url = Variable("OTEL_EXPORTER_OTLP_ENDPOINT");
-  if (url.empty()) return url;
+constexpr char kTracesEndpoint[] = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+constexpr char kEndpoint[] = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+// A collector that a variable of OpenTelemetry's names; both empty where none does.
+struct NamedUrl {
+  const char* variable = "";
+  std::string url;
+};
+
+NamedUrl UrlOfEnvironment() {
+  std::string url = Variable(kTracesEndpoint);
+  if (!url.empty()) return {kTracesEndpoint, url};
+  url = Variable(kEndpoint);
+  if (url.empty()) return {};
   if (url.back() != '/') url += '/';
-  return url + "v1/traces";
+  return {kEndpoint, url + "v1/traces"};
 }
 
 }  // namespace
@@ -147,9 +155,9 @@ Status ApplyTraceEnvironment(TraceOptions& trace) {
         SetBatch(otlp, setting, value.empty() ? std::to_string(setting.get(otlp)) : value)
             .WithContext(setting.variable));
   }
-  const std::string url = UrlOfEnvironment();
-  if (url.empty() || otlp.shown.contains("url")) return Status::Ok();
-  return SetUrl(otlp, url).WithContext("OTEL_EXPORTER_OTLP_ENDPOINT");
+  const NamedUrl named = UrlOfEnvironment();
+  if (named.url.empty() || otlp.shown.contains("url")) return Status::Ok();
+  return SetUrl(otlp, named.url).WithContext(named.variable);
 }
 
 Status CheckTraceOptions(const TraceOptions& trace) {
