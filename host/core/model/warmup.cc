@@ -182,7 +182,7 @@ Result<Sample> MakeSample(const Warmup& warmup, const ModelConfig& config,
   if (config.sequence_batching) {
     NEREID_ASSIGN_OR_RETURN(sample.sequence, SequenceInputs::Make(config, model_dir));
   }
-  const uint32_t num_requests = std::max<uint32_t>(warmup.batch_size, 1);
+  const uint32_t num_requests = warmup.batch_size;
   if (config.max_batch_size > 0 && num_requests > static_cast<uint32_t>(config.max_batch_size)) {
     return InvalidArgError("batch size ", num_requests, ", max allowed is ", config.max_batch_size);
   }
@@ -262,6 +262,7 @@ Status RunWarmups(const ModelConfig& config, const std::string& model_dir, Reque
   // Not counted: warm-up is over before the model could end.
   const std::shared_ptr<RequestTarget> uncounted(std::shared_ptr<void>(), target);
   for (const Warmup& warmup : config.warmups) {
+    if (warmup.batch_size == 0) continue;  // as Triton: a sample of no request
     const auto run = [&]() -> Status {
       NEREID_ASSIGN_OR_RETURN(const Sample sample,
                               MakeSample(warmup, config, model_dir, uncounted));
