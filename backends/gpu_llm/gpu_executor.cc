@@ -123,7 +123,8 @@ Status GpuExecutor::Initialize() {
   limits_.max_num_sequences = std::max(1, options_.max_num_sequences);
   limits_.max_num_tokens = std::max(options_.max_num_tokens, limits_.max_num_sequences);
   limits_.block_size = kBlockTokens;
-  NEREID_ASSIGN_OR_RETURN(stream_, MakeStream());
+  // GPUs that wait for each other may not wait for a launch that itself waits for a whole GPU.
+  NEREID_ASSIGN_OR_RETURN(stream_, MakeStream(options_.group != nullptr));
   NEREID_ASSIGN_OR_RETURN(weights_, LoadGpuWeights(model_, sharding_, options_.dummy));
   model_.weights.clear();  // the checkpoint is not needed any more
   DecoderLimits limits;

@@ -34,9 +34,13 @@ using Stream = CudaHandle<cudaStream_t, cudaStreamDestroy>;
 using Event = CudaHandle<cudaEvent_t, cudaEventDestroy>;
 using Graph = CudaHandle<cudaGraphExec_t, cudaGraphExecDestroy>;
 
-inline Result<Stream> MakeStream() {
+// What is launched to an urgent one starts before all that waits on others of the device.
+inline Result<Stream> MakeStream(bool is_urgent = false) {
+  int least = 0, greatest = 0;
+  NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   cudaStream_t stream = nullptr;
-  NEREID_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                                           is_urgent ? greatest : least));
   return Stream(stream);
 }
 

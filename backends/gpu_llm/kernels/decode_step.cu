@@ -43,9 +43,9 @@ cudaError_t TryDecodeStep(const DecodeStepParams& params, int num_processors, cu
   DecodeStepParams trial = params;
   trial.num_layers = trial.num_rows = trial.num_items = 0;
   trial.head_outputs = std::min(trial.head_outputs, decode_step::kTileOutputs);
+  (void)cudaGetLastError();
   RunDecodeStep(trial, num_processors, stream);
-  const cudaError_t started = cudaGetLastError();
-  return started != cudaSuccess ? started : cudaStreamSynchronize(stream);
+  return cudaGetLastError();
 }
 
 }  // namespace nereid::gpu

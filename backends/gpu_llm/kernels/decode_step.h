@@ -59,8 +59,8 @@ struct DecodeStepParams {
 // threads at once: false.
 bool CanRunDecodeStep(const DecodeStepParams& params, int num_processors);
 void RunDecodeStep(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
-// A launch without rows and layers, and its end: an error where the device, as it is now, does not
-// start all blocks together. Of `params`, what the model says, `head` and `arrivals` are read.
+// A launch without rows and layers: its error where the device, as it is now, does not start all
+// blocks together. Of `params`, what the model says, `head` and `arrivals` are read.
 cudaError_t TryDecodeStep(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
 
 }  // namespace nereid::gpu

@@ -249,10 +249,7 @@ class GridBarrier {
   }
   __device__ void Wait() {
     if (threadIdx.x == 0) {
-      uint32_t now;
-      do {
-        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(arrivals_) : "memory");
-      } while (now < target_);
+      for (uint64_t start = 0; !HaveArrived();) CheckPatience(start);
     }
     SyncConsumers();
   }
@@ -263,6 +260,23 @@ class GridBarrier {
   }
 
  private:
+  static constexpr int kSpinsALook = 1 << 16;
+  static constexpr uint64_t kLimitNs = 30'000'000'000;
+
+  __device__ bool HaveArrived() {
+    uint32_t now = 0;
+    for (int spins = 0; spins < kSpinsALook; ++spins) {
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(arrivals_) : "memory");
+      if (now >= target_) return true;
+    }
+    return false;
+  }
+  // Blocks that another process keeps from starting are not waited for for ever: the launch fails.
+  __device__ static void CheckPatience(uint64_t& start) {
+    if (start == 0) start = NowNs();
+    if (NowNs() - start > kLimitNs) __trap();
+  }
+
   uint32_t* arrivals_;
   uint32_t target_ = 0;
 };

@@ -13,6 +13,13 @@ using bf16 = __nv_bfloat16;
 
 constexpr float kNegativeInfinity = -__builtin_huge_valf();
 
+// Of a clock that all processors share.
+__device__ __forceinline__ uint64_t NowNs() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
 __device__ __forceinline__ float WarpSum(float value) {
 #pragma unroll
   for (int lane = 16; lane > 0; lane /= 2) value += __shfl_xor_sync(0xffffffffu, value, lane);

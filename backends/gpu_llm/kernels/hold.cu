@@ -1,17 +1,14 @@
 // One thread that looks at the clock.
 #include "gpu_llm/kernels/hold.h"
 
+#include "gpu_llm/kernels/device.cuh"
+
 namespace nereid::gpu {
 namespace {
 
-__device__ int64_t Now() {
-  int64_t now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-  return now;
-}
-
 __global__ void HoldKernel(int64_t nanoseconds) {
-  for (const int64_t end = Now() + nanoseconds; nanoseconds > 0 && Now() < end;) __nanosleep(1000);
+  for (const uint64_t end = NowNs() + nanoseconds; nanoseconds > 0 && NowNs() < end;)
+    __nanosleep(1000);
 }
 
 }  // namespace

@@ -40,11 +40,6 @@ __device__ __forceinline__ uint32_t LoadAcquire(const uint32_t* address) {
   asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
   return value;
 }
-__device__ __forceinline__ uint64_t NowNs() {
-  uint64_t now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-  return now;
-}
 
 // Spins until is_ready(); false when the others are not to be waited for any more.
 template <typename Ready>

@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(kBound<Operand, kRows>, 1)
     SplitGemmKernel(const __grid_constant__ TensorMaps maps, SplitGemmParams p) {
   extern __shared__ char unaligned[];
   __shared__ uint64_t barriers[Operand::kBarriers];
-  __shared__ float in_factors[kRows];
+  __shared__ __align__(8) float in_factors[kRows];  // read in pairs
   const uint32_t shared = (SharedAddress(unaligned) + 1023) & ~1023u;
   LaunchNext();
   if (threadIdx.x == kConsumers) {

@@ -98,6 +98,7 @@ Result<DecodeStepRunner::Made> DecodeStepRunner::Create(const llm::DecoderSpec& 
   Made made;
   if (const cudaError_t error = TryDecodeStep(model, num_processors, nullptr);
       error == cudaSuccess) {
+    NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(nullptr));
     made.runner = std::move(runner);
   } else {
     made.refusal =
