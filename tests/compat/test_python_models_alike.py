@@ -21,7 +21,7 @@ GOLDEN, E2E = TESTS / "golden/repo", TESTS / "e2e/python_models"
 LEFT_OUT = {"brain"}  # BF16, which needs a GPU's client library there
 PATIENCE_S = 120
 THEIR_ABORT = "boost::interprocess::lock_exception"
-MAX_ABORTS = 3  # in one question
+MAX_ABORTS = 8  # in one question
 
 
 def tensors(**arrays):
