@@ -155,6 +155,14 @@ TEST_F(ModelLifeTest, WarmsEveryInstanceUpBeforeItServes) {
   EXPECT_EQ((*model)->num_inflight(), 0U);
 }
 
+TEST_F(ModelLifeTest, SkipsWarmUpSamplesOfNoRequest) {
+  const auto model = Load(Config(R"(, "model_warmup": [{"name": "w",
+      "inputs": {"IN": {"data_type": "TYPE_FP32", "dims": [-1], "random_data": true}}}])"));
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  const Calls calls = backend.Calls();
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), "execute 1"), 0);
+}
+
 TEST_F(ModelLifeTest, FailsToLoadWhenWarmUpFails) {
   backend.execute = [](auto*, auto) { return InternalError("bad kernel"); };
   FailToLoad(Config(R"(, "model_warmup": [{"name": "w", "batch_size": 1,
