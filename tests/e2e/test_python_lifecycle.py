@@ -247,3 +247,30 @@ class TritonPythonModel:
     assert status == 500 and "Failed to load model: " in text and "'given'" in text, text
     assert ask(server, "gives", [4.0]) == (200, [0.0])
     unload(server, "gives")
+
+
+def test_threads_of_a_model_call_one_that_batches(server, repository):
+    """Several answers come at once, without an event loop: nobody reads but those who wait."""
+    config = CONFIG.replace("dims: [ -1 ]", "dims: [ 1 ]") + "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 500 }\n"
+    write_model(repository, "batches", MIRROR, config)
+    assert post(server, "/v2/repository/models/batches/load", {})[0] == 200
+    load(server, repository, "has_threads", """    def execute(self, requests):
+        import threading
+        wrong = []
+
+        def call(number):
+            for each in range(300):
+                value = np.array([[number * 1000 + each]], np.float32)
+                request = pb_utils.InferenceRequest(model_name="batches", inputs=[pb_utils.Tensor("IN", value)], requested_output_names=["OUT"])
+                if pb_utils.get_output_tensor_by_name(request.exec(), "OUT").as_numpy() != value:
+                    wrong.append(value)
+        threads = [threading.Thread(target=call, args=(number,)) for number in range(8)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([len(wrong)], np.float32))]) for _ in requests]
+""")
+    assert ask(server, "has_threads") == (200, [0.0])
+    unload(server, "has_threads")
+    unload(server, "batches")

@@ -86,10 +86,10 @@ def _discard_all(slot):
 
 
 def _wake_another():
-    """Lets a waiting thread become the reader."""
+    """Lets a thread that still waits become the reader; one whose answer has come goes without reading."""
     with _slots_lock:
         for slot in _slots.values():
-            if slot.is_waiting:
+            if slot.is_waiting and not slot.messages:
                 slot.wake()
                 return
 
