@@ -19,6 +19,7 @@ def test_arguments_of_initialize(python_server, python_repository):
 @pytest.mark.parametrize("case, expected", [
     ("exec", [2.0, 4.0]),
     ("bytes", [2.0, 4.0]),
+    ("kinds_of_texts", [["an id", each, True, "an id"] for each in ("of NumPy", "an id", 1, 2)]),
     ("large", True),
     ("fails", {"error": "minus one", "code": 2}),
     ("async", [[2.0 * each] for each in range(20)]),

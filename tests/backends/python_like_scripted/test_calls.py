@@ -1,10 +1,12 @@
 """Calls of the host, with what comes from it made up here: moments that threads meet only now and then."""
+import enum
+import marshal
 import pathlib
 import sys
 
 import pytest
 
-pytest.importorskip("numpy")
+numpy = pytest.importorskip("numpy")
 WORKER = pathlib.Path(__file__).parents[3] / "backends/python_like_scripted/worker"
 
 
@@ -32,3 +34,31 @@ def test_who_reads_next_has_no_answer_yet(calls):
     unanswered = waiting(calls, 2)
     calls._wake_another()
     assert answered.event.locked() and not unanswered.event.locked()
+
+
+class Text(str, enum.Enum):
+    ONE = "one"
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+@pytest.mark.parametrize("text", [numpy.str_("one"), Text.ONE, b"one", bytearray(b"one"), numpy.bytes_(b"one"), "one"])
+def test_texts_travel_as_str(calls, text):
+    """marshal has no other kind, and would make bytes of some."""
+    from nereid_worker.arguments import text_of
+    from nereid_worker.errors import TritonError
+    from nereid_worker.request import InferenceRequest
+    assert [(type(each), each) for each in (text_of(text, ""), TritonError(text).message())] == [(str, "one")] * 2
+    request = InferenceRequest(request_id=text, correlation_id=text if isinstance(text, str) else "one", model_name=text, inputs=[],
+                               requested_output_names=[text], parameters={"one": text} if isinstance(text, str) else None)
+    packed = request.packed([])
+    assert marshal.loads(marshal.dumps(packed, 2)) == packed and packed[:4] == ("one", -1, "one", "one") and packed[7] == ("one",)
+
+
+@pytest.mark.parametrize("number", [1, True, Number.ONE])
+def test_numbers_travel_as_int(calls, number):
+    from nereid_worker.request import InferenceRequest
+    packed = InferenceRequest(correlation_id=number, flags=number, timeout=number, model_name="m", inputs=[], requested_output_names=[]).packed([])
+    assert [type(each) for each in packed[3:6]] == [int] * 3 and packed[3] == 1

@@ -64,7 +64,8 @@ class InferenceRequest:
             raise TypeError(f"InferenceRequest: expected an InferenceTrace, got {type(trace).__name__}")
         self._key = 0
         self._id = text_of(request_id, "InferenceRequest: expected request_id")
-        self._correlation_id = correlation_id
+        is_number = isinstance(correlation_id, int)
+        self._correlation_id = int(correlation_id) if is_number else text_of(correlation_id, "InferenceRequest: expected correlation_id")
         if inputs is None or requested_output_names is None:
             raise TypeError("InferenceRequest: expected inputs and requested_output_names")
         self._inputs = list(inputs)

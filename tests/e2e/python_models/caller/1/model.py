@@ -1,5 +1,6 @@
 """Does what CASE names with everything that a model may ask of the host, and answers with the JSON of what came of it."""
 import asyncio
+import enum
 import itertools
 import json
 import multiprocessing
@@ -20,6 +21,10 @@ def result_of(response):
     if not response.output_tensors():
         return "empty"
     return pb_utils.get_output_tensor_by_name(response, "OUT").as_numpy().tolist()
+
+
+class Text(str, enum.Enum):
+    MODEL, TENSOR, ID = "echo", "IN", "an id"
 
 
 def put_square(results, value):
@@ -64,6 +69,17 @@ class TritonPythonModel:
         response = pb_utils.InferenceRequest(model_name=b"doubler", request_id=b"r", requested_output_names=[b"OUT"],
                                              inputs=[pb_utils.Tensor(b"IN", values)]).exec()
         return result_of(response)
+
+    def case_kinds_of_texts(self, values, request):
+        """Texts and numbers of classes that are made from str and int."""
+        heard = []
+        for kind, correlation in ((np.str_, np.str_("of NumPy")), (Text, Text.ID), (str, True), (str, enum.IntEnum("Number", "ONE TWO").TWO)):
+            pb_utils.Logger.log_info(kind("an id"))
+            echo = pb_utils.InferenceRequest(model_name=kind("echo"), request_id=kind("an id"), correlation_id=correlation,
+                                             inputs=[pb_utils.Tensor(kind("IN"), values)], requested_output_names=[np.str_("OUT")])
+            answer = json.loads(echo.exec().output_tensors()[0].as_numpy()[0])
+            heard.append([answer["id"], answer["correlation"], pb_utils.is_model_ready(kind("echo")), pb_utils.TritonError(kind("an id")).message()])
+        return heard
 
     def case_unnamed(self, values, request):
         """No output is named: all of them come."""
