@@ -36,6 +36,21 @@ def test_who_reads_next_has_no_answer_yet(calls):
     assert answered.event.locked() and not unanswered.event.locked()
 
 
+def test_calls_may_end_while_one_is_looked_for(calls):
+    """By the garbage collector, on the same thread."""
+    class Ends:
+        messages = ()
+
+        @property
+        def is_waiting(self):
+            calls._slots.pop(3, None)
+            return False
+    calls._slots.update({1: Ends(), 2: Ends(), 3: calls._Slot()})
+    last = waiting(calls, 4)
+    calls._wake_another()
+    assert not last.event.locked()
+
+
 class Text(str, enum.Enum):
     ONE = "one"
 

@@ -88,7 +88,7 @@ def _discard_all(slot):
 def _wake_another():
     """Lets a thread that still waits become the reader; one whose answer has come goes without reading."""
     with _slots_lock:
-        for slot in _slots.values():
+        for slot in list(_slots.values()):  # the garbage collector may end calls in between
             if slot.is_waiting and not slot.messages:
                 slot.wake()
                 return
