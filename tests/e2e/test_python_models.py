@@ -53,7 +53,7 @@ def test_a_forked_process_is_refused_and_its_parent_goes_on(python_server):
     answer = ask_caller(python_server, "forked")
     refused = "the host can be called from the model's process alone, and process PID was forked or spawned by it"
     assert answer == {"told": [refused, refused, refused, f"Failed to increment metric value: {refused}", refused, refused, refused,
-                               f"Failed to check model readiness: {refused}", "nothing"],
+                               f"Failed to check model readiness: {refused}", refused, "nothing"],
                       "stream": [[0.0], [1.0], [2.0], "empty"], "metric": 2.0, "exec": [2.0, 4.0], "input": [1.0, 2.0]}
     wait_for(lambda: "model 'caller': from a forked process" in pathlib.Path(python_server.log).read_text(errors="replace"), "its line is in the log")
 

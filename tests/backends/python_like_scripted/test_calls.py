@@ -51,6 +51,14 @@ def test_calls_may_end_while_one_is_looked_for(calls):
     assert not last.event.locked()
 
 
+def test_a_forked_process_waits_for_no_answer(calls):
+    """Whoever reads in its parent does not read there. Here no host was ever there, as in one that was forked."""
+    from nereid_worker.errors import TritonModelException
+    calls._read_lock.acquire()
+    with pytest.raises(TritonModelException, match="from the model's process alone"):
+        calls._wait(calls._Slot())
+
+
 class Text(str, enum.Enum):
     ONE = "one"
 

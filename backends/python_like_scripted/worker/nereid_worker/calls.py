@@ -95,6 +95,7 @@ def _wake_another():
 
 
 def _wait(slot):
+    channel.check_own()  # in a forked process whoever read is gone
     slot.is_waiting = True  # before the lock is tried: whoever gives it up sees this
     while not slot.messages:
         if _read_lock.acquire(blocking=False):

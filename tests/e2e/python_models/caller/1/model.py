@@ -409,7 +409,8 @@ class TritonPythonModel:
             results.put([self.told(each) for each in (
                 lambda: call("doubler", values).exec(), lambda: call("doubler", large).exec(), lambda: asyncio.run(ask()),
                 lambda: metric.increment(1), lambda: sender.send(with_array), lambda: sender.send(flags=1), request.is_cancelled,
-                lambda: pb_utils.is_model_ready("doubler"), lambda: pb_utils.Logger.log_warn("from a forked process"))])
+                lambda: pb_utils.is_model_ready("doubler"), lambda: next(stream),
+                lambda: pb_utils.Logger.log_warn("from a forked process"))])
 
         def forked_answers():
             context = multiprocessing.get_context("fork")
