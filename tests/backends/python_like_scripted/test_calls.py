@@ -51,6 +51,25 @@ def test_calls_may_end_while_one_is_looked_for(calls):
     assert not last.event.locked()
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_last_answer_that_comes_while_its_call_ends_leaves_no_orphan(calls, monkeypatch, moment):
+    """Just before or just after the call has no slot any more."""
+    monkeypatch.setattr(calls.channel, "next_posted", lambda: (calls.protocol.STREAM, 1, None, True))
+    monkeypatch.setattr(calls, "_pump", "reads")
+
+    class Slots(dict):
+        def pop(self, *arguments):
+            if moment == "before":
+                calls._read_one()
+            popped = super().pop(*arguments)
+            if moment == "after":
+                calls._read_one()
+            return popped
+    monkeypatch.setattr(calls, "_slots", Slots())
+    calls._end(1, waiting(calls, 1))
+    assert not calls._orphans
+
+
 def test_a_forked_process_waits_for_no_answer(calls):
     """Whoever reads in its parent does not read there. Here no host was ever there, as in one that was forked."""
     from nereid_worker.errors import TritonModelException

@@ -161,10 +161,12 @@ def _end(number, slot):
     """Nobody takes its answers any more."""
     global _is_draining
     slot.is_ended = True
+    if not slot.is_over:
+        _orphans.add(number)  # before the last answer finds no slot
     with _slots_lock:
         _slots.pop(number, None)
-    if not slot.is_over:
-        _orphans.add(number)
+    if slot.is_over:
+        _orphans.discard(number)  # it came before
     _discard_all(slot)
     if slot.is_over or _pump is not None:
         return
