@@ -70,6 +70,29 @@ def test_a_last_answer_that_comes_while_its_call_ends_leaves_no_orphan(calls, mo
     assert not calls._orphans
 
 
+def raise_error(*_):
+    raise RuntimeError("made up")
+
+
+def test_an_answer_that_cannot_be_read_is_the_end_of_its_call_alone(calls, monkeypatch):
+    """The next one is read, also where nobody takes them."""
+    messages = [(calls.protocol.STREAM, 1, "packed", True), (calls.protocol.STREAM, 2, None, True)]
+    monkeypatch.setattr(calls.channel, "next_posted", lambda: messages.pop(0))
+    monkeypatch.setattr(calls, "make_response", raise_error)
+    calls._orphans.update((1, 2))
+    calls._is_draining = True
+    calls._drain()
+    assert not calls._orphans and not calls._is_draining
+
+
+def test_answers_are_drained_once_there_are_threads_again(calls, monkeypatch):
+    begun = []
+    for begin in (raise_error, lambda *arguments: begun.append(arguments)):
+        monkeypatch.setattr(calls._thread, "start_new_thread", begin)
+        calls._end(1, waiting(calls, 1))
+    assert begun == [(calls._drain, ())]
+
+
 def test_a_forked_process_waits_for_no_answer(calls):
     """Whoever reads in its parent does not read there. Here no host was ever there, as in one that was forked."""
     from nereid_worker.errors import TritonModelException

@@ -71,7 +71,10 @@ def _discard(message):
     if message[0] != protocol.STREAM:
         return
     if message[2] is not None:
-        make_response(message[2])
+        try:
+            make_response(message[2])
+        except Exception:  # noqa: BLE001 whoever reads goes on
+            pass
     if message[3]:
         _orphans.discard(message[1])
 
@@ -174,7 +177,10 @@ def _end(number, slot):
         if _is_draining:
             return
         _is_draining = True
-    _thread.start_new_thread(_drain, ())  # the garbage collector may be here: nothing that takes a lock of threading
+    try:
+        _thread.start_new_thread(_drain, ())  # the garbage collector may be here: nothing that takes a lock of threading
+    except Exception:  # noqa: BLE001 no more threads: the next call that is ended tries again
+        _is_draining = False
 
 
 def call(operation, arguments):
