@@ -170,7 +170,8 @@ def _end(number, slot):
         _slots.pop(number, None)
     if slot.is_over:
         _orphans.discard(number)  # it came before
-    _discard_all(slot)
+    if slot.messages:
+        _discard_all(slot)
     if slot.is_over or _pump is not None:
         return
     with _slots_lock:
