@@ -36,16 +36,20 @@ void OpenRequests::Respond(uint64_t key, const PackedResponse* response, bool is
     std::lock_guard lock(open->mutex);
     if (!open->request.is_open()) return;
     const Status sent = Send(*open, response, is_final);
-    if (!sent.ok() && open->request.is_open()) (void)open->request.Fail(sent);
+    if (!sent.ok() && open->request.is_open()) (void)FailOne(*open, sent);
     is_finished = !open->request.is_open();
   }
   if (is_finished) Remove(key);
 }
 
+Status OpenRequests::FailOne(Open& open, const Status& error) {
+  open.response.reset();  // it belongs to the request
+  return open.request.Fail(error);
+}
+
 // A response that cannot be filled becomes the request's error.
 Status OpenRequests::Send(Open& open, const PackedResponse* response, bool is_final) {
-  Request& request = open.request;
-  ResponseSender& sender = request.sender();
+  ResponseSender& sender = open.request.sender();
   if (response == nullptr) {
     if (sender.is_decoupled()) return sender.Finish();
     if (open.response.has_value()) return sender.Send(std::move(*open.response), is_final);
@@ -54,8 +58,8 @@ Status OpenRequests::Send(Open& open, const PackedResponse* response, bool is_fi
                          "response sender was closed without one");
   }
   if (response->error.has_value()) {
-    return is_final || !sender.is_decoupled() ? request.Fail(*response->error)
-                                              : sender.SendError(*response->error);
+    if (!is_final && sender.is_decoupled()) return sender.SendError(*response->error);
+    return FailOne(open, *response->error);
   }
   NEREID_ASSIGN_OR_RETURN(Response made, sender.NewResponse());
   NEREID_RETURN_IF_ERROR(FillResponse(*response, made));
@@ -71,7 +75,7 @@ void OpenRequests::Fail(uint64_t key, const Status& error) {
   if (open == nullptr) return;
   {
     std::lock_guard lock(open->mutex);
-    if (open->request.is_open()) (void)open->request.Fail(error);
+    if (open->request.is_open()) (void)FailOne(*open, error);
   }
   Remove(key);
 }
@@ -91,8 +95,9 @@ void OpenRequests::Reschedule(uint64_t key) {
   {
     std::lock_guard lock(open->mutex);
     if (!open->request.is_open()) return;
+    open->response.reset();  // it belongs to the request
     const Status status = open->request.sender().Reschedule();
-    if (!status.ok()) (void)open->request.Fail(status);
+    if (!status.ok()) (void)FailOne(*open, status);
   }
   Remove(key);
 }

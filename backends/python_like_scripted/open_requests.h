@@ -52,6 +52,7 @@ class OpenRequests {
   };
   std::shared_ptr<Open> Find(uint64_t key);
   void Remove(uint64_t key);
+  static Status FailOne(Open& open, const Status& error);
   static Status Send(Open& open, const PackedResponse* response, bool is_final);
 
   std::mutex mutex_;  // guards what follows; never held while a response is sent

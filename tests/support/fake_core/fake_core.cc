@@ -409,6 +409,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request* reque
   return nullptr;
 }
 TRITONSERVER_Error* TRITONBACKEND_RequestRelease(TRITONBACKEND_Request* request, uint32_t) {
+  As<fake::Request>(request)->num_live_handles_at_release = num_live_handles;
   Record(As<fake::Request>(request), "release");
   return nullptr;
 }

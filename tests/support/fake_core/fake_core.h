@@ -77,6 +77,7 @@ struct Request {
   std::vector<std::string> events;
   // Of the responses of a decoupled model: "ok", "failed", "cancelled", "empty".
   std::vector<std::string> response_statistics;
+  int num_live_handles_at_release = 0;  // as NumLiveHandles counts them
 
   TRITONBACKEND_Request* handle() { return reinterpret_cast<TRITONBACKEND_Request*>(this); }
 };
