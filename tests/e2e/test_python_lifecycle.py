@@ -78,7 +78,10 @@ def ask(server, name, values=(1.0,)):
 def test_a_model_says_whether_it_is_ready(server, repository, name, method, expected):
     """And answers requests, whatever it says."""
     load(server, repository, name, method)
-    assert is_ready(server, name) == expected
+    if expected:
+        wait_for(lambda: is_ready(server, name), "it is asked and answers in time")
+    else:
+        assert not is_ready(server, name)
     assert ask(server, name, [2.0]) == (200, [2.0])
     unload(server, name)
 
@@ -87,7 +90,11 @@ def test_every_model_is_asked_by_all_who_ask(server, repository):
     """Several at once, while a request runs."""
     load(server, repository, "asked", "    def is_ready(self):\n        return True\n")
     answers = []
-    threads = [threading.Thread(target=lambda: answers.append(is_ready(server, "asked") and ask(server, "asked")[0])) for _ in range(8)]
+
+    def ask_both():
+        wait_for(lambda: is_ready(server, "asked"), "it answers in time")
+        answers.append(ask(server, "asked")[0])
+    threads = [threading.Thread(target=ask_both) for _ in range(8)]
     for each in threads:
         each.start()
     for each in threads:
@@ -131,7 +138,7 @@ def test_a_worker_that_cannot_start_again_is_tried_again(server, repository, tmp
     bar = tmp_path / "bar"
     load(server, repository, "barred", f"    def initialize(self, args):\n        if os.path.exists({str(bar)!r}):\n            raise ValueError('barred')\n"
                                        f"        print('worker', os.getpid(), 'begins')\n")
-    assert is_ready(server, "barred")
+    wait_for(lambda: is_ready(server, "barred"), "the model is ready")
     worker = wait_for(lambda: re.findall(r"model 'barred': worker (\d+) begins", log_of(server)), "its line")[-1]
     bar.touch()
     os.kill(int(worker), signal.SIGKILL)
@@ -202,6 +209,7 @@ def test_lines_of_the_log_have_level_and_place(server, repository):
             except TypeError:
                 logger.log_info("refused")
 """)
+    wait_for(lambda: log_of(server).count("model 'talks': refused") == 3, "the last line is in the log")
     lines = [line for line in log_of(server).splitlines() if "model 'talks'" in line]
     found = [(line[0], re.search(r"model\.py:(\d+)\]", line) is not None, line.rpartition("model 'talks': ")[2].rstrip('"')) for line in lines]
     expected = [("I", "by its name: info"), ("W", "by its name: warning"), ("E", "by its name: error"), ("I", "by its name: verbose"),
