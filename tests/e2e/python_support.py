@@ -73,6 +73,12 @@ def is_running(pid):
         return False
 
 
+def is_stopped(pid):
+    """Every thread of it, as some time after SIGSTOP."""
+    states = [each.read_text().rsplit(")", 1)[1].split()[0] for each in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")]
+    return bool(states) and set(states) == {"T"}
+
+
 def children(pid):
     found = []
     for each in pathlib.Path("/proc").glob("[0-9]*/stat"):

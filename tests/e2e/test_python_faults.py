@@ -11,8 +11,8 @@ import urllib.error
 import urllib.request
 
 import pytest
-from python_support import (MODELS, PATIENCE_S, ask_caller, check_nothing_stays, children, hurt, is_running, post, python_flags, recovered_pid,
-                            wait_for)
+from python_support import (MODELS, PATIENCE_S, ask_caller, check_nothing_stays, children, hurt, is_running, is_stopped, post, python_flags,
+                            recovered_pid, wait_for)
 
 PREFIX = f"nereid_faults_{os.getpid()}"
 
@@ -114,6 +114,7 @@ def test_a_stopped_worker_delays_no_unload(start_server, tmp_path):
     running = start_server(tmp_path / "models", flags("--model-control-mode=explicit", "--load-model=fragile"))
     worker = recovered_pid(running)
     os.kill(worker, signal.SIGSTOP)
+    wait_for(lambda: is_stopped(worker), "the worker stands still")
     assert post(running, "/v2/repository/models/fragile/unload", {})[0] == 200
     wait_for(lambda: not is_running(worker), "the end of the worker")
     assert "finalize is not called: the Python worker is stopped" in pathlib.Path(running.log).read_text(errors="replace")
