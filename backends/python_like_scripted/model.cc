@@ -29,16 +29,25 @@ Result<std::string> BackendName(TRITONBACKEND_Model* model) {
 }
 
 // What runs a model that names no environment: the interpreter of the version that a stub in its
-// folder is linked to, else `interpreter`.
-std::string InterpreterFor(const ModelContext& context, const std::string& interpreter) {
+// folder is linked to, else the one of the settings.
+std::string InterpreterFor(const ModelContext& context, const Settings& settings) {
   std::error_code error;
+  const std::string& configured = settings.interpreter;
   const fs::path stub = context.directory() / "triton_python_backend_stub";
-  if (!fs::exists(stub, error)) return interpreter;
+  if (!fs::exists(stub, error)) return configured;
   const std::string version = PythonVersionOf(stub);
-  const std::string chosen = version.empty() ? interpreter : InterpreterOf(version, interpreter);
-  LogInfo(StrCat("model '", context.name(), "': '", stub.string(), "' is linked to ",
-                 version.empty() ? "no Python" : "Python " + version, ": '", chosen,
-                 "' runs the model in its place"));
+  const std::string chosen =
+      version.empty() ? configured
+                      : InterpreterOf(version, configured, settings.is_interpreter_chosen);
+  const std::string text =
+      StrCat("model '", context.name(), "': '", stub.string(), "' is linked to ",
+             version.empty() ? "no Python" : "Python " + version, ": '", chosen,
+             "' runs the model in its place");
+  if (!version.empty() && chosen == configured && VersionNamedBy(chosen).empty()) {
+    LogWarning(StrCat(text, ", whose name does not say of which version it is"));
+  } else {
+    LogInfo(text);
+  }
   return chosen;
 }
 
@@ -79,7 +88,7 @@ Status PythonModel::Prepare() {
     }
     leaves_gpu_inputs_ = *value == "no";
   }
-  if (env_ == nullptr) interpreter_ = InterpreterFor(context(), settings_.interpreter);
+  if (env_ == nullptr) interpreter_ = InterpreterFor(context(), settings_);
   is_prepared_ = true;
   return {};
 }

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <sstream>
 #include <system_error>
 
@@ -39,11 +40,21 @@ std::string PythonVersionOf(const fs::path& stub) {
   return {};
 }
 
-std::string InterpreterOf(const std::string& version, const std::string& interpreter) {
+std::string VersionNamedBy(const std::string& interpreter) {
+  static const std::regex kName("python([0-9]+\\.[0-9]+)");
   std::error_code error;
-  const std::string name = "python" + version;
-  const fs::path file = fs::canonical(PlaceOf(interpreter), error);
-  return !error && file.filename() == name ? interpreter : name;
+  const std::string name = fs::canonical(PlaceOf(interpreter), error).filename().string();
+  std::smatch match;
+  return !error && std::regex_match(name, match, kName) ? match[1].str() : "";
+}
+
+std::string InterpreterOf(const std::string& version, const std::string& interpreter,
+                          bool is_chosen) {
+  const std::string named = VersionNamedBy(interpreter);
+  if (named == version) return interpreter;
+  std::error_code error;
+  if (named.empty() && is_chosen && fs::exists(PlaceOf(interpreter), error)) return interpreter;
+  return "python" + version;
 }
 
 }  // namespace nereid::scripted

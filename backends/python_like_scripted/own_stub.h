@@ -11,8 +11,14 @@ namespace nereid::scripted {
 // "3.10" of a file that needs libpython3.10.so; empty when it needs none.
 std::string PythonVersionOf(const std::filesystem::path& stub);
 
-// What runs Python `version`: `interpreter` when that is of this version, else "python<version>",
-// to be looked up in PATH.
-std::string InterpreterOf(const std::string& version, const std::string& interpreter);
+// "3.10" of an interpreter whose file, behind its links, is named python3.10; empty where the name
+// says no such thing, as of a script that starts one.
+std::string VersionNamedBy(const std::string& interpreter);
+
+// What runs Python `version`: `interpreter` when its name says that it is of this version, or says
+// nothing of one and an operator chose it (`is_chosen`); else "python<version>", to be looked up in
+// PATH.
+std::string InterpreterOf(const std::string& version, const std::string& interpreter,
+                          bool is_chosen);
 
 }  // namespace nereid::scripted

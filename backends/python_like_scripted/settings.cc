@@ -76,8 +76,9 @@ Result<Settings> Settings::Parse(const Json& backend_config) {
   Settings settings;
   settings.unknown_keys = keys.Unknown();
   const char* named = std::getenv("NEREID_PYTHON");
-  settings.interpreter =
-      keys.Text("interpreter", named != nullptr && *named != '\0' ? named : "python3");
+  settings.interpreter = keys.Text("interpreter", named != nullptr ? named : "");
+  settings.is_interpreter_chosen = !settings.interpreter.empty();
+  if (!settings.is_interpreter_chosen) settings.interpreter = "python3";
   settings.region_prefix = keys.Text("shm-region-prefix-name", settings.region_prefix);
   NEREID_ASSIGN_OR_RETURN(settings.region_bytes,
                           keys.Number("shm-default-byte-size", settings.region_bytes, 1));

@@ -15,6 +15,7 @@ struct Settings {
   // The interpreter of models that name none: `interpreter`, else the variable NEREID_PYTHON, else
   // python3.
   std::string interpreter;
+  bool is_interpreter_chosen = false;           // by the key or the variable
   uint64_t region_bytes = 1 << 20;              // shm-default-byte-size
   uint64_t region_growth_bytes = 1 << 20;       // shm-growth-byte-size
   uint64_t region_max_bytes = 0;                // shm-max-byte-size, each way; 0: none

@@ -44,9 +44,22 @@ TEST_F(OwnStubTest, KeepsAnInterpreterOfTheVersion) {
   std::ofstream(folder_ / "python9.8") << "";
   fs::create_symlink(folder_ / "python9.8", folder_ / "python3");
   const std::string interpreter = (folder_ / "python3").string();
-  EXPECT_EQ(InterpreterOf("9.8", interpreter), interpreter);
-  EXPECT_EQ(InterpreterOf("9.7", interpreter), "python9.7");
-  EXPECT_EQ(InterpreterOf("9.8", "/nosuch/python3"), "python9.8");
+  for (const bool is_chosen : {false, true}) {
+    EXPECT_EQ(InterpreterOf("9.8", interpreter, is_chosen), interpreter);
+    EXPECT_EQ(InterpreterOf("9.7", interpreter, is_chosen), "python9.7");
+    EXPECT_EQ(InterpreterOf("9.8", "/nosuch/python3", is_chosen), "python9.8");
+  }
+  EXPECT_EQ(VersionNamedBy(interpreter), "9.8");
+}
+
+TEST_F(OwnStubTest, KeepsAChosenInterpreterWhoseNameSaysNoVersion) {
+  for (const char* name : {"python3", "python", "python3.10-config", "pypy3.10", "python3.13t"}) {
+    std::ofstream(folder_ / name) << "#!/bin/sh";
+    const std::string interpreter = (folder_ / name).string();
+    EXPECT_EQ(VersionNamedBy(interpreter), "") << name;
+    EXPECT_EQ(InterpreterOf("9.8", interpreter, /*is_chosen=*/true), interpreter);
+    EXPECT_EQ(InterpreterOf("9.8", interpreter, /*is_chosen=*/false), "python9.8");
+  }
 }
 
 }  // namespace

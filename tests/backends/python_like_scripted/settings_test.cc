@@ -33,6 +33,7 @@ TEST(ScriptedSettingsTest, ReadsEveryKey) {
   EXPECT_EQ(settings.load_timeout, std::chrono::seconds(3));
   EXPECT_EQ(settings.execute_timeout, std::chrono::seconds(7));
   EXPECT_EQ(settings.interpreter, "/opt/python");
+  EXPECT_TRUE(settings.is_interpreter_chosen);
 }
 
 TEST(ScriptedSettingsTest, NamesTheKeyThatIsWrong) {
