@@ -98,9 +98,13 @@ ResolvedWeight ResolveIntegers(Matcher& match, const std::string& base, const We
   const int64_t group = quant.group_size > 0 ? quant.group_size : columns;
   const int64_t groups = (columns + group - 1) / group;
   const int64_t values = 32 / quant.num_bits;  // a word
-  ResolvedWeight weight{
-      {}, source, {quant.method, quant.num_bits, group, quant.zero_offset, {}, {}, {}, {}}};
+  ResolvedWeight weight;
+  weight.source = source;
   QuantParts& parts = weight.quant;
+  parts.method = quant.method;
+  parts.num_bits = quant.num_bits;
+  parts.group_size = group;
+  parts.zero_offset = quant.zero_offset;
   if (rows % 8 != 0 || columns % 8 != 0) {
     match.Misshapen(StrCat("'", base, "weight' ", ShapeText(source.tensor_shape), " in ",
                            quant.num_bits, " bits, expected multiples of 8"));
