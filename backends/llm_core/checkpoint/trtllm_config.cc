@@ -2,6 +2,7 @@
 #include "llm_core/checkpoint/trtllm_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <utility>
 
@@ -63,21 +64,39 @@ ConfigReader ExpertsOf(const ConfigReader& config) {
   return ConfigReader(moe);
 }
 
+// 0: left to the other sizes, as an absent key and -1 say it.
+int32_t ReadMoeRanks(ConfigReader& mapping, std::string_view key) {
+  const double ranks = mapping.NumberOr(key, -1.0);
+  if (ranks >= -1.0 && ranks <= kMaxRanks && ranks == std::floor(ranks)) {
+    return std::max(0, static_cast<int32_t>(ranks));
+  }
+  mapping.Fail(InvalidArgError("config.json: 'mapping.", key, "' is ", ranks, ", expected -1 to ",
+                               kMaxRanks));
+  return 0;
+}
+
+// Either size of the experts' parallelism may be left open: their product is tp_size.
 Status ReadRanks(ConfigReader& config, TrtLlmLayout& layout) {
   ConfigReader mapping = config.Object("mapping");
   layout.tp = mapping.SizeOr("tp_size", 1);
   layout.pp = mapping.SizeOr("pp_size", 1);
-  layout.moe_ep = std::max(1, static_cast<int32_t>(mapping.NumberOr("moe_ep_size", 1)));
+  const int32_t moe_ep = ReadMoeRanks(mapping, "moe_ep_size");
+  const int32_t moe_tp = ReadMoeRanks(mapping, "moe_tp_size");
   NEREID_RETURN_IF_ERROR(mapping.status());
   if (layout.tp > kMaxRanks || layout.pp > kMaxRanks || layout.tp * layout.pp > kMaxRanks) {
     return InvalidArgError("config.json: 'mapping' of ", layout.tp, " x ", layout.pp,
                            " ranks, limit ", kMaxRanks);
   }
+  layout.moe_ep = moe_ep > 0 ? moe_ep : moe_tp > 0 ? std::max(1, layout.tp / moe_tp) : 1;
   if (layout.tp % layout.moe_ep != 0) {
     return InvalidArgError("config.json: tp_size ", layout.tp, " is no multiple of moe_ep_size ",
                            layout.moe_ep);
   }
   layout.moe_tp = layout.tp / layout.moe_ep;
+  if (moe_tp > 0 && moe_tp != layout.moe_tp && !layout.experts.empty()) {
+    return InvalidArgError("config.json: tp_size ", layout.tp, " is not moe_tp_size ", moe_tp,
+                           " x moe_ep_size ", layout.moe_ep);
+  }
   return Status::Ok();
 }
 

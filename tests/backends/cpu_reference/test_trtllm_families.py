@@ -147,14 +147,15 @@ FAMILIES = "mistral mistral-window mixtral qwen2 qwen3 qwen3_moe phi3 phi3-longr
 RANKS = [(1, 1), (2, 1)]  # tensor parallel, of which experts
 
 
-@pytest.mark.parametrize("name, tp, ep", [(name, *ranks) for name in FAMILIES for ranks in RANKS] + [("mixtral", 4, 2), ("qwen3_moe", 2, 2)])
-def test_a_trtllm_checkpoint_answers_as_what_it_was_made_from(tmp_path, name, tp, ep):
+def answers_as_what_it_was_made_from(tmp_path, name, tp, ep, **mapping):
     config, weights = CASES[name], plain_decoder.FreshWeights(7)
     reference = plain_decoder.decoder(config, weights)
     random = np.random.default_rng(7)
     prompts = [random.integers(3, VOCAB, length).tolist() for length in (5, LONG + 8)]
     reference.logits(prompts[0])  # draws the weights
-    (tmp_path / "config.json").write_text(json.dumps(trtllm_config(config, tp, ep)))
+    stored = trtllm_config(config, tp, ep)
+    stored["mapping"] |= mapping
+    (tmp_path / "config.json").write_text(json.dumps(stored))
     for rank in range(tp):
         plain_llama.save(tmp_path / f"rank{rank}.safetensors", Converter(config, weights.tensors, rank, tp, ep).tensors())
     answers = run_logits.run(tmp_path, prompts, num_greedy=3)
@@ -163,11 +164,23 @@ def test_a_trtllm_checkpoint_answers_as_what_it_was_made_from(tmp_path, name, tp
         check(got, reference, prompts[i % len(prompts)])
 
 
+@pytest.mark.parametrize("name, tp, ep", [(name, *ranks) for name in FAMILIES for ranks in RANKS] + [("mixtral", 4, 2), ("qwen3_moe", 2, 2)])
+def test_a_trtllm_checkpoint_answers_as_what_it_was_made_from(tmp_path, name, tp, ep):
+    answers_as_what_it_was_made_from(tmp_path, name, tp, ep)
+
+
+@pytest.mark.parametrize("mapping", [{"moe_ep_size": -1}, {"moe_tp_size": -1}])
+def test_either_size_of_the_experts_parallelism_may_be_left_open(tmp_path, mapping):
+    answers_as_what_it_was_made_from(tmp_path, "mixtral", 4, 2, **mapping)
+
+
 @pytest.mark.parametrize("change, expected", [
     ({"architecture": "GPTForCausalLM", "gpt_variant": "jais"}, "architecture 'GPTForCausalLM' of 'jais' is not supported"),
     ({"moe": {"num_experts": 4, "top_k": 2, "normalization_mode": 2}}, "moe.normalization_mode is 2"),
     ({"quantization": {"quant_algo": "W4A16_AWQ"}}, "quant_algo 'W4A16_AWQ' of MixtralForCausalLM is not supported"),
     ({"mapping": {"tp_size": 2, "moe_ep_size": 4}}, "tp_size 2 is no multiple of moe_ep_size 4"),
+    ({"mapping": {"tp_size": 4, "moe_tp_size": 3, "moe_ep_size": -1}}, "tp_size 4 is not moe_tp_size 3 x moe_ep_size 1"),
+    ({"mapping": {"tp_size": 2, "moe_ep_size": 1e300}}, "'mapping.moe_ep_size' is 1e+300, expected -1 to 64"),
     ({"moe": {"num_experts": 5000, "top_k": 2}}, "'num_experts' is 5000, limit 1024"),
 ])
 def test_what_is_not_known_is_refused_by_name(tmp_path, change, expected):
