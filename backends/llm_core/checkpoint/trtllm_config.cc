@@ -258,6 +258,12 @@ Result<std::string> Translate(ConfigReader& config, const Architecture& architec
   } else {
     Copy(config, kLlamaKeys, out);
     out["hidden_act"] = activation;
+    // Absent, these follow from the heads there, whatever the family.
+    const int32_t heads = config.Size("num_attention_heads");
+    if (!config.Has("num_key_value_heads")) out["num_key_value_heads"] = heads;
+    if (!config.Has("head_size")) {
+      out["head_dim"] = std::max(1, config.Size("hidden_size") / heads);
+    }
     if (architecture.model_type == "mistral" && !config.Has("sliding_window")) {
       out["sliding_window"] = nullptr;
     }

@@ -80,8 +80,8 @@ std::vector<float> LongRopeFrequencies(ConfigReader& scaling, std::string_view k
   return inv_freq;
 }
 
-void ApplyLongRope(ConfigReader& config, ConfigReader& scaling, RopeSpec& rope) {
-  const int32_t max_positions = config.SizeOr("max_position_embeddings", 2048);
+void ApplyLongRope(ConfigReader& config, ConfigReader& scaling, int32_t max_positions,
+                   RopeSpec& rope) {
   const int32_t context =
       scaling.SizeOr("original_max_position_embeddings",
                      config.SizeOr("original_max_position_embeddings", max_positions));
@@ -134,8 +134,7 @@ void DynamicFrequencies(const RopeSpec& rope, int32_t num_tokens, float* inv_fre
   std::copy(plain.begin(), plain.end(), inv_freq);
 }
 
-int32_t ReadExtendedPositions(ConfigReader& config) {
-  const int32_t positions = config.SizeOr("max_position_embeddings", 2048);
+int32_t ReadExtendedPositions(ConfigReader& config, int32_t positions) {
   ConfigReader scaling = ScalingOf(config);
   const std::string kind = KindOf(scaling);
   if (kind != "linear" && kind != "dynamic" && kind != "yarn") return positions;
@@ -162,7 +161,7 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& de
   }
   RopeSpec rope = PlainRope(dim, theta);
   const std::string kind = KindOf(scaling);
-  const int32_t max_positions = config.SizeOr("max_position_embeddings", 2048);
+  const int32_t max_positions = config.SizeOr("max_position_embeddings", defaults.max_positions);
   // Yarn's is how far the context was extended, where it is left open.
   const double extension =
       kind == "yarn"
@@ -178,7 +177,7 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& de
   } else if (kind == "yarn") {
     ApplyYarn(scaling, theta, factor, max_positions, rope);
   } else if (kind == "longrope" || kind == "su") {
-    ApplyLongRope(config, scaling, rope);
+    ApplyLongRope(config, scaling, max_positions, rope);
   } else if (kind == "dynamic") {
     if (dim > 2) rope.trained_positions = max_positions;  // the base of one pair does not count
     rope.dynamic_factor = factor;

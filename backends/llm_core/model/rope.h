@@ -13,6 +13,7 @@ RopeSpec PlainRope(int32_t dim, double theta);
 struct RopeDefaults {
   double theta = 10000.0;
   double partial_factor = 1.0;  // the share of a head that turns
+  int32_t max_positions = 2048;
 };
 
 // Reads rope_theta, partial_rotary_factor and rope_scaling / rope_parameters of `config` for heads
@@ -20,8 +21,8 @@ struct RopeDefaults {
 // name.
 RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& defaults = {});
 
-// The tokens that a rope with such a scaling is said to reach: max_position_embeddings, or
-// `factor` times what it was trained on where that is more.
-int32_t ReadExtendedPositions(ConfigReader& config);
+// The tokens that a rope with such a scaling is said to reach: `positions` (that is
+// max_position_embeddings), or `factor` times what it was trained on where that is more.
+int32_t ReadExtendedPositions(ConfigReader& config, int32_t positions);
 
 }  // namespace nereid::llm

@@ -6,7 +6,7 @@ import plain_decoder
 import plain_llama
 import pytest
 import run_logits
-from test_plain_decoder import CASES, LONG, VOCAB, check
+from test_plain_decoder import CASES, LONG, VOCAB, check, without
 
 ARCHITECTURES = {"mistral": "MistralForCausalLM", "mixtral": "MixtralForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM",
                  "qwen3_moe": "Qwen3MoeForCausalLM", "phi3": "Phi3ForCausalLM", "gemma2": "Gemma2ForCausalLM", "gemma3_text": "Gemma3ForCausalLM",
@@ -147,13 +147,13 @@ FAMILIES = "mistral mistral-window mixtral qwen2 qwen3 qwen3_moe phi3 phi3-longr
 RANKS = [(1, 1), (2, 1)]  # tensor parallel, of which experts
 
 
-def answers_as_what_it_was_made_from(tmp_path, name, tp, ep, **mapping):
-    config, weights = CASES[name], plain_decoder.FreshWeights(7)
+def answers_as_what_it_was_made_from(tmp_path, name, tp, ep, change={}, left_out=(), **mapping):
+    config, weights = CASES[name] | change, plain_decoder.FreshWeights(7)
     reference = plain_decoder.decoder(config, weights)
     random = np.random.default_rng(7)
     prompts = [random.integers(3, VOCAB, length).tolist() for length in (5, LONG + 8)]
     reference.logits(prompts[0])  # draws the weights
-    stored = trtllm_config(config, tp, ep)
+    stored = without(trtllm_config(config, tp, ep), *left_out)
     stored["mapping"] |= mapping
     (tmp_path / "config.json").write_text(json.dumps(stored))
     for rank in range(tp):
@@ -172,6 +172,12 @@ def test_a_trtllm_checkpoint_answers_as_what_it_was_made_from(tmp_path, name, tp
 @pytest.mark.parametrize("mapping", [{"moe_ep_size": -1}, {"moe_tp_size": -1}])
 def test_either_size_of_the_experts_parallelism_may_be_left_open(tmp_path, mapping):
     answers_as_what_it_was_made_from(tmp_path, "mixtral", 4, 2, **mapping)
+
+
+def test_heads_that_a_config_leaves_out_follow_from_the_others(tmp_path):
+    """In TensorRT-LLM; a Qwen3 of Hugging Face has heads of 128 and 32 of keys and values."""
+    change = {"num_key_value_heads": 4, "head_dim": 16}
+    answers_as_what_it_was_made_from(tmp_path, "qwen3", 1, 1, change, ("num_key_value_heads", "head_size"))
 
 
 @pytest.mark.parametrize("change, expected", [

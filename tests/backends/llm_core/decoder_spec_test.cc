@@ -179,6 +179,58 @@ TEST(DecoderSpecTest, ADynamicRopeIsAPlainOneWhereNothingIsLongerThanItsTraining
   EXPECT_FLOAT_EQ(inv_freq[1], 0.01f / 2.0f);
 }
 
+// What `transformers` fills in, for 64 heads over 256 columns.
+struct FamilyDefaults {
+  const char* type;
+  int32_t num_kv_heads, head_dim, max_positions;
+};
+
+void PrintTo(const FamilyDefaults& family, std::ostream* out) {
+  *out << family.type;
+}
+
+class FamilyDefaultsTest : public ::testing::TestWithParam<FamilyDefaults> {};
+
+DecoderSpec SpecOf(const std::string& config) {
+  TempFolder folder;
+  folder.Write("config.json", config);
+  const auto checkpoint = Checkpoint::OpenConfig(folder.path());
+  const auto model = ReadDecoderSpec(*checkpoint);
+  EXPECT_TRUE(model.ok()) << model.status().message();
+  return model.ok() ? model->spec : DecoderSpec{};
+}
+
+TEST_P(FamilyDefaultsTest, WhatAConfigLeavesOutIsItsFamilys) {
+  const std::string config =
+      StrCat(R"({"model_type":")", GetParam().type, R"(","vocab_size":8,"hidden_size":256,)",
+             R"("intermediate_size":64,"num_attention_heads":64,"num_hidden_layers":1,)",
+             R"("num_local_experts":2,"num_experts":2,"num_experts_per_tok":1,)",
+             R"("moe_intermediate_size":16,)");
+  const DecoderSpec spec = SpecOf(config + R"("rope_theta":500})");
+  EXPECT_EQ(spec.num_kv_heads, GetParam().num_kv_heads);
+  EXPECT_EQ(spec.head_dim, GetParam().head_dim);
+  EXPECT_EQ(spec.max_positions, GetParam().max_positions);
+  EXPECT_EQ(SpecOf(config + R"("num_key_value_heads":null})").num_kv_heads, 64);
+  // What a rope was trained on follows.
+  const DecoderSpec dynamic = SpecOf(config + R"("head_dim":8,"rope_scaling":{)"
+                                              R"("rope_type":"dynamic","factor":2}})");
+  EXPECT_EQ(dynamic.head_dim, 8);
+  EXPECT_EQ(dynamic.ropes[0].trained_positions, GetParam().max_positions);
+  EXPECT_EQ(dynamic.extended_positions, 2 * GetParam().max_positions);
+}
+
+INSTANTIATE_TEST_SUITE_P(, FamilyDefaultsTest,
+                         ::testing::Values(FamilyDefaults{"llama", 64, 4, 2048},
+                                           FamilyDefaults{"mistral", 8, 4, 131072},
+                                           FamilyDefaults{"mixtral", 8, 4, 131072},
+                                           FamilyDefaults{"qwen2", 32, 4, 32768},
+                                           FamilyDefaults{"qwen3", 32, 128, 32768},
+                                           FamilyDefaults{"qwen3_moe", 4, 4, 32768},
+                                           FamilyDefaults{"phi3", 64, 4, 4096},
+                                           FamilyDefaults{"starcoder2", 2, 4, 4096},
+                                           FamilyDefaults{"gemma2", 4, 256, 8192},
+                                           FamilyDefaults{"gemma3_text", 4, 256, 131072}));
+
 TEST(CheckpointTest, ReadsShards) {
   const std::vector<TestTensor> tensors = LlamaTensors();
   TempFolder folder;

@@ -15,8 +15,8 @@ float ReadCap(ConfigReader& config, const char* key, double absent) {
   return static_cast<float>(is_null ? 0.0 : config.NumberOr(key, absent));
 }
 
-void ReadGemmaConfig(ConfigReader& config, DecoderSpec& spec) {
-  ReadLlamaConfig(config, spec, {.head_dim = 256});
+void ReadGemmaConfig(ConfigReader& config, const RopeDefaults& rope, DecoderSpec& spec) {
+  ReadLlamaConfig(config, spec, {.rope = rope, .head_dim = 256, .num_kv_heads = 4});
   if (config.BoolOr("use_bidirectional_attention", false)) {  // of encoders, as EmbeddingGemma
     config.Fail(UnsupportedError(
         "config.json: 'use_bidirectional_attention' is true, which is not supported"));
@@ -57,7 +57,7 @@ void MapGemma(const DecoderSpec& spec, WeightMap& map) {
 }  // namespace
 
 void BuildGemma2(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
-  ReadGemmaConfig(config, spec);
+  ReadGemmaConfig(config, {.max_positions = 8192}, spec);
   spec.attention_soft_cap = ReadCap(config, "attn_logit_softcapping", 50.0);
   spec.logit_soft_cap = ReadCap(config, "final_logit_softcapping", 30.0);
   ReadGemmaWindows(config, 2, spec);
@@ -65,7 +65,8 @@ void BuildGemma2(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
 }
 
 void BuildGemma3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
-  ReadGemmaConfig(config, spec);
+  const RopeDefaults rope = {.theta = 1e6, .max_positions = 131072};
+  ReadGemmaConfig(config, rope, spec);
   spec.qk_norm = true;
   spec.attention_soft_cap = ReadCap(config, "attn_logit_softcapping", 0.0);
   spec.logit_soft_cap = ReadCap(config, "final_logit_softcapping", 0.0);
@@ -80,7 +81,7 @@ void BuildGemma3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
     config.Fail(global.status());
     config.Fail(local.status());
   } else {
-    spec.ropes = {ReadRope(config, spec.head_dim, {.theta = 1e6}),
+    spec.ropes = {ReadRope(config, spec.head_dim, rope),
                   PlainRope(spec.head_dim, config.NumberOr("rope_local_base_freq", 1e4))};
   }
   for (LayerSpec& layer : spec.layers) layer.rope = layer.sliding_window > 0 ? 1 : 0;

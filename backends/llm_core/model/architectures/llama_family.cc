@@ -27,7 +27,10 @@ void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec, const LlamaDefault
   spec.hidden_size = config.Size("hidden_size");
   spec.intermediate_size = config.Size("intermediate_size");
   spec.num_heads = config.Size("num_attention_heads");
-  spec.num_kv_heads = config.SizeOr("num_key_value_heads", spec.num_heads);
+  const bool names_kv_heads = config.json().contains("num_key_value_heads");
+  spec.num_kv_heads = config.SizeOr(
+      "num_key_value_heads",
+      names_kv_heads || defaults.num_kv_heads == 0 ? spec.num_heads : defaults.num_kv_heads);
   if (!config.Has("head_dim") && defaults.head_dim == 0 && spec.hidden_size % spec.num_heads != 0) {
     config.Fail(InvalidArgError("config.json: hidden_size ", spec.hidden_size,
                                 " is no multiple of num_attention_heads ", spec.num_heads,
@@ -36,8 +39,8 @@ void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec, const LlamaDefault
   spec.head_dim = config.SizeOr("head_dim", defaults.head_dim > 0
                                                 ? defaults.head_dim
                                                 : std::max(1, spec.hidden_size / spec.num_heads));
-  spec.max_positions = config.SizeOr("max_position_embeddings", 2048);
-  spec.extended_positions = ReadExtendedPositions(config);
+  spec.max_positions = config.SizeOr("max_position_embeddings", defaults.rope.max_positions);
+  spec.extended_positions = ReadExtendedPositions(config, spec.max_positions);
   spec.norm.epsilon = static_cast<float>(config.NumberOr("rms_norm_eps", defaults.norm_epsilon));
   spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
   spec.activation = ReadActivation(config, "hidden_act", "silu");

@@ -20,7 +20,8 @@ inline constexpr int32_t kMaxExpertsOfAllLayers = 1 << 16;
 struct LlamaDefaults {
   RopeDefaults rope = {};
   double norm_epsilon = 1e-6;
-  int32_t head_dim = 0;  // 0: hidden_size / num_attention_heads
+  int32_t head_dim = 0;      // 0: hidden_size / num_attention_heads
+  int32_t num_kv_heads = 0;  // 0: as many as heads, which null says in every family
 };
 
 // Sizes, heads, rope, activation, ties. Leaves norms at RMS, biases off, attention full.

@@ -5,7 +5,7 @@
 namespace nereid::llm {
 
 void BuildMistral(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
-  ReadLlamaConfig(config, spec);
+  ReadLlamaConfig(config, spec, {.rope = {.max_positions = 131072}, .num_kv_heads = 8});
   // Null: no window, as releases since 0.2 have it; absent: that of the first.
   const bool has_window = config.Has("sliding_window") || !config.json().contains("sliding_window");
   ReadSlidingWindows(config, has_window ? config.SizeOr("sliding_window", 4096) : 0, spec);

@@ -5,7 +5,9 @@
 namespace nereid::llm {
 
 void BuildMixtral(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
-  ReadLlamaConfig(config, spec, {.rope = {.theta = 1e6}, .norm_epsilon = 1e-5});
+  ReadLlamaConfig(
+      config, spec,
+      {.rope = {.theta = 1e6, .max_positions = 131072}, .norm_epsilon = 1e-5, .num_kv_heads = 8});
   ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0,
                      spec);
   spec.moe = {.num_experts = ReadExpertCount(config, "num_local_experts", spec),

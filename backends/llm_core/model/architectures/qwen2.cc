@@ -5,7 +5,7 @@
 namespace nereid::llm {
 
 void BuildQwen2(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
-  ReadLlamaConfig(config, spec);
+  ReadLlamaConfig(config, spec, {.rope = {.max_positions = 32768}, .num_kv_heads = 32});
   spec.qkv_bias = true;
   ReadQwenSlidingWindows(config, spec);
   MapLlamaDecoder(spec, map);

@@ -7,8 +7,8 @@
 namespace nereid::llm {
 namespace {
 
-void ReadQwen3Config(ConfigReader& config, DecoderSpec& spec) {
-  ReadLlamaConfig(config, spec);
+void ReadQwen3Config(ConfigReader& config, const LlamaDefaults& defaults, DecoderSpec& spec) {
+  ReadLlamaConfig(config, spec, defaults);
   spec.qk_norm = true;
   spec.qkv_bias = spec.attention_out_bias = config.BoolOr("attention_bias", false);
 }
@@ -26,14 +26,15 @@ void ReadMoeLayers(ConfigReader& config, DecoderSpec& spec) {
 }  // namespace
 
 void BuildQwen3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
-  ReadQwen3Config(config, spec);
+  ReadQwen3Config(config, {.rope = {.max_positions = 32768}, .head_dim = 128, .num_kv_heads = 32},
+                  spec);
   ReadQwenSlidingWindows(config, spec);
   MapLlamaDecoder(spec, map);
   MapLlamaMlp(spec, map);
 }
 
 void BuildQwen3Moe(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
-  ReadQwen3Config(config, spec);
+  ReadQwen3Config(config, {.rope = {.max_positions = 32768}, .num_kv_heads = 4}, spec);
   if (config.BoolOr("use_sliding_window", false) && config.Has("sliding_window")) {
     ReadSlidingWindows(config, config.Size("sliding_window"), spec);
   }
