@@ -231,6 +231,32 @@ INSTANTIATE_TEST_SUITE_P(, FamilyDefaultsTest,
                                            FamilyDefaults{"gemma2", 4, 256, 8192},
                                            FamilyDefaults{"gemma3_text", 4, 256, 131072}));
 
+// Of a Gemma 3 whose global layers have this rope.
+RopeSpec NestedRope(const std::string& rope, const std::string& pairs = "") {
+  const DecoderSpec spec = SpecOf(
+      StrCat(R"({"model_type":"gemma3_text","vocab_size":8,"hidden_size":64,"head_dim":4,)",
+             R"("intermediate_size":64,"num_attention_heads":4,"num_hidden_layers":1,)", pairs,
+             R"("rope_parameters":{"sliding_attention":{"rope_theta":10000},"full_attention":)",
+             rope, "}}"));
+  EXPECT_EQ(spec.ropes.size(), 2u);
+  return spec.ropes.empty() ? RopeSpec{} : spec.ropes[0];
+}
+
+TEST(DecoderSpecTest, ARopeOfSomeLayersKnowsThePositionsOfAll) {
+  const std::string dynamic = R"({"rope_type":"dynamic","factor":2})";
+  EXPECT_EQ(NestedRope(dynamic).trained_positions, 131072);
+  EXPECT_EQ(NestedRope(dynamic, R"("max_position_embeddings":4096,)").trained_positions, 4096);
+  const std::string pairs =
+      R"("max_position_embeddings":32768,"original_max_position_embeddings":4096,)";
+  const RopeSpec longrope = NestedRope(
+      R"({"rope_type":"longrope","short_factor":[1.0,1.0],"long_factor":[2.0,4.0]})", pairs);
+  EXPECT_EQ(longrope.short_positions, 4096);
+  EXPECT_FLOAT_EQ(longrope.magnitude, 1.1180340f);  // sqrt(1 + log(8) / log(4096))
+  const RopeSpec yarn =
+      NestedRope(R"({"rope_type":"yarn","original_max_position_embeddings":8192})", pairs);
+  EXPECT_FLOAT_EQ(yarn.magnitude, 1.1386294f);  // 1 + 0.1 log(32768 / 8192)
+}
+
 TEST(CheckpointTest, ReadsShards) {
   const std::vector<TestTensor> tensors = LlamaTensors();
   TempFolder folder;

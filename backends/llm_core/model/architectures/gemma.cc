@@ -40,6 +40,19 @@ void ReadGemmaWindows(ConfigReader& config, int32_t pattern, DecoderSpec& spec) 
   }
 }
 
+// The rope under `key` of rope_parameters, with the positions that it shares with the others.
+RopeSpec ReadNestedRope(ConfigReader& config, const char* key, int32_t head_dim,
+                        const RopeDefaults& defaults) {
+  nlohmann::json own = {{"rope_parameters", config.Object("rope_parameters").Object(key).json()}};
+  for (const char* shared : {"max_position_embeddings", "original_max_position_embeddings"}) {
+    if (config.Has(shared)) own[shared] = config.json()[shared];
+  }
+  ConfigReader reader(own);
+  RopeSpec rope = ReadRope(reader, head_dim, defaults);
+  config.Fail(reader.status());
+  return rope;
+}
+
 void MapGemma(const DecoderSpec& spec, WeightMap& map) {
   MapLlamaDecoder(spec, map);
   MapLlamaMlp(spec, map);
@@ -72,14 +85,10 @@ void BuildGemma3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   spec.logit_soft_cap = ReadCap(config, "final_logit_softcapping", 0.0);
   ReadGemmaWindows(config, config.SizeOr("sliding_window_pattern", 6), spec);
   // Rope 0 serves global layers, rope 1 local ones.
-  ConfigReader ropes = config.Object("rope_parameters");
-  if (ropes.Has("full_attention")) {
-    ConfigReader global(nlohmann::json{{"rope_parameters", ropes.json()["full_attention"]}});
-    ConfigReader local(
-        nlohmann::json{{"rope_parameters", ropes.Object("sliding_attention").json()}});
-    spec.ropes = {ReadRope(global, spec.head_dim, {.theta = 1e6}), ReadRope(local, spec.head_dim)};
-    config.Fail(global.status());
-    config.Fail(local.status());
+  if (config.Object("rope_parameters").Has("full_attention")) {
+    spec.ropes = {ReadNestedRope(config, "full_attention", spec.head_dim, rope),
+                  ReadNestedRope(config, "sliding_attention", spec.head_dim,
+                                 {.max_positions = rope.max_positions})};
   } else {
     spec.ropes = {ReadRope(config, spec.head_dim, rope),
                   PlainRope(spec.head_dim, config.NumberOr("rope_local_base_freq", 1e4))};
