@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 
+import numpy
 import pytest
 
 
@@ -23,3 +24,11 @@ def run(directory, prompts, max_positions=0, num_greedy=0):
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode in (0, 3), done.stdout[-2000:] + done.stderr[-2000:]
     return answers
+
+
+def check_argmax(answer, logits):
+    """The best token of each position, where it leads by enough: else rounding may decide."""
+    assert len(answer["argmax"]) == len(logits), answer["isa"]
+    second, first = numpy.sort(logits, -1)[:, -2:].T
+    for position in numpy.flatnonzero(first - second > 1e-3):
+        assert answer["argmax"][position] == logits[position].argmax(), (answer["isa"], position)
