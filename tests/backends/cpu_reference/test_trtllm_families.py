@@ -143,8 +143,9 @@ def trtllm_config(config, tp, ep):
     return out
 
 
-FAMILIES = "mistral mistral-window mixtral qwen2 qwen3 qwen3_moe phi3 phi3-longrope gemma2 gemma3 gpt2 gpt_bigcode starcoder2".split()
-RANKS = [(1, 1), (2, 1)]  # tensor parallel, of which experts
+FAMILIES = "mistral mixtral qwen2 qwen3 qwen3_moe phi3 gemma2 gemma3 gpt2 gpt_bigcode starcoder2".split()
+RANKS = [(name, tp, 1) for name in FAMILIES for tp in (1, 2)] + [("mixtral", 4, 2), ("qwen3_moe", 2, 2)]  # tensor parallel, of which experts
+RANKS += [("mistral-window", 1, 1), ("phi3-longrope", 1, 1)]  # split like their families
 
 
 def answers_as_what_it_was_made_from(tmp_path, name, tp, ep, change={}, left_out=(), **mapping):
@@ -164,7 +165,7 @@ def answers_as_what_it_was_made_from(tmp_path, name, tp, ep, change={}, left_out
         check(got, reference, prompts[i % len(prompts)])
 
 
-@pytest.mark.parametrize("name, tp, ep", [(name, *ranks) for name in FAMILIES for ranks in RANKS] + [("mixtral", 4, 2), ("qwen3_moe", 2, 2)])
+@pytest.mark.parametrize("name, tp, ep", RANKS)
 def test_a_trtllm_checkpoint_answers_as_what_it_was_made_from(tmp_path, name, tp, ep):
     answers_as_what_it_was_made_from(tmp_path, name, tp, ep)
 
