@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -99,12 +100,7 @@ inline std::shared_ptr<const Tokenizer> MustLoad(const nlohmann::json& spec) {
 // A folder of tokenizer files, gone after the test.
 class TokenizerFolderTest : public testing::Test {
  protected:
-  TokenizerFolderTest()
-      : folder_(std::filesystem::path(testing::TempDir()) /
-                testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
+  TokenizerFolderTest() : folder_(MakeFolder()) {}
   ~TokenizerFolderTest() override { std::filesystem::remove_all(folder_); }
 
   void Write(const char* name, const std::string& text) { std::ofstream(folder_ / name) << text; }
@@ -120,6 +116,14 @@ class TokenizerFolderTest : public testing::Test {
   }
 
   const std::filesystem::path folder_;
+
+ private:
+  // Of its own for each run: two may go on at once.
+  static std::string MakeFolder() {
+    std::string pattern = (std::filesystem::path(testing::TempDir()) / "nereid-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no folder for the test");
+    return pattern;
+  }
 };
 
 inline std::vector<int32_t> Ids(const Tokenizer& tokenizer, std::string_view text,
