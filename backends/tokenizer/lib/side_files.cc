@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <unordered_set>
 
 #include "json_fields.h"
 #include "tokenizer_parts.h"
@@ -60,14 +61,16 @@ Result<std::optional<bool>> OptionalBool(const Json& file, const char* key) {
   return std::optional<bool>(value);
 }
 
-bool HasContent(const std::vector<AddedToken>& tokens, std::string_view content) {
-  return std::any_of(tokens.begin(), tokens.end(),
-                     [&](const AddedToken& token) { return token.content == content; });
+using Contents = std::unordered_set<std::string>;
+
+Contents ContentsOf(const std::vector<AddedToken>& tokens) {
+  Contents contents;
+  for (const AddedToken& token : tokens) contents.insert(token.content);
+  return contents;
 }
 
 // {"32000": {"content": "<|im_start|>", "special": true, ...}, ...}
-Result<std::vector<AddedToken>> ReadDecoder(const Json& decoder,
-                                            const std::vector<AddedToken>& named) {
+Result<std::vector<AddedToken>> ReadDecoder(const Json& decoder, const Contents& named) {
   const std::string where = StrCat(kConfig, ".added_tokens_decoder");
   if (!decoder.is_object()) {
     return InvalidArgError(where, ": expected an object, got ", decoder.type_name());
@@ -80,7 +83,7 @@ Result<std::vector<AddedToken>> ReadDecoder(const Json& decoder,
     if (error != std::errc() || at != end || token.id < 0 || token.id >= int32_t{kMaxTokenId}) {
       return InvalidArgError(where, ": expected ids below ", kMaxTokenId, ", got '", key, "'");
     }
-    token.special |= HasContent(named, token.content);
+    token.special |= named.contains(token.content);
     tokens.push_back(std::move(token));
   }
   std::sort(tokens.begin(), tokens.end(),
@@ -89,8 +92,7 @@ Result<std::vector<AddedToken>> ReadDecoder(const Json& decoder,
 }
 
 // {"<|im_start|>": 32000, ...}, of before there were flags.
-Result<std::vector<AddedToken>> ReadAddedTokens(const Json& file,
-                                                const std::vector<AddedToken>& named) {
+Result<std::vector<AddedToken>> ReadAddedTokens(const Json& file, const Contents& named) {
   std::vector<AddedToken> tokens;
   for (const auto& [content, id] : file.items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMaxTokenId) {
@@ -100,7 +102,7 @@ Result<std::vector<AddedToken>> ReadAddedTokens(const Json& file,
     AddedToken token;
     token.content = content;
     token.id = id.get<int32_t>();
-    token.special = HasContent(named, content);
+    token.special = named.contains(content);
     token.normalized = !token.special;
     tokens.push_back(std::move(token));
   }
@@ -124,6 +126,7 @@ Result<SideFiles> SideFiles::Read(const std::string& directory) {
 // The tokens that the files give a role, without ids.
 std::vector<AddedToken> SideFiles::NamedTokens() const {
   std::vector<AddedToken> tokens;
+  Contents known;
   const auto add = [&](const Json& entry) {
     AddedToken token;
     token.content = ContentOf(entry).value_or("");
@@ -135,7 +138,7 @@ std::vector<AddedToken> SideFiles::NamedTokens() const {
       token.lstrip = left.is_boolean() && left.get<bool>();
       token.rstrip = right.is_boolean() && right.get<bool>();
     }
-    if (token.content.empty() || HasContent(tokens, token.content)) return;
+    if (token.content.empty() || !known.insert(token.content).second) return;
     tokens.push_back(std::move(token));
   };
   for (const Json* file : {&config_, &special_map_}) {
@@ -155,12 +158,13 @@ Result<SideOptions> SideFiles::Options() const {
   NEREID_ASSIGN_OR_RETURN(options.legacy, BoolField(config_, "legacy", true, kConfig));
   const std::vector<AddedToken> named = NamedTokens();
   if (const Json& decoder = Member(config_, "added_tokens_decoder"); !decoder.is_null()) {
-    NEREID_ASSIGN_OR_RETURN(options.added, ReadDecoder(decoder, named));
+    NEREID_ASSIGN_OR_RETURN(options.added, ReadDecoder(decoder, ContentsOf(named)));
   } else {
-    NEREID_ASSIGN_OR_RETURN(options.added, ReadAddedTokens(added_, named));
+    NEREID_ASSIGN_OR_RETURN(options.added, ReadAddedTokens(added_, ContentsOf(named)));
   }
+  const Contents known = ContentsOf(options.added);
   for (const AddedToken& token : named) {
-    if (!HasContent(options.added, token.content)) options.added.push_back(token);
+    if (!known.contains(token.content)) options.added.push_back(token);
   }
   return options;
 }

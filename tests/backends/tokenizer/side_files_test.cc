@@ -89,6 +89,22 @@ TEST_F(SideFilesTest, OldFilesOfAddedTokensSayNoFlags) {
   EXPECT_EQ(tokenizer->special_ids().pad, 258);
 }
 
+TEST_F(SideFilesTest, TheWorkGrowsAsTheTokensDo) {
+  constexpr int kTokens = 50'000;  // compared each with each they would take far longer
+  json config, added = json::object();
+  for (int i = 0; i < kTokens; ++i) {
+    const std::string content = "<" + std::to_string(i) + ">";
+    config["additional_special_tokens"].push_back(content);
+    added[content] = 256 + i;
+  }
+  Write("tokenizer.json", ByteLevelSpec({}).dump());
+  Write("tokenizer_config.json", config.dump());
+  Write("added_tokens.json", added.dump());
+  const auto tokenizer = Load();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_TRUE(tokenizer->IsSpecial(*tokenizer->TokenToId("<49999>")));
+}
+
 TEST_F(SideFilesTest, FaultsAreNamed) {
   Write("tokenizer.json", ByteLevelSpec({}).dump());
   const auto refuses = [&](const char* file, const std::string& text, const char* name) {
