@@ -1,4 +1,4 @@
-// See side_files.h. The first file that names a special token wins, in the order above.
+// See side_files.h. The first file that gives a role wins, in the order of RoleFiles.
 #include "side_files.h"
 
 #include <algorithm>
@@ -123,6 +123,12 @@ Result<SideFiles> SideFiles::Read(const std::string& directory) {
   return files;
 }
 
+// As the reference has it: beside `added_tokens_decoder` special_tokens_map.json is not read.
+std::vector<const Json*> SideFiles::RoleFiles() const {
+  if (!Member(config_, "added_tokens_decoder").is_null()) return {&config_};
+  return {&special_map_, &config_};
+}
+
 // The tokens that the files give a role, without ids.
 std::vector<AddedToken> SideFiles::NamedTokens() const {
   std::vector<AddedToken> tokens;
@@ -141,8 +147,13 @@ std::vector<AddedToken> SideFiles::NamedTokens() const {
     if (token.content.empty() || !known.insert(token.content).second) return;
     tokens.push_back(std::move(token));
   };
-  for (const Json* file : {&config_, &special_map_}) {
-    for (const char* key : kTokenKeys) add(Member(*file, key));
+  const std::vector<const Json*> files = RoleFiles();
+  for (const char* key : kTokenKeys) {
+    const auto names = [&](const Json* file) { return ContentOf(Member(*file, key)).has_value(); };
+    const auto file = std::find_if(files.begin(), files.end(), names);
+    if (file != files.end()) add(Member(**file, key));
+  }
+  for (const Json* file : files) {
     for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
       for (const Json& entry : Member(*file, key)) add(entry);
     }
@@ -174,7 +185,7 @@ void SideFiles::FindSpecialIds(TokenizerParts& parts) const {
   const auto offer = [](std::optional<int32_t>& slot, std::optional<int32_t> id) {
     if (!slot) slot = id;
   };
-  for (const Json* file : {&config_, &special_map_}) {
+  for (const Json* file : RoleFiles()) {
     offer(found.bos, NamedToken(*file, "bos_token", parts));
     offer(found.eos, NamedToken(*file, "eos_token", parts));
     offer(found.pad, NamedToken(*file, "pad_token", parts));

@@ -38,6 +38,7 @@ class SideFiles {
 
  private:
   void FindSpecialIds(TokenizerParts& parts) const;
+  std::vector<const nlohmann::json*> RoleFiles() const;
   std::vector<AddedToken> NamedTokens() const;
 
   nlohmann::json config_, special_map_, added_, generation_, model_;

@@ -28,6 +28,28 @@ TEST_F(SideFilesTest, NameTheSpecialIds) {
   EXPECT_NE(LoadError(folder_.string()).find("tokenizer_config.json"), std::string::npos);
 }
 
+TEST_F(SideFilesTest, TheMapOfSpecialTokensCountsBeforeAConfigWithoutADecoder) {
+  Write("tokenizer.json", ByteLevelSpec({}).dump());
+  Write("special_tokens_map.json", R"({"eos_token": "A", "unk_token": "U"})");
+  json config = {{"eos_token", "B"}, {"bos_token", "C"}};
+  Write("tokenizer_config.json", config.dump());
+  auto tokenizer = Load();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->special_ids().eos, 'A');
+  EXPECT_EQ(tokenizer->special_ids().bos, 'C');
+  EXPECT_EQ(tokenizer->special_ids().unk, 'U');
+  EXPECT_TRUE(tokenizer->IsSpecial('A'));
+  EXPECT_FALSE(tokenizer->IsSpecial('B'));
+  config["added_tokens_decoder"] = json::object();
+  Write("tokenizer_config.json", config.dump());
+  tokenizer = Load();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->special_ids().eos, 'B');
+  EXPECT_EQ(tokenizer->special_ids().unk, std::nullopt);
+  EXPECT_FALSE(tokenizer->IsSpecial('A'));
+  EXPECT_TRUE(tokenizer->IsSpecial('B'));
+}
+
 TEST_F(SideFilesTest, TheConfigAddsAndRemovesBosAndEos) {
   json spec = ByteLevelSpec({});
   spec["post_processor"] = {
