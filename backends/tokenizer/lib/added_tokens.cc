@@ -128,15 +128,17 @@ Result<AddedTokens> AddedTokens::Make(const Json& spec, std::span<const AddedTok
     return InvalidArgError("added_tokens: expected an array, got ", spec.type_name());
   }
   std::vector<AddedToken> tokens;
-  std::unordered_map<std::string, int32_t> ids;
+  std::unordered_map<std::string, size_t> index_of;  // the last of a content, which counts
   auto next_id = static_cast<int32_t>(vocabulary.num_entries());
   const auto add = [&](AddedToken token) {
-    const auto [known, is_new] = ids.emplace(token.content, 0);
+    const auto [known, is_new] = index_of.emplace(token.content, tokens.size());
     if (is_new) {
       const auto id = vocabulary.Find(token.content);
-      known->second = id ? *id : next_id++;
+      token.id = id ? *id : next_id++;
+    } else {
+      token.id = tokens[known->second].id;
+      known->second = tokens.size();
     }
-    token.id = known->second;
     tokens.push_back(std::move(token));
   };
   for (const Json& entry : spec) {
@@ -144,8 +146,15 @@ Result<AddedTokens> AddedTokens::Make(const Json& spec, std::span<const AddedTok
     if (!token.content.empty()) add(std::move(token));
   }
   for (const AddedToken& token : more) {
-    if (token.content.empty() || ids.count(token.content) > 0) continue;
-    if (token.id >= 0 || vocabulary.Find(token.content)) add(token);
+    if (token.content.empty()) continue;
+    const auto known = index_of.find(token.content);
+    if (known == index_of.end()) {
+      if (token.id >= 0 || vocabulary.Find(token.content)) add(token);
+    } else if (token.overrides) {
+      add(token);
+    } else {
+      tokens[known->second].special |= token.special;
+    }
   }
   return FromList(std::move(tokens), normalizer);
 }

@@ -25,6 +25,7 @@ struct AddedToken {
   bool rstrip = false;       // takes the spaces behind it
   bool normalized = true;    // looked for in the normalised text, in its normalised form
   bool special = false;
+  bool overrides = false;  // a side file's: its flags count, not tokenizer.json's
 
   // From an object with "content" and the flags, without its id. INVALID_ARG names what is wrong,
   // and `where`.
@@ -61,9 +62,10 @@ class TokenTrie {
 
 class AddedTokens {
  public:
-  // From the "added_tokens" member (null: none), then of `more` those that it lacks. Tokens that
-  // the vocabulary lacks get the ids that follow it, whatever the files say, as the reference does;
-  // but for those of `more` without an id, which are left out.
+  // From the "added_tokens" member (null: none), then of `more` those that it lacks. One that it
+  // has stays as it is, but for the flags of one that overrides; special it is if either says so.
+  // Tokens that the vocabulary lacks get the ids that follow it, whatever the files say, as the
+  // reference does; but for those of `more` without an id, which are left out.
   static Result<AddedTokens> Make(const nlohmann::json& spec, std::span<const AddedToken> more,
                                   const TokenTable& vocabulary, const Normalizer& normalizer);
   // From complete tokens.

@@ -84,6 +84,7 @@ Result<std::vector<AddedToken>> ReadDecoder(const Json& decoder, const Contents&
       return InvalidArgError(where, ": expected ids below ", kMaxTokenId, ", got '", key, "'");
     }
     token.special |= named.contains(token.content);
+    token.overrides = true;
     tokens.push_back(std::move(token));
   }
   std::sort(tokens.begin(), tokens.end(),

@@ -89,6 +89,32 @@ TEST_F(SideFilesTest, TokensOfTheConfigFollowThoseOfTheFile) {
   EXPECT_EQ(tokenizer->vocab_size(), 259);
 }
 
+// Answers of transformers 4.57 and 5.23.
+TEST_F(SideFilesTest, FlagsOfTheConfigsTokensCount) {
+  json spec = ByteLevelSpec({});
+  spec["added_tokens"] = {
+      {{"id", 256}, {"content", "<|end|>"}, {"special", false}, {"normalized", false}},
+      {{"id", 257}, {"content", "<a>"}, {"special", true}, {"rstrip", true}},
+      {{"id", 258}, {"content", "cat"}, {"single_word", true}}};
+  Write("tokenizer.json", spec.dump());
+  const auto expect = [&](const std::vector<int32_t>& ids, const char* text) {
+    const auto tokenizer = Load();
+    ASSERT_NE(tokenizer, nullptr);
+    EXPECT_EQ(Ids(*tokenizer, "x <|end|> <a> cats"), ids);
+    EXPECT_EQ(tokenizer->Decode(ids), text);
+  };
+  expect({'x', ' ', 256, ' ', 257, 'c', 'a', 't', 's'}, "x <|end|> cats");
+  // The file of before there were flags overrides none; a role makes a token special.
+  Write("added_tokens.json", R"({"<|end|>": 256, "<a>": 257, "cat": 258})");
+  expect({'x', ' ', 256, ' ', 257, 'c', 'a', 't', 's'}, "x <|end|> cats");
+  Write("tokenizer_config.json", R"({"eos_token": "<|end|>"})");
+  expect({'x', ' ', 256, ' ', 257, 'c', 'a', 't', 's'}, "x  cats");
+  Write("tokenizer_config.json", R"({"added_tokens_decoder": {
+      "256": {"content": "<|end|>", "special": true, "lstrip": true, "normalized": false},
+      "257": {"content": "<a>", "special": false}, "300": {"content": "cat"}}})");
+  expect({'x', 256, ' ', 257, ' ', 258, 's'}, "x  cats");
+}
+
 TEST_F(SideFilesTest, TokensWithARoleAreRecognisedWhereTheVocabularyHasThem) {
   Write("tokenizer.json", ByteLevelSpec({"h e"}).dump());
   Write("special_tokens_map.json", R"({"additional_special_tokens": ["he", "<none>"]})");
