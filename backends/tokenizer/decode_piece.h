@@ -1,7 +1,6 @@
 // One piece of a streamed text, from ids alone: no state is kept between responses. [any thread]
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -9,10 +8,6 @@
 #include "tokenizer.h"
 
 namespace nereid::tokenizer {
-
-// Text is held back for so many ids at most, so that what follows depends on no more of the past
-// than these: engines send as many as `prior_ids`, or all there are.
-inline constexpr size_t kMaxHeldIds = 16;
 
 // The text that `ids` add behind `prior_ids`, the last ids of the stream so far (all of them, or at
 // least kMaxHeldIds). Bytes of an unfinished character wait for the next call unless `is_final`.

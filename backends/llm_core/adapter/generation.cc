@@ -8,11 +8,12 @@
 #include "llm_core/adapter/llm_metrics.h"
 #include "llm_core/adapter/logits_format.h"
 #include "llm_core/adapter/response_thread.h"
+#include "tokenizer.h"
 
 namespace nereid::llm_adapter {
 namespace {
 
-constexpr size_t kMaxPriorIds = 16;
+constexpr size_t kMaxPriorIds = tokenizer::kMaxHeldIds;
 constexpr size_t kMaxQueuedNews = 64;  // of a sequence; then the newest are merged
 constexpr float kNoLogProb = -1.0f;    // fills up the shorter sequences of a response
 constexpr int32_t kNoId = -1;

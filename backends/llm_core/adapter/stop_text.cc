@@ -4,13 +4,8 @@
 #include <algorithm>
 
 namespace nereid::llm_adapter {
-namespace {
 
-// Bytes of a character are held back for so many tokens at most; a text's reader holds them as
-// long.
-constexpr size_t kMaxHeldIds = 16;
-
-}  // namespace
+using tokenizer::kMaxHeldIds;  // a text's reader holds the bytes of a character as long
 
 StopText::StopText(std::shared_ptr<const StopTexts> texts)
     : texts_(std::move(texts)),

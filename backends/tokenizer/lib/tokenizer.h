@@ -98,6 +98,10 @@ class Tokenizer {
   std::unique_ptr<const TokenizerParts> parts_;
 };
 
+// A stream's text is held back for so many ids at most, so that what follows depends on no more of
+// the past than these: engines send as many as `prior_ids`, or all there are, and hold as many.
+inline constexpr size_t kMaxHeldIds = 16;
+
 // Decodes a stream of ids. Whatever the ids and however they are cut into calls, the pieces put
 // together equal Decode of all ids; a piece never ends inside a character. Not thread-safe; the
 // tokenizer must outlive it. [one thread at a time]
