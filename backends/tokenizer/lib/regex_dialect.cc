@@ -14,13 +14,23 @@ namespace {
 
 constexpr size_t kMaxSets = 24;  // each takes milliseconds to find
 constexpr int kMaxClassDepth = 16;
+// Of a pattern and of what it becomes: "\b" alone grows to kilobytes.
+constexpr size_t kMaxPatternBytes = 16 << 10;
+constexpr size_t kMaxTranslationBytes = 1 << 20;
 
 class Translator {
  public:
   explicit Translator(std::string_view in) : in_(in) {}
 
   Result<std::string> Run() {
-    while (at_ < in_.size()) NEREID_RETURN_IF_ERROR(Item());
+    if (in_.size() > kMaxPatternBytes) {
+      return UnsupportedError("a pattern of ", in_.size(), " bytes is not supported: at most ",
+                              kMaxPatternBytes);
+    }
+    while (at_ < in_.size()) {
+      NEREID_RETURN_IF_ERROR(Item());
+      NEREID_RETURN_IF_ERROR(CheckSize(out_.size()));
+    }
     return std::move(out_);
   }
 
@@ -32,6 +42,10 @@ class Translator {
 
   Status Refuse(std::string_view what) const {
     return UnsupportedError("pattern '", in_, "': ", what, " at byte ", at_, " is not supported");
+  }
+  Status CheckSize(size_t size) const {
+    if (size > kMaxTranslationBytes) return Refuse("a pattern that grows so large");
+    return {};
   }
   Status EndsEarly() const { return InvalidArgError("pattern '", in_, "': a class has no end"); }
 
@@ -190,6 +204,7 @@ class Translator {
       needs_sets_ = needs_sets_ || Next("&&") || (Next("[") && !AtPosix());
       if (needs_sets_) return {};
       NEREID_RETURN_IF_ERROR(ClassMember());
+      NEREID_RETURN_IF_ERROR(CheckSize(out_.size()));
     }
     if (at_ == in_.size()) return EndsEarly();
     Copy(1);
@@ -240,6 +255,7 @@ class Translator {
         NEREID_RETURN_IF_ERROR(ClassMember());
         items.append(out_, size);
         out_.resize(size);
+        NEREID_RETURN_IF_ERROR(CheckSize(items.size()));
         if (complement_.empty()) continue;
         NEREID_ASSIGN_OR_RETURN(CodeSet outside, SetOf(complement_));
         outside.Complement();

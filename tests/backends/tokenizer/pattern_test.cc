@@ -127,6 +127,30 @@ TEST(PatternTest, ClassesInClassesAreBounded) {
   }
 }
 
+TEST(PatternTest, LargePatternsAreRefusedByTheirSize) {
+  const auto repeat = [](std::string_view unit, size_t bytes) {
+    std::string text;
+    while (text.size() + unit.size() <= bytes) text += unit;
+    return text;
+  };
+  const auto refusal = [](const std::string& regex) {
+    const auto pattern = MakeRegexPattern(regex);
+    EXPECT_FALSE(pattern.ok());
+    if (pattern.ok()) return std::string();
+    EXPECT_EQ(pattern.status().code(), StatusCode::kUnsupported) << pattern.status().message();
+    return pattern.status().message();
+  };
+  EXPECT_TRUE(MakeRegexPattern(repeat("a", 16384)).ok());
+  for (const char* unit : {"a", "a{1}", "[[:a]", "\\b"}) {
+    EXPECT_EQ(refusal(repeat(unit, 1 << 20) + "x").substr(0, 12), "a pattern of");
+  }
+  const std::string classes = repeat("\\w", 16000);
+  for (const std::string& regex :
+       {repeat("\\b", 16384), "[" + classes + "]", "[" + classes + "[a]]"}) {
+    EXPECT_NE(refusal(regex).find("grows so large"), std::string::npos);
+  }
+}
+
 TEST(PatternTest, LongRunsOfAClassOfSetsStayWithinTheLimits) {
   const auto pattern = MakeRegexPattern(R"([\p{L}&&[^\p{Han}]]*[\p{Ll}&&[^a]]+|[\p{Han}]+)");
   ASSERT_TRUE(pattern.ok()) << pattern.status().message();
