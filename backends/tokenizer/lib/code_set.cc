@@ -21,11 +21,15 @@ char32_t Previous(char32_t code) {
   return code == kLastSurrogate + 1 ? kFirstSurrogate - 1 : code - 1;
 }
 
-std::string AllCodes() {
-  std::string text;
-  text.reserve(4'400'000);
-  for (char32_t code = 0; code <= kLastCode; code = Next(code)) AppendUtf8(code, text);
-  return text;
+// Made once: a tokenizer may have many classes.
+const std::string& AllCodes() {
+  static const std::string all = [] {
+    std::string text;
+    text.reserve(4'400'000);
+    for (char32_t code = 0; code <= kLastCode; code = Next(code)) AppendUtf8(code, text);
+    return text;
+  }();
+  return all;
 }
 
 char32_t LastOf(std::string_view text) {
