@@ -21,7 +21,10 @@ std::optional<double> Find(std::string_view page, std::string_view kind) {
     const std::string_view line = page.substr(0, end);
     page.remove_prefix(end == std::string_view::npos ? page.size() : end + 1);
     const size_t space = line.rfind(' ');
-    if (!line.starts_with(kFamily) || line.find(label) == std::string_view::npos) continue;
+    if (!line.starts_with(kFamily) || line.find(label) == std::string_view::npos ||
+        space == std::string_view::npos) {
+      continue;
+    }
     double value = 0;
     const auto [at, error] =
         std::from_chars(line.data() + space + 1, line.data() + line.size(), value);
