@@ -12,6 +12,7 @@
 
 #include "nereid/error.h"
 #include "nereid/log.h"
+#include "nereid/spin_wait.h"
 
 namespace nereid::scripted {
 namespace {
@@ -21,6 +22,22 @@ constexpr size_t kMaxLineBytes = 8192;
 
 bool IsReadable(const pollfd& polled) {
   return (polled.revents & (POLLIN | POLLHUP)) != 0;
+}
+
+// A call of another model is several hand-overs, and the next comes after its answer. look.py's _TIMES.
+constexpr int kLookTimes = 4;
+
+// poll() without end, after a look that may spare the sleep.
+template <size_t kCount>
+bool LookAndSleep(SpinWait& spin, pollfd (&polled)[kCount]) {
+  if (spin.MayPay()) {
+    if (spin.Until([&] { return poll(polled, kCount, 0) != 0; })) return true;
+    return poll(polled, kCount, -1) >= 0;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const int count = poll(polled, kCount, -1);
+  spin.NoteSleep(std::chrono::steady_clock::now() - start);
+  return count >= 0;
 }
 
 }  // namespace
@@ -189,6 +206,7 @@ void Worker::End() {
 }
 
 void Worker::Serve() {
+  SpinWait spin(kLookTimes);  // while one call of a model follows the other
   for (;;) {
     pollfd polled[] = {{posted_->fd(), POLLIN, 0},
                        {output_.get(), POLLIN, 0},
@@ -198,7 +216,7 @@ void Worker::Serve() {
     (void)!read(wake_.get(), &ignored, sizeof ignored);
     if (!posted_->Flush()) polled[0].events |= POLLOUT;
     if (posted_->is_closed()) polled[0].fd = -1;
-    if (poll(polled, 4, -1) < 0) continue;  // EINTR
+    if (!LookAndSleep(spin, polled)) continue;  // EINTR
     if (IsReadable(polled[0]) && !ServePosted()) process_->Kill();
     if (posted_->is_closed()) process_->Kill();
     if (IsReadable(polled[1])) ServeOutput(/*is_last=*/false);

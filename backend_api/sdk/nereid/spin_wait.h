@@ -17,9 +17,12 @@ namespace nereid {
 
 class SpinWait {
  public:
+  // Looks are `times` as long as NEREID_SPIN_US says.
+  explicit SpinWait(int times = 1) : limit_(times * Get().limit) {}
+
   // To be asked once before each sleep: whether a look may pay.
   bool MayPay() {
-    if (num_skipped_ >= num_to_skip_) return Get().limit.count() != 0;
+    if (num_skipped_ >= num_to_skip_) return limit_.count() != 0;
     ++num_skipped_;
     return false;
   }
@@ -27,22 +30,27 @@ class SpinWait {
   // True once ready() is; false when the thread should sleep.
   template <typename Ready>
   bool Until(const Ready& ready) {
-    const Settings& settings = Get();
-    if (num_spinning_.fetch_add(1, std::memory_order_relaxed) >= settings.max_spinning) {
+    if (num_spinning_.fetch_add(1, std::memory_order_relaxed) >= Get().max_spinning) {
       num_spinning_.fetch_sub(1, std::memory_order_relaxed);
       return false;
     }
     const auto start = Clock::now();
     auto spent = Clock::duration::zero();
     bool is_ready = false;
-    while (!(is_ready = ready()) && spent < settings.limit) {
+    while (!(is_ready = ready()) && spent < limit_) {
       sched_yield();
       spent = Clock::now() - start;
     }
     num_spinning_.fetch_sub(1, std::memory_order_relaxed);
     // Far beyond the limit another thread had the core: sleepers get it back sooner than spinners.
-    Learn(is_ready, spent > 2 * settings.limit);
+    Learn(is_ready, spent > 2 * limit_);
     return is_ready;
+  }
+
+  // Tells how long a sleep was that no look came before. One that a look would have spared says that
+  // looks pay again.
+  void NoteSleep(std::chrono::steady_clock::duration slept) {
+    if (!is_crowded_ && slept <= 2 * limit_) num_to_skip_ = 0;
   }
 
  private:
@@ -71,6 +79,7 @@ class SpinWait {
 
   void Learn(bool has_paid, bool is_crowded) {
     num_skipped_ = 0;
+    is_crowded_ = is_crowded;
     if (is_crowded) {
       num_to_skip_ = kMaxToSkip;
     } else {
@@ -81,8 +90,10 @@ class SpinWait {
   // Of the library that this is compiled into; more than some would only take cores from work.
   static inline std::atomic<int> num_spinning_{0};
 
+  std::chrono::microseconds limit_;
   unsigned num_to_skip_ = 0;  // looks to leave out before the next
   unsigned num_skipped_ = 0;
+  bool is_crowded_ = false;  // at the last look
 };
 
 }  // namespace nereid

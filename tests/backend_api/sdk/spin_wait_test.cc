@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -34,6 +35,25 @@ TEST_F(SpinWaitTest, GivesUpAndThenLooksLessOften) {
   int num_left_out_then = 0;
   while (!spin_.MayPay()) ++num_left_out_then;
   EXPECT_GE(num_left_out_then, num_left_out);
+}
+
+TEST_F(SpinWaitTest, DoesNotLookAgainAfterALongSleep) {
+  EXPECT_FALSE(spin_.Until([] { return false; }));
+  spin_.NoteSleep(std::chrono::seconds(1));
+  EXPECT_FALSE(spin_.MayPay());
+}
+
+TEST_F(SpinWaitTest, LooksAgainAfterAShortSleep) {
+  const auto looks_again = [] {  // unless another thread had the core during the look
+    SpinWait spin;
+    EXPECT_FALSE(spin.Until([] { return false; }));
+    spin.NoteSleep(std::chrono::nanoseconds(1));
+    return spin.MayPay();
+  };
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  bool has_looked = false;
+  while (!(has_looked = looks_again()) && std::chrono::steady_clock::now() < end) continue;
+  EXPECT_TRUE(has_looked);
 }
 
 TEST_F(SpinWaitTest, EndsWhateverManyThreadsLookFor) {

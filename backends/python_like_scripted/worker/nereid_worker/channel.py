@@ -4,6 +4,7 @@ import os
 import struct
 
 from .errors import TritonModelException
+from .look import Looker
 from .region import IncomingRegion, NoRegion, OutgoingRegion
 
 _MAX_PACKET = 60000
@@ -11,12 +12,14 @@ _ELSEWHERE = struct.Struct("<cQQ")  # in place of a long message: where it lies
 
 asked_fd = posted_fd = -1
 incoming, outgoing = None, NoRegion()
+_posted = None
 num_posted = 0
 
 
 def open_channels(asked, posted, to_worker, from_worker, growth, limit):
-    global asked_fd, posted_fd, incoming, outgoing
+    global asked_fd, posted_fd, incoming, outgoing, _posted
     asked_fd, posted_fd = asked, posted
+    _posted = Looker(posted)
     incoming = IncomingRegion(to_worker)
     outgoing = OutgoingRegion(from_worker, growth, limit)
     os.register_at_fork(after_in_child=_leave)
@@ -29,6 +32,7 @@ def _leave():
         if descriptor >= 0:
             os.close(descriptor)
     asked_fd = posted_fd = -1
+    _posted.leave()
     incoming.leave()
     outgoing = NoRegion()
 
@@ -79,7 +83,7 @@ def post(message):
 
 def next_posted():
     """None when the host is gone."""
-    data = os.read(posted_fd, 131072)
+    data = _posted.read(131072)
     return _unpacked(data) if data else None
 
 
