@@ -1,4 +1,5 @@
 """A server process, ours or another with Triton's flags, on ports that the system gave."""
+import os
 import pathlib
 import signal
 import socket
@@ -10,6 +11,14 @@ import urllib.request
 import pytest
 
 PATIENCE_S = 180
+
+
+def foreign_environment(**further):
+    """For a program of others that loads our library: where that was built with sanitizers, their runtime has to come first
+    (NEREID_SANITIZER_RUNTIME, which our own programs hold themselves), and what the program leaks is its own affair."""
+    runtime = os.environ.get("NEREID_SANITIZER_RUNTIME")
+    preload = {"LD_PRELOAD": runtime, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"} if runtime else {}
+    return {**os.environ, **preload, **further}
 
 
 def free_ports(count):

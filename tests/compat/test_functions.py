@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import processes
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -23,7 +24,7 @@ def documented():
 def answers(dist):
     """What each function says to null pointers."""
     done = subprocess.run([sys.executable, str(pathlib.Path(__file__).parent / "call_with_nulls.py"), str(dist / "lib/libtritonserver.so"), str(TABLE)],
-                          capture_output=True, text=True, timeout=100, check=False)
+                          capture_output=True, text=True, timeout=100, check=False, env=processes.foreign_environment())
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, f"{lines[-1]}: {done.stderr[-500:]}"
     return {line["function"]: line["error"] for line in lines if "function" in line}

@@ -1,8 +1,8 @@
 """NVIDIA's perf_analyzer against our server, and in process against our library. Its figures are not judged."""
-import os
 import re
 import subprocess
 
+import processes
 import pytest
 import wheels
 
@@ -18,7 +18,7 @@ def analyze():
     program.chmod(0o755)
 
     def run(*flags):
-        environment = dict(os.environ, LD_LIBRARY_PATH=str(runtime))
+        environment = processes.foreign_environment(LD_LIBRARY_PATH=str(runtime))
         done = subprocess.run([program, "-m", "identity", *LOAD, *flags], env=environment, capture_output=True, text=True, timeout=400,
                               check=False)
         return done.stdout + done.stderr

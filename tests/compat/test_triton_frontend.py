@@ -4,6 +4,7 @@ import os
 import shutil
 
 import numpy as np
+import processes
 import pytest
 import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
@@ -18,7 +19,7 @@ def infer(client, module, values):
 @pytest.fixture(scope="module")
 def theirs(start, their_server_on_our_core, identity_repository, backends, tmp_path_factory):
     """Their frontends, our core."""
-    server = start(their_server_on_our_core / "bin/tritonserver", identity_repository, backends,
+    server = start(their_server_on_our_core / "bin/tritonserver", identity_repository, backends, processes.foreign_environment(),
                    flags=["--model-control-mode=explicit", "--load-model=identity", "--metrics-interval-ms=100"])
     yield server
     assert server.stop() == 0
@@ -73,7 +74,7 @@ def test_it_loads_and_unloads(theirs):
 
 def test_its_traces_are_made_by_our_core(start, their_server_on_our_core, identity_repository, backends, tmp_path):
     trace = tmp_path / "trace.json"
-    server = start(their_server_on_our_core / "bin/tritonserver", identity_repository, backends,
+    server = start(their_server_on_our_core / "bin/tritonserver", identity_repository, backends, processes.foreign_environment(),
                    flags=["--trace-config=level=TIMESTAMPS", "--trace-config=level=TENSORS", "--trace-config=rate=1",
                           f"--trace-config=triton,file={trace}"])
     with httpclient.InferenceServerClient(f"127.0.0.1:{server.http}") as client:
