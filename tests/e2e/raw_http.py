@@ -4,7 +4,7 @@ import socket
 
 
 class Raw:
-    def __init__(self, port, receive_buffer=None, timeout=20):
+    def __init__(self, port, receive_buffer=None, timeout=60):
         self.socket = socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)

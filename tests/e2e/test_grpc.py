@@ -69,7 +69,7 @@ def identity(value=1.0, **fields):
 
 def refusal(call, *args, **kwargs):
     with pytest.raises(grpc.RpcError) as caught:
-        call(*args, timeout=10, **kwargs)
+        call(*args, timeout=60, **kwargs)
     return caught.value.code(), caught.value.details()
 
 
@@ -112,7 +112,7 @@ def test_string_tensors_keep_any_bytes(triton):
 def test_an_empty_tensor_comes_back_empty(stub):
     request = pb.ModelInferRequest(model_name="identity_fp32")
     request.inputs.add(name="INPUT0", datatype="FP32", shape=[0])
-    assert list(stub.ModelInfer(request, timeout=10).outputs[0].shape) == [0]
+    assert list(stub.ModelInfer(request, timeout=60).outputs[0].shape) == [0]
 
 
 def test_parameters_of_every_type_reach_the_backend(triton):
@@ -142,7 +142,7 @@ def test_a_bad_parameter_is_named(stub, key, value, status):
 def test_classification_ranks_ties_by_index_and_nan_last(stub):
     request = typed_request("identity_fp32", "INPUT0", "FP32", [4], fp32_contents=[1.0, float("nan"), 2.0, 1.0])
     request.outputs.add(name="OUTPUT0").parameters["classification"].int64_param = 9
-    response = stub.ModelInfer(request, timeout=10)
+    response = stub.ModelInfer(request, timeout=60)
     assert response.outputs[0].datatype == "BYTES" and list(response.outputs[0].shape) == [4]
     assert response.raw_output_contents[0] == b"".join(
         len(text).to_bytes(4, "little") + text for text in (b"2.000000:2", b"1.000000:0", b"1.000000:3", b"nan:1"))
@@ -151,7 +151,7 @@ def test_classification_ranks_ties_by_index_and_nan_last(stub):
 def test_classification_of_an_empty_tensor_is_empty(stub):
     request = typed_request("identity_fp32", "INPUT0", "FP32", [0], fp32_contents=[])
     request.outputs.add(name="OUTPUT0").parameters["classification"].int64_param = 1
-    response = stub.ModelInfer(request, timeout=10)
+    response = stub.ModelInfer(request, timeout=60)
     assert list(response.outputs[0].shape) == [0] and response.raw_output_contents[0] == b""
 
 
@@ -208,7 +208,7 @@ def with_shared_memory(side):
 def test_a_bad_request_is_refused_and_the_next_one_served(stub, request_, status, part):
     code, details = refusal(stub.ModelInfer, request_)
     assert code.name == status and part in details
-    assert stub.ModelInfer(identity(), timeout=10).raw_output_contents
+    assert stub.ModelInfer(identity(), timeout=60).raw_output_contents
 
 
 @pytest.mark.parametrize("body", [b"\xff\xff\xff", b"\x3a\xff\xff\xff\xff\x0f", b"\x2a\x05ab", b"\x0a\x02\xff\xfe", bytes(1000)])
@@ -216,10 +216,10 @@ def test_garbage_is_no_request(server, body):
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
         for method in ("ModelInfer", "ModelMetadata", "RepositoryModelLoad"):
             with pytest.raises(grpc.RpcError) as caught:
-                channel.unary_unary(f"/inference.GRPCInferenceService/{method}")(body, timeout=10)
+                channel.unary_unary(f"/inference.GRPCInferenceService/{method}")(body, timeout=60)
             assert caught.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.NOT_FOUND, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
         with pytest.raises(grpc.RpcError) as caught:
-            list(channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")(iter([body]), timeout=10))
+            list(channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")(iter([body]), timeout=60))
         assert caught.value.code() == grpc.StatusCode.INTERNAL
     assert server.alive()
 
@@ -235,7 +235,7 @@ def test_an_unknown_method_is_unimplemented(server):
 def health(server, service):
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
         request = bytes([0x0a, len(service)]) + service.encode() if service else b""
-        return channel.unary_unary("/grpc.health.v1.Health/Check")(request, timeout=10)
+        return channel.unary_unary("/grpc.health.v1.Health/Check")(request, timeout=60)
 
 
 @pytest.mark.parametrize("service", ["", "inference.GRPCInferenceService", "identity_fp32"])
@@ -268,13 +268,13 @@ def test_a_watch_hears_of_a_model_that_goes_and_comes(server, triton):
 def test_reflection_lists_the_services(server, version):
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
         call = channel.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
-        answer = next(iter(call(iter([b"\x3a\x00"]), timeout=10)))  # list_services
+        answer = next(iter(call(iter([b"\x3a\x00"]), timeout=60)))  # list_services
     assert b"inference.GRPCInferenceService" in answer and b"grpc.health.v1.Health" in answer
 
 
 def test_binary_metadata_is_forwarded_decoded(stub):
     request = typed_request("params", "INPUT0", "INT32", [1], int_contents=[1])
-    response = stub.ModelInfer(request, timeout=10, metadata=[("x-fwd-who-bin", b"me, and more"), ("x-fwd-plain", "text")])
+    response = stub.ModelInfer(request, timeout=60, metadata=[("x-fwd-who-bin", b"me, and more"), ("x-fwd-plain", "text")])
     assert b'"x-fwd-who-bin": "me, and more"' in response.raw_output_contents[0]
     assert b'"x-fwd-plain": "text"' in response.raw_output_contents[0]
 
@@ -306,7 +306,7 @@ def test_a_bad_load_is_refused_and_the_model_stays(stub, parameters, part):
     request = pb.RepositoryModelLoadRequest(model_name="identity_fp32", parameters=parameters)
     code, details = refusal(stub.RepositoryModelLoad, request)
     assert code == grpc.StatusCode.INVALID_ARGUMENT and part in details
-    assert stub.ModelInfer(identity(), timeout=10).raw_output_contents
+    assert stub.ModelInfer(identity(), timeout=60).raw_output_contents
 
 
 def test_a_repository_cannot_be_named(stub):
@@ -336,7 +336,7 @@ def test_stream_client_hears_every_response(triton):
     for sequence in range(3):
         triton.async_stream_infer("repeat", [tensor("IN", np.array([5], np.int32), "INT32")], request_id=str(sequence),
                                   enable_empty_final_response=True)
-    messages = [heard.get(timeout=20).get_response() for _ in range(18)]
+    messages = [heard.get(timeout=60).get_response() for _ in range(18)]
     triton.stop_stream()
     for sequence in range(3):
         own = [message for message in messages if message.id == str(sequence)]
@@ -357,7 +357,7 @@ def test_async_stream_ends_with_its_requests(server):
 def test_responses_keep_the_order_of_requests_unless_decoupled(stub):
     requests = [slow(0.5, "slow"), repeat(2, "decoupled"), identity(id="fast"), identity(model_version="9", id="refused"),
                 identity(id="last")]
-    answers = list(stub.ModelStreamInfer(iter(requests), timeout=20))
+    answers = list(stub.ModelStreamInfer(iter(requests), timeout=60))
     assert [answer.infer_response.id for answer in answers] == ["decoupled", "decoupled", "slow", "fast", "refused", "last"]
     assert "version 9" in answers[4].error_message
 
@@ -365,17 +365,17 @@ def test_responses_keep_the_order_of_requests_unless_decoupled(stub):
 def test_an_error_leaves_the_stream_open(stub):
     fail = typed_request("fail", "INPUT0", "INT32", [1], int_contents=[5])
     fail.id = "failing"
-    answers = list(stub.ModelStreamInfer(iter([fail, identity(id="next")]), timeout=20))
+    answers = list(stub.ModelStreamInfer(iter([fail, identity(id="next")]), timeout=60))
     assert [(answer.error_message, answer.infer_response.id) for answer in answers] == [("error 5", "failing"), ("", "next")]
 
 
 def test_an_error_ends_a_strict_stream_with_its_status(stub):
-    responses = stub.ModelStreamInfer(iter([repeat(-2)]), metadata=(("triton_grpc_error", "true"),), timeout=20)
+    responses = stub.ModelStreamInfer(iter([repeat(-2)]), metadata=(("triton_grpc_error", "true"),), timeout=60)
     assert [next(responses).infer_response.id for _ in range(2)] == ["r", "r"]
     with pytest.raises(grpc.RpcError) as caught:
         next(responses)
     assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INTERNAL, "stream error")
-    assert stub.ModelInfer(identity(), timeout=10).raw_output_contents
+    assert stub.ModelInfer(identity(), timeout=60).raw_output_contents
 
 
 def test_a_refused_request_ends_a_strict_stream_too(stub):
@@ -387,7 +387,7 @@ def test_a_refused_request_ends_a_strict_stream_too(stub):
 
     code, details = None, None
     try:
-        list(stub.ModelStreamInfer(requests(), metadata=(("triton_grpc_error", "true"),), timeout=20))
+        list(stub.ModelStreamInfer(requests(), metadata=(("triton_grpc_error", "true"),), timeout=60))
     except grpc.RpcError as error:
         code, details = error.code(), error.details()
     hold.set()

@@ -56,12 +56,12 @@ def request(model, count=1, interval_ms=0, size=0, id_=""):
 
 def counters(stub):
     """Running and cancelled requests of the whole server."""
-    response = stub.ModelInfer(pb.ModelInferRequest(model_name="counters"), timeout=10)
+    response = stub.ModelInfer(pb.ModelInferRequest(model_name="counters"), timeout=60)
     values = {output.name: int.from_bytes(data, "little") for output, data in zip(response.outputs, response.raw_output_contents)}
     return values["RUNNING"], values["CANCELLED"]
 
 
-def wait_until(condition, seconds=10):
+def wait_until(condition, seconds=60):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
@@ -112,7 +112,7 @@ def test_a_cancelled_stream_cancels_its_requests(stub, num_heard):
         yield request("ticker", count=num_heard, id_="done")
         yield request("ticker", count=-1, interval_ms=FOREVER_MS)
         yield request("waiter", interval_ms=FOREVER_MS)
-        hold.wait(30)
+        hold.wait(60)
 
     call = stub.ModelStreamInfer(requests())
     for _ in range(num_heard):
@@ -124,7 +124,7 @@ def test_a_cancelled_stream_cancels_its_requests(stub, num_heard):
 
 
 def test_a_half_closed_stream_still_gets_its_responses(stub):
-    answers = stub.ModelStreamInfer(iter([request("ticker", count=3, interval_ms=50)]), timeout=20)
+    answers = stub.ModelStreamInfer(iter([request("ticker", count=3, interval_ms=50)]), timeout=60)
     assert len(list(answers)) == 3
 
 
@@ -136,7 +136,7 @@ def test_a_strict_error_cancels_the_rest_of_its_stream(stub):
         wait_running(stub, 1)
         yield pb.ModelInferRequest(model_name="nosuch")
 
-    answers = stub.ModelStreamInfer(requests(), metadata=(("triton_grpc_error", "true"),), timeout=20)
+    answers = stub.ModelStreamInfer(requests(), metadata=(("triton_grpc_error", "true"),), timeout=60)
     with pytest.raises(grpc.RpcError) as caught:
         list(answers)
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
@@ -179,7 +179,7 @@ def test_a_request_above_the_limit_is_refused_with_the_limit(start_server, repos
     with connect(small) as channel:
         one = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         large = request("waiter", id_="x" * 200_000)
-        for call in (lambda: one.ModelInfer(large, timeout=10), lambda: list(one.ModelStreamInfer(iter([large]), timeout=10))):
+        for call in (lambda: one.ModelInfer(large, timeout=60), lambda: list(one.ModelStreamInfer(iter([large]), timeout=60))):
             with pytest.raises(grpc.RpcError) as caught:
                 call()
             assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED and "100000" in caught.value.details()
@@ -211,14 +211,14 @@ def test_a_stream_takes_so_many_requests_at_once_and_no_more(start_server, repos
 
 
 def test_a_stop_waits_for_requests_and_ends_idle_streams(start_server, repository, flags):
-    stopping = start_server(repository, flags)
+    stopping = start_server(repository, [*flags, "--exit-timeout-secs=3600"])  # more than the test's patience
     with connect(stopping) as channel:
         one = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         hold = threading.Event()
 
         def requests():
             yield request("ticker", count=1)
-            hold.wait(30)
+            hold.wait(60)
 
         idle = one.ModelStreamInfer(requests())
         next(idle)
@@ -226,10 +226,8 @@ def test_a_stop_waits_for_requests_and_ends_idle_streams(start_server, repositor
         watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"")
         assert next(watch) == b"\x08\x01"
         wait_running(one, 1)
-        begin = time.monotonic()
         assert stopping.stop() == 0
-        assert time.monotonic() - begin < 10
-        assert busy.result(timeout=5).raw_output_contents
+        assert busy.result(timeout=60).raw_output_contents
         for stream in (idle, watch):
             with pytest.raises(grpc.RpcError) as caught:
                 list(stream)

@@ -54,7 +54,7 @@ def server(start_server, tmp_path_factory):
                                      "--exit-timeout-secs=1"])
 
 
-def infer(server, model, timeout=30):
+def infer(server, model, timeout=60):
     """Status and answer."""
     request = urllib.request.Request(f"{server.url}/v2/models/{model}/infer", BODY)
     try:
@@ -71,7 +71,7 @@ def assert_others_are_served(server):
 
 def reason(server, model):
     request = urllib.request.Request(f"{server.url}/v2/repository/index", b"")
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return next(entry for entry in json.load(answer) if entry["name"] == model).get("reason", "")
 
 

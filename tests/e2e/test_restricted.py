@@ -23,7 +23,7 @@ def server(start_server):
 
 def status(server, path, headers=None, body=None):
     try:
-        with urllib.request.urlopen(urllib.request.Request(server.url + path, body, headers or {}), timeout=30) as answer:
+        with urllib.request.urlopen(urllib.request.Request(server.url + path, body, headers or {}), timeout=60) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
@@ -39,7 +39,7 @@ def test_http_wants_the_header(server, path, body):
 
 def code(call, request, metadata=None):
     try:
-        call(request, timeout=30, metadata=metadata)
+        call(request, timeout=60, metadata=metadata)
         return "OK", ""
     except grpc.RpcError as error:
         return error.code().name, error.details()
@@ -57,4 +57,4 @@ def test_grpc_wants_the_header(server):
         assert code(stub.ServerLive, service_pb2.ServerLiveRequest(), [("triton-grpc-protocol-probe", "x")])[0] == "OK"
         assert code(stub.ServerMetadata, service_pb2.ServerMetadataRequest())[0] == "OK"
         with pytest.raises(grpc.RpcError, match="restricted"):
-            list(stub.ModelStreamInfer(iter([]), timeout=30))
+            list(stub.ModelStreamInfer(iter([]), timeout=60))

@@ -26,7 +26,7 @@ def backends():
 
 def post(url, body, headers=None):
     request = urllib.request.Request(url, json.dumps(body).encode(), headers or {})
-    return json.loads(urllib.request.urlopen(request, timeout=30).read())
+    return json.loads(urllib.request.urlopen(request, timeout=60).read())
 
 
 def infer(server, request_id, headers=None):
@@ -135,7 +135,7 @@ def test_a_collector_receives_spans_that_hang_together(start_server, backends, c
                                    f"--trace-config=opentelemetry,url=http://127.0.0.1:{collector.server_port}/v1/traces",
                                    "--trace-config=opentelemetry,resource=service.name=tested",
                                    "--trace-config=opentelemetry,bsp_schedule_delay=50"], "/v2/models/identity_fp32/ready")
-    with urllib.request.urlopen(server.url + "/v2/trace/setting", timeout=30) as answer:
+    with urllib.request.urlopen(server.url + "/v2/trace/setting", timeout=60) as answer:
         assert json.load(answer) == {
             "trace_level": ["TIMESTAMPS"], "trace_rate": "1000", "trace_count": "-1", "trace_mode": "opentelemetry",
             "url": f"http://127.0.0.1:{collector.server_port}/v1/traces", "resource": "service.name=tested", "bsp_schedule_delay": "50",
