@@ -1,6 +1,5 @@
 #include "backends/python_like_scripted/host_calls.h"
 
-#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -35,21 +34,9 @@ MetricFamily::Labels ReadLabels(MarshalReader& message) {
   return labels;
 }
 
-bool IsMetric(Operation operation) {
-  return operation >= Operation::kNewMetricFamily && operation <= Operation::kDeleteMetricFamily;
-}
-
-}  // namespace
-
-HostCalls::HostCalls(const InstanceContext& instance, OpenRequests& open,
-                     std::shared_ptr<Worker> worker)
-    : server_(instance.model().server()),
-      open_(open),
-      worker_(std::move(worker)),
-      infer_calls_(instance.model().server(), open, worker_) {}
-
-void HostCalls::Reply(int64_t call, const Status& status, const std::string& value) {
-  if (call == 0) return;  // nobody waits
+// Of a call that nobody waits for (0) nothing is said.
+void Reply(Worker& worker, int64_t call, const Status& status, const std::string& value = "N") {
+  if (call == 0) return;
   MarshalWriter writer;
   writer.Tuple(4);
   writer.Int(static_cast<int64_t>(HostMessage::kReply));
@@ -62,11 +49,38 @@ void HostCalls::Reply(int64_t call, const Status& status, const std::string& val
     writer.Int(static_cast<int64_t>(status.code()));
     writer.Text(status.message());
   }
-  const Status posted = worker_->Post(writer.Take());
+  const Status posted = worker.Post(writer.Take());
   if (posted.ok()) return;
   // No room for a long one, and whoever asked waits.
-  if (status.ok() || status.message() != posted.message()) Reply(call, posted, "");
+  if (status.ok() || status.message() != posted.message()) Reply(worker, call, posted, "");
 }
+
+// -1, the newest one, for an empty text.
+Result<int64_t> VersionOf(const std::string& text) {
+  if (text.empty()) return -1;
+  int64_t version = -1;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, version);
+  const bool is_number = error == std::errc() && stop == end;
+  if (is_number && version >= 0) return version;
+  return InvalidArgError("failed to get model version from specified version string '", text, "'",
+                         is_number ? "" : " (details: stol)",
+                         ", version should be an integral value > 0");
+}
+
+bool IsMetric(Operation operation) {
+  return operation >= Operation::kNewMetricFamily && operation <= Operation::kDeleteMetricFamily;
+}
+
+}  // namespace
+
+HostCalls::HostCalls(const InstanceContext& instance, OpenRequests& open, Errands& errands,
+                     std::shared_ptr<Worker> worker)
+    : server_(instance.model().server()),
+      open_(open),
+      worker_(std::move(worker)),
+      infer_calls_(instance.model().server(), open, worker_),
+      errands_(errands) {}
 
 Status HostCalls::OnCall(MarshalReader& message) {
   const int64_t call = message.Int();
@@ -76,9 +90,10 @@ Status HostCalls::OnCall(MarshalReader& message) {
   if (operation == Operation::kLoadModel || operation == Operation::kUnloadModel) {
     return ControlModel(call, operation, message);
   }
+  if (operation == Operation::kIsModelReady) return AskReadiness(call, message);
   const Result<std::string> value = Answer(operation, message);
   NEREID_RETURN_IF_ERROR(message.Finish());
-  Reply(call, value.status(), value.ok() ? *value : "");
+  Reply(*worker_, call, value.status(), value.ok() ? *value : "");
   return {};
 }
 
@@ -92,7 +107,6 @@ Status HostCalls::OnCancel(MarshalReader& message) {
 // Reads its arguments whole, whatever comes of them.
 Result<std::string> HostCalls::Answer(Operation operation, MarshalReader& message) {
   if (IsMetric(operation)) return AskMetric(operation, message);
-  if (operation == Operation::kIsModelReady) return IsModelReady(message);
   message.TupleOf(1);
   const auto key = static_cast<uint64_t>(message.Int());
   NEREID_RETURN_IF_ERROR(message.status());
@@ -116,26 +130,6 @@ Result<std::string> HostCalls::TraceContext(uint64_t request_key) {
     return {};
   }));
   return value;
-}
-
-Result<std::string> HostCalls::IsModelReady(MarshalReader& message) {
-  message.TupleOf(2);
-  const std::string name(message.Text());
-  const std::string version_text(message.Text());
-  NEREID_RETURN_IF_ERROR(message.status());
-  int64_t version = -1;
-  if (!version_text.empty()) {
-    const char* const end = version_text.data() + version_text.size();
-    const auto [stop, error] = std::from_chars(version_text.data(), end, version);
-    const bool is_number = error == std::errc() && stop == end;
-    if (!is_number || version < 0) {
-      return InvalidArgError("failed to get model version from specified version string '",
-                             version_text, "'", is_number ? "" : " (details: stol)",
-                             ", version should be an integral value > 0");
-    }
-  }
-  NEREID_ASSIGN_OR_RETURN(const bool is_ready, server_.IsModelReady(name.c_str(), version));
-  return BoolValue(is_ready);
 }
 
 Result<std::string> HostCalls::AskMetric(Operation operation, MarshalReader& message) {
@@ -205,17 +199,35 @@ Status HostCalls::ControlModel(int64_t call, Operation operation, MarshalReader&
     with_dependents = message.Bool();
   }
   NEREID_RETURN_IF_ERROR(message.Finish());
-  std::erase_if(controls_, [](const std::future<void>& control) {
-    return control.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-  });
-  controls_.push_back(std::async(std::launch::async, [=, this] {
-    if (!is_load) return Reply(call, server_.UnloadModel(name.c_str(), with_dependents));
+  RunErrand(call, [=, worker = worker_, handle = server_.get()] {
+    const Server server = Server::Borrow(handle);
+    if (!is_load) return Reply(*worker, call, server.UnloadModel(name.c_str(), with_dependents));
     std::vector<Parameter> parameters;
     if (!config.empty()) parameters.push_back(Parameter::String("config", config));
     for (const auto& [path, bytes] : files) parameters.push_back(Parameter::Bytes(path, bytes));
-    Reply(call, server_.LoadModel(name.c_str(), parameters));
-  }));
+    Reply(*worker, call, server.LoadModel(name.c_str(), parameters));
+  });
   return {};
+}
+
+Status HostCalls::AskReadiness(int64_t call, MarshalReader& message) {
+  message.TupleOf(2);
+  const std::string name(message.Text());
+  const Result<int64_t> version = VersionOf(std::string(message.Text()));
+  NEREID_RETURN_IF_ERROR(message.Finish());
+  if (!version.ok()) {
+    Reply(*worker_, call, version.status());
+    return {};
+  }
+  RunErrand(call, [=, number = *version, worker = worker_, handle = server_.get()] {
+    const Result<bool> is_ready = Server::Borrow(handle).IsModelReady(name.c_str(), number);
+    Reply(*worker, call, is_ready.status(), BoolValue(is_ready.ok() && *is_ready));
+  });
+  return {};
+}
+
+void HostCalls::RunErrand(int64_t call, std::function<void()> errand) {
+  if (Status status = errands_.Run(std::move(errand)); !status.ok()) Reply(*worker_, call, status);
 }
 
 }  // namespace nereid::scripted

@@ -3,11 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <future>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "backends/python_like_scripted/errands.h"
 #include "backends/python_like_scripted/infer_calls.h"
 #include "backends/python_like_scripted/marshal.h"
 #include "backends/python_like_scripted/metric_table.h"
@@ -19,7 +18,9 @@ namespace nereid::scripted {
 
 class HostCalls {
  public:
-  HostCalls(const InstanceContext& instance, OpenRequests& open, std::shared_ptr<Worker> worker);
+  // `open` and `errands` outlive it.
+  HostCalls(const InstanceContext& instance, OpenRequests& open, Errands& errands,
+            std::shared_ptr<Worker> worker);
 
   // (call, operation, arguments). An error means that the message is garbage. [worker's thread]
   Status OnCall(MarshalReader& message);
@@ -28,20 +29,21 @@ class HostCalls {
   void CancelAll() { infer_calls_.CancelAll(); }
 
  private:
-  void Reply(int64_t call, const Status& status, const std::string& value = "N");
   Result<std::string> Answer(Operation operation, MarshalReader& message);
   Result<std::string> TraceContext(uint64_t request_key);
-  Result<std::string> IsModelReady(MarshalReader& message);
   Result<std::string> AskMetric(Operation operation, MarshalReader& message);
-  // On a thread of its own, because loading takes its time.
+  // On threads of their own: loading takes its time, and a model that is asked whether it is ready
+  // may be this one, whose answer the worker's thread has to hear.
+  Status AskReadiness(int64_t call, MarshalReader& message);
   Status ControlModel(int64_t call, Operation operation, MarshalReader& message);
+  void RunErrand(int64_t call, std::function<void()> errand);
 
   const Server server_;
   OpenRequests& open_;
   const std::shared_ptr<Worker> worker_;
   InferCalls infer_calls_;
   MetricTable metrics_;
-  std::vector<std::future<void>> controls_;  // ends before everything it uses
+  Errands& errands_;
 };
 
 }  // namespace nereid::scripted

@@ -22,6 +22,7 @@ std::chrono::milliseconds DelayAfter(int num_quick_deaths) {
 
 Status PythonInstance::Initialize() {
   NEREID_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, StartSession());
+  restart_ = std::thread([this] { RestartAll(); });
   std::lock_guard lock(mutex_);
   return TakeOver(session);
 }
@@ -37,7 +38,8 @@ Status PythonInstance::TakeOver(std::shared_ptr<Session>& session) {
 
 Result<std::shared_ptr<Session>> PythonInstance::StartSession() {
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<Worker> worker, model().NewWorker());
-  auto session = std::make_shared<Session>(std::move(worker), open_, *this, context());
+  auto session =
+      std::make_shared<Session>(std::move(worker), open_, model().errands(), *this, context());
   NEREID_RETURN_IF_ERROR(session->Initialize(model().settings().load_timeout));
   return session;
 }
@@ -71,7 +73,6 @@ Status PythonInstance::Ready() {
 void PythonInstance::OnSessionDeath(const std::string& how) {
   LogError(
       StrCat("model '", model().name(), "': the Python worker of instance '", name(), "' ", how));
-  std::thread finished;
   {
     std::lock_guard lock(mutex_);
     last_death_ = how;
@@ -80,22 +81,32 @@ void PythonInstance::OnSessionDeath(const std::string& how) {
     state_ = State::kStarting;
     const auto life = std::chrono::steady_clock::now() - started_;
     num_quick_deaths_ = life > kLongLife ? 1 : num_quick_deaths_ + 1;
-    finished = std::move(restart_);
   }
   open_.FailAll(UnavailableError("model '", model().name(), "': the Python worker of instance '",
                                  name(), "' ", how));
-  if (finished.joinable()) finished.join();
-  std::lock_guard lock(mutex_);
-  if (state_ == State::kStarting) restart_ = std::thread([this] { Restart(); });
+  {
+    std::lock_guard lock(mutex_);
+    wants_restart_ = true;
+  }
+  changed_.notify_all();
+}
+
+void PythonInstance::RestartAll() {
+  for (;;) {
+    std::shared_ptr<Session> dead;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return wants_restart_ || is_ending_; });
+      if (is_ending_) return;
+      wants_restart_ = false;
+      dead = std::move(session_);
+    }
+    dead.reset();
+    Restart();
+  }
 }
 
 void PythonInstance::Restart() {
-  std::shared_ptr<Session> dead;
-  {
-    std::lock_guard lock(mutex_);
-    dead = std::move(session_);
-  }
-  dead.reset();
   for (;;) {
     {
       std::unique_lock lock(mutex_);
@@ -121,17 +132,23 @@ void PythonInstance::Restart() {
   }
 }
 
-void PythonInstance::Finalize() {
-  std::shared_ptr<Session> session;
-  std::thread restart;
+void PythonInstance::EndRestarts() {
   {
     std::lock_guard lock(mutex_);
     state_ = State::kStopped;
-    session = std::move(session_);
-    restart = std::move(restart_);
+    is_ending_ = true;
   }
   changed_.notify_all();
-  if (restart.joinable()) restart.join();
+  if (restart_.joinable()) restart_.join();
+}
+
+void PythonInstance::Finalize() {
+  EndRestarts();
+  std::shared_ptr<Session> session;
+  {
+    std::lock_guard lock(mutex_);
+    session = std::move(session_);
+  }
   if (session != nullptr) session->Stop(model().settings().start_timeout);
 }
 

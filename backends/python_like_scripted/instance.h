@@ -18,6 +18,8 @@ namespace nereid::scripted {
 
 class PythonInstance : public ModelInstance<PythonModel>, public SessionOwner {
  public:
+  ~PythonInstance() override { EndRestarts(); }
+
   Status Initialize() override;
   Status Execute(Batch& batch) override;
   Status Ready() override;
@@ -33,7 +35,10 @@ class PythonInstance : public ModelInstance<PythonModel>, public SessionOwner {
   Result<std::shared_ptr<Session>> CurrentSession();
   // Makes a started session the current one, unless it died since. Needs the lock.
   Status TakeOver(std::shared_ptr<Session>& session);
-  void Restart();  // the restart thread
+  void RestartAll();  // the restart thread
+  // Tries until there is a session, or none is wanted any more.
+  void Restart();
+  void EndRestarts();
 
   OpenRequests open_;
   std::mutex mutex_;  // guards what follows
@@ -41,9 +46,12 @@ class PythonInstance : public ModelInstance<PythonModel>, public SessionOwner {
   State state_ = State::kStopped;
   std::shared_ptr<Session> session_;
   std::string last_death_;
-  bool died_early_ = false;  // the session that is being started, before it was taken over
+  bool died_early_ = false;     // the session that is being started, before it was taken over
+  bool wants_restart_ = false;  // what the dead one left open is answered
   std::chrono::steady_clock::time_point started_{};
   int num_quick_deaths_ = 0;  // in a row
+  bool is_ending_ = false;
+  // There from the start: when a worker has died there may be no thread to be had.
   std::thread restart_;
 };
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "backends/python_like_scripted/errands.h"
 #include "backends/python_like_scripted/execution_env.h"
 #include "backends/python_like_scripted/settings.h"
 #include "backends/python_like_scripted/worker.h"
@@ -28,6 +29,7 @@ class PythonModel : public Model {
   Result<std::unique_ptr<Worker>> NewWorker();
 
   const Settings& settings() const { return settings_; }
+  Errands& errands() { return errands_; }
 
  private:
   Status Prepare();
@@ -43,6 +45,7 @@ class PythonModel : public Model {
   std::string interpreter_;
   std::mutex mutex_;  // guards spare_
   std::unique_ptr<Worker> spare_;
+  Errands errands_;
 };
 
 }  // namespace nereid::scripted

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "backends/python_like_scripted/host_calls.h"
@@ -56,14 +57,14 @@ const char* KindName(TRITONSERVER_InstanceGroupKind kind) {
 
 }  // namespace
 
-Session::Session(std::unique_ptr<Worker> worker, OpenRequests& open, SessionOwner& owner,
-                 const InstanceContext& instance)
+Session::Session(std::unique_ptr<Worker> worker, OpenRequests& open, Errands& errands,
+                 SessionOwner& owner, const InstanceContext& instance)
     : worker_(std::move(worker)),
       open_(open),
       owner_(owner),
       instance_(instance),
       is_decoupled_(instance.model().config().is_decoupled()),
-      calls_(std::make_unique<HostCalls>(instance, open, worker_)) {
+      calls_(std::make_unique<HostCalls>(instance, open, errands, worker_)) {
   worker_->SetListener(this);
 }
 
@@ -253,18 +254,21 @@ Status Session::IsReady() {
   if (worker_->is_dead()) return UnavailableError("the Python worker is not running");
   if (!asks_model_ready_) return {};
   std::unique_lock lock(mutex_);
-  const int64_t query = next_query_++;
-  queries_[query] = {};
-  MarshalWriter writer;
-  writer.Tuple(2);
-  writer.Int(static_cast<int64_t>(HostMessage::kIsReady));
-  writer.Int(query);
-  NEREID_RETURN_IF_ERROR(worker_->Post(writer.Take()));
-  answered_.wait_for(lock, kReadyTimeout, [&] { return queries_[query].is_known; });
-  const Readiness readiness = queries_[query];
-  queries_.erase(query);
-  if (readiness.is_known) return readiness.status;
-  return UnavailableError("Timed out waiting for user-defined is_ready() response");
+  const bool is_asked = num_answered_ < num_queries_;
+  if (!is_asked) {
+    MarshalWriter writer;
+    writer.Tuple(2);
+    writer.Int(static_cast<int64_t>(HostMessage::kIsReady));
+    writer.Int(num_queries_ + 1);
+    NEREID_RETURN_IF_ERROR(worker_->Post(writer.Take()));
+    ++num_queries_;
+  }
+  const int64_t query = num_queries_;
+  if (answered_.wait_for(lock, kReadyTimeout, [&] { return num_answered_ >= query; })) {
+    return readiness_;
+  }
+  return UnavailableError("Timed out waiting for ", is_asked ? "in-flight" : "user-defined",
+                          " is_ready() response");
 }
 
 Status Session::OnReadiness(MarshalReader& message) {
@@ -273,33 +277,36 @@ Status Session::OnReadiness(MarshalReader& message) {
   const std::string text(message.Text());
   NEREID_RETURN_IF_ERROR(message.Finish());
   std::lock_guard lock(mutex_);
-  const auto it = queries_.find(query);
-  if (it == queries_.end()) return {};  // too late
-  it->second.is_known = true;
+  if (query != num_queries_ || num_answered_ >= query) return {};  // the model's queries have ended
+  num_answered_ = query;
+  readiness_ = {};
   if (!is_ready) {
-    it->second.status = text.empty()
-                            ? UnavailableError("Model '", instance_.name(),
-                                               "' is not ready (user-defined check failed).")
-                            : InternalError(text);
+    readiness_ = text.empty() ? UnavailableError("Model '", instance_.name(),
+                                                 "' is not ready (user-defined check failed).")
+                              : InternalError(text);
   }
   answered_.notify_all();
   return {};
 }
 
-void Session::OnDeath(const std::string& how) {
-  calls_->CancelAll();
+void Session::EndQueries(const Status& why) {
   {
     std::lock_guard lock(mutex_);
-    for (auto& [query, readiness] : queries_) {
-      readiness = {true, UnavailableError("the Python worker ", how)};
-    }
+    num_answered_ = std::numeric_limits<int64_t>::max();
+    readiness_ = why;
   }
   answered_.notify_all();
+}
+
+void Session::OnDeath(const std::string& how) {
+  calls_->CancelAll();
+  EndQueries(UnavailableError("the Python worker ", how));
   owner_.OnSessionDeath(how);
 }
 
 void Session::Stop(std::chrono::milliseconds timeout) {
   worker_->Stop(timeout);
+  EndQueries(UnavailableError("the Python worker was stopped"));
   calls_->CancelAll();
 }
 

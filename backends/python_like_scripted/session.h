@@ -4,12 +4,12 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "backends/python_like_scripted/errands.h"
 #include "backends/python_like_scripted/open_requests.h"
 #include "backends/python_like_scripted/worker.h"
 #include "nereid/backend.h"
@@ -29,8 +29,8 @@ class SessionOwner {
 
 class Session : public WorkerListener {
  public:
-  // `open`, `owner` and `instance` outlive it.
-  Session(std::unique_ptr<Worker> worker, OpenRequests& open, SessionOwner& owner,
+  // `open`, `errands`, `owner` and `instance` outlive it.
+  Session(std::unique_ptr<Worker> worker, OpenRequests& open, Errands& errands, SessionOwner& owner,
           const InstanceContext& instance);
   ~Session();
 
@@ -38,7 +38,7 @@ class Session : public WorkerListener {
   Status Initialize(std::chrono::milliseconds timeout);
   // Runs requests that are in `open`, and answers those that end with it. [instance's thread]
   void Execute(const std::vector<uint64_t>& keys, std::chrono::milliseconds timeout);
-  // Asks the model, when it has an opinion. [any thread]
+  // Asks the model, when it has an opinion; who asks while it is asked hears the same. [any thread]
   Status IsReady();
   void Stop(std::chrono::milliseconds timeout);
 
@@ -53,6 +53,8 @@ class Session : public WorkerListener {
   Status Finish(const std::vector<uint64_t>& keys, const std::string& answer);
   Status OnRespond(MarshalReader& message);
   Status OnReadiness(MarshalReader& message);
+  // Nobody answers any more whether the model is ready.
+  void EndQueries(const Status& why);
 
   const std::shared_ptr<Worker> worker_;
   OpenRequests& open_;
@@ -62,14 +64,10 @@ class Session : public WorkerListener {
   bool asks_model_ready_ = false;
   std::unique_ptr<HostCalls> calls_;
 
-  struct Readiness {
-    bool is_known = false;
-    Status status;
-  };
   std::mutex mutex_;  // guards what follows
   std::condition_variable answered_;
-  int64_t next_query_ = 1;
-  std::map<int64_t, Readiness> queries_;
+  int64_t num_queries_ = 0, num_answered_ = 0;  // one waits for its answer at most
+  Status readiness_;                            // the last answer
 };
 
 }  // namespace nereid::scripted

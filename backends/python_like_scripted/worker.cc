@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <system_error>
 
 #include "nereid/error.h"
 #include "nereid/log.h"
@@ -85,7 +86,11 @@ Status Worker::Open() {
 // The first message says that the interpreter and its libraries are there; the thread that serves
 // the worker starts with it.
 Status Worker::AwaitHello() {
-  thread_ = std::thread([this] { Serve(); });
+  try {
+    thread_ = std::thread([this] { Serve(); });
+  } catch (const std::system_error& error) {
+    return UnavailableError("no thread could be started for the Python worker: ", error.what());
+  }
   const auto hello = Checked(asked_->Receive(static_cast<int>(options_.start_timeout.count())),
                              options_.start_timeout, "start");
   return hello.status();

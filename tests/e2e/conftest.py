@@ -119,9 +119,10 @@ def python_repository(tmp_path_factory):
     root = tmp_path_factory.mktemp("python") / "models"
     shutil.copytree(MODELS, root)
     shutil.copytree(MODELS / "doubler", root / "spare")
-    shutil.copytree(MODELS / "speaker", root / "speaker_stream")
-    with open(root / "speaker_stream/config.pbtxt", "a") as config:
-        config.write("model_transaction_policy { decoupled: true }\n")
+    for model in ("speaker", "loose"):
+        shutil.copytree(MODELS / model, root / f"{model}_stream")
+        with open(root / f"{model}_stream/config.pbtxt", "a") as config:
+            config.write("model_transaction_policy { decoupled: true }\n")
     return root
 
 
@@ -132,3 +133,19 @@ def python_server(start_server, python_repository):
     running = start_server(python_repository, python_flags("--model-control-mode=explicit", *models))
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="module")
+def own_repository(tmp_path_factory):
+    """Empty: for the models that a test writes."""
+    root = tmp_path_factory.mktemp("own") / "models"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture(scope="module")
+def own_server(start_server, own_repository):
+    """Of the models in own_repository, loaded by request."""
+    running = start_server(own_repository, python_flags("--model-control-mode=explicit", "--log-verbose=1"))
+    yield running
+    assert running.stop() == 0

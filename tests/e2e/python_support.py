@@ -48,6 +48,24 @@ def is_ready(server, model):
         return False
 
 
+def log_of(server):
+    return pathlib.Path(server.log).read_text(errors="replace")
+
+
+def load_by_request(server, name):
+    status, answer = post(server, f"/v2/repository/models/{name}/load", {})
+    assert status == 200, answer
+
+
+def unload(server, name):
+    assert post(server, f"/v2/repository/models/{name}/unload", {})[0] == 200
+
+
+def config_of(server, name):
+    with urllib.request.urlopen(f"{server.url}/v2/models/{name}/config", timeout=PATIENCE_S) as answer:
+        return json.loads(answer.read())
+
+
 def wait_for(condition, what):
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
@@ -98,6 +116,10 @@ def check_nothing_stays(server, prefix):
         wait_for(lambda: open_regions(server, prefix) == 2 * len(children(server.process.pid)), "the memory of dead workers is given back")
 
 
+def num_descriptors(server):
+    return len(os.listdir(f"/proc/{server.process.pid}/fd"))
+
+
 def open_regions(server, prefix):
     found = 0
     for each in pathlib.Path(f"/proc/{server.process.pid}/fd").iterdir():
@@ -115,12 +137,12 @@ def write_model(root, name, code, config=""):
         (root / name / "1/model.py").write_text(code)
 
 
-def stream_of(server, model, inputs):
+def stream_of(server, model, inputs, **further):
     """The responses of a stream that have outputs, until its end."""
     arrived, seen = queue.Queue(), []
     with grpcclient.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
         client.start_stream(lambda result, error: arrived.put((result, error)))
-        client.async_stream_infer(model, inputs, enable_empty_final_response=True)
+        client.async_stream_infer(model, inputs, enable_empty_final_response=True, **further)
         while True:
             result, error = arrived.get(timeout=PATIENCE_S)
             assert error is None, error

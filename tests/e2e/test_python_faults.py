@@ -1,7 +1,6 @@
 """Every way in which a Python model may hurt its host."""
 import json
 import os
-import pathlib
 import random
 import shutil
 import signal
@@ -11,8 +10,8 @@ import urllib.error
 import urllib.request
 
 import pytest
-from python_support import (MODELS, PATIENCE_S, ask_caller, check_nothing_stays, children, hurt, is_running, is_stopped, post, python_flags,
-                            recovered_pid, wait_for)
+from python_support import (MODELS, PATIENCE_S, ask_caller, check_nothing_stays, children, hurt, is_running, is_stopped, log_of, num_descriptors, post,
+                            python_flags, recovered_pid, wait_for)
 
 PREFIX = f"nereid_faults_{os.getpid()}"
 
@@ -25,6 +24,7 @@ def flags(*further):
 def python_server(start_server, python_repository):
     models = [f"--load-model={each.name}" for each in python_repository.iterdir() if each.name != "spare"]
     running = start_server(python_repository, flags("--model-control-mode=explicit", *models))
+    running.num_workers, running.num_descriptors = len(children(running.process.pid)), num_descriptors(running)
     yield running
     assert running.stop() == 0
     check_nothing_stays(running, PREFIX)
@@ -100,7 +100,7 @@ def test_a_worker_killed_from_outside_answers_with_how(python_server):
     answers = []
     request = threading.Thread(target=lambda: answers.append(hurt(python_server, "hang")))
     request.start()
-    wait_for(lambda: f"worker {before} hangs" in pathlib.Path(python_server.log).read_text(errors="replace"), "the model runs")
+    wait_for(lambda: f"worker {before} hangs" in log_of(python_server), "the model runs")
     os.kill(before, signal.SIGKILL)
     request.join(PATIENCE_S)
     [(status, answer)] = answers
@@ -117,7 +117,7 @@ def test_a_stopped_worker_delays_no_unload(start_server, tmp_path):
     wait_for(lambda: is_stopped(worker), "the worker stands still")
     assert post(running, "/v2/repository/models/fragile/unload", {})[0] == 200
     wait_for(lambda: not is_running(worker), "the end of the worker")
-    assert "finalize is not called: the Python worker is stopped" in pathlib.Path(running.log).read_text(errors="replace")
+    assert "finalize is not called: the Python worker is stopped" in log_of(running)
     assert running.stop() == 0
 
 
@@ -250,3 +250,5 @@ def test_no_reply_is_lost_while_workers_are_killed(python_server):
             {"name": "CASE", "datatype": "BYTES", "shape": [1], "data": ["exec"]}, {"name": "IN", "datatype": "FP32", "shape": [1], "data": [1]}]})
         return status == 200
     wait_for(works, "the models work again")
+    wait_for(lambda: len(children(python_server.process.pid)) == python_server.num_workers, "every worker is back")
+    wait_for(lambda: num_descriptors(python_server) <= python_server.num_descriptors, "the descriptors of dead workers are closed")

@@ -1,15 +1,13 @@
 """The life of a Python model: what it says of its readiness, its end, workers that cannot be started again, lines of its log, and what it
 loads itself."""
-import json
 import os
-import pathlib
 import re
 import signal
 import threading
-import urllib.request
 
 import pytest
-from python_support import PATIENCE_S, children, is_ready, is_running, post, python_flags, wait_for, write_model
+from python_support import (children, config_of, is_ready, is_running, load_by_request, log_of, post, python_flags, unload, wait_for,
+                            write_model)
 
 CONFIG = """backend: "python"
 input [ { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] } ]
@@ -26,37 +24,9 @@ class TritonPythonModel:
 """
 
 
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory):
-    return tmp_path_factory.mktemp("lifecycle") / "models"
-
-
-@pytest.fixture(scope="module")
-def server(start_server, repository):
-    """Of models that are loaded by request."""
-    repository.mkdir()
-    running = start_server(repository, python_flags("--model-control-mode=explicit", "--log-verbose=1"))
-    yield running
-    assert running.stop() == 0
-
-
-def log_of(server):
-    return pathlib.Path(server.log).read_text(errors="replace")
-
-
 def load(server, repository, name, methods):
     write_model(repository, name, MIRROR + methods, CONFIG)
-    status, answer = post(server, f"/v2/repository/models/{name}/load", {})
-    assert status == 200, answer
-
-
-def unload(server, name):
-    assert post(server, f"/v2/repository/models/{name}/unload", {})[0] == 200
-
-
-def config_of(server, name):
-    with urllib.request.urlopen(f"{server.url}/v2/models/{name}/config", timeout=PATIENCE_S) as answer:
-        return json.loads(answer.read())
+    load_by_request(server, name)
 
 
 def ask(server, name, values=(1.0,)):
@@ -74,36 +44,106 @@ def ask(server, name, values=(1.0,)):
     ("raises_later", "    async def is_ready(self):\n        raise ValueError('no opinion')\n", False),
     ("says_one", "    def is_ready(self):\n        return 1\n", False),
     ("hangs", "    def is_ready(self):\n        import time\n        time.sleep(600)\n", False),
+    ("asks_itself", "    def is_ready(self):\n        return pb_utils.is_model_ready('asks_itself')\n", False),
 ])
-def test_a_model_says_whether_it_is_ready(server, repository, name, method, expected):
+def test_a_model_says_whether_it_is_ready(own_server, own_repository, name, method, expected):
     """And answers requests, whatever it says."""
-    load(server, repository, name, method)
+    load(own_server, own_repository, name, method)
     if expected:
-        wait_for(lambda: is_ready(server, name), "it is asked and answers in time")
+        wait_for(lambda: is_ready(own_server, name), "it is asked and answers in time")
     else:
-        assert not is_ready(server, name)
-    assert ask(server, name, [2.0]) == (200, [2.0])
-    unload(server, name)
+        assert not is_ready(own_server, name)
+    assert ask(own_server, name, [2.0]) == (200, [2.0])
+    unload(own_server, name)
 
 
-def test_every_model_is_asked_by_all_who_ask(server, repository):
+def test_every_model_is_asked_by_all_who_ask(own_server, own_repository):
     """Several at once, while a request runs."""
-    load(server, repository, "asked", "    def is_ready(self):\n        return True\n")
+    load(own_server, own_repository, "asked", "    def is_ready(self):\n        return True\n")
     answers = []
 
     def ask_both():
-        wait_for(lambda: is_ready(server, "asked"), "it answers in time")
-        answers.append(ask(server, "asked")[0])
+        wait_for(lambda: is_ready(own_server, "asked"), "it answers in time")
+        answers.append(ask(own_server, "asked")[0])
     threads = [threading.Thread(target=ask_both) for _ in range(8)]
     for each in threads:
         each.start()
     for each in threads:
         each.join()
     assert answers == [200] * 8
-    unload(server, "asked")
+    unload(own_server, "asked")
 
 
-def test_finalize_is_called_once_and_may_fail(server, repository, tmp_path):
+@pytest.mark.parametrize("name, definition", [("self_aware", "def"), ("self_aware_later", "async def")])
+def test_a_model_that_runs_may_ask_for_itself(own_server, own_repository, name, definition):
+    """Of its own thread and of others: who has to hear the model's answer does not wait for it."""
+    load(own_server, own_repository, name, f"""    {definition} is_ready(self):
+        return True
+
+    def initialize(self, args):
+        assert not pb_utils.is_model_ready(args["model_name"])
+
+    def execute(self, requests):
+        import concurrent.futures
+        with concurrent.futures.ThreadPoolExecutor(4) as threads:
+            ready = [pb_utils.is_model_ready({name!r}), *threads.map(pb_utils.is_model_ready, [{name!r}] * 4)]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array(ready, np.float32))]) for each in requests]
+""")
+    wait_for(lambda: ask(own_server, name) == (200, [1.0] * 5), "it is told in time")
+    unload(own_server, name)
+
+
+def test_a_model_without_a_further_thread_is_not_ready_and_goes_on(own_server, own_repository):
+    """What reads the host's messages is not hurt by it."""
+    load(own_server, own_repository, "threadless", """    def is_ready(self):
+        return True
+
+    def execute(self, requests):
+        import threading
+        def start(thread):
+            raise RuntimeError("can't start new thread")
+        if requests[0].inputs()[0].as_numpy()[0]:
+            self.start, threading.Thread.start = threading.Thread.start, start
+        else:
+            threading.Thread.start = self.start
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([pb_utils.is_model_ready("threadless")], np.float32))])]
+""")
+    assert ask(own_server, "threadless", [1.0]) == (200, [0.0])
+    assert not is_ready(own_server, "threadless")
+    ask(own_server, "threadless", [0.0])
+    wait_for(lambda: is_ready(own_server, "threadless"), "it is asked again")
+    unload(own_server, "threadless")
+
+
+def test_a_worker_starts_again_while_what_it_loads_goes_on(own_server, own_repository, tmp_path):
+    begun, barrier = tmp_path / "begun", tmp_path / "barrier"
+    write_model(own_repository, "takes_long", MIRROR + f"""    def initialize(self, args):
+        import time
+        open({str(begun)!r}, "w").close()
+        while not os.path.exists({str(barrier)!r}):
+            time.sleep(0.01)
+""", CONFIG)
+    load(own_server, own_repository, "dies_loading", f"""    def execute(self, requests):
+        import signal
+        import threading
+        import time
+        if requests[0].inputs()[0].as_numpy()[0]:
+            threading.Thread(target=pb_utils.load_model, args=("takes_long",)).start()
+            while not os.path.exists({str(begun)!r}):
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each.inputs()[0].as_numpy())]) for each in requests]
+""")
+    assert ask(own_server, "dies_loading", [1.0])[0] == 503
+    wait_for(lambda: ask(own_server, "dies_loading", [0.0]) == (200, [0.0]), "the worker is back")
+    assert not is_ready(own_server, "takes_long")
+    barrier.touch()
+    wait_for(lambda: is_ready(own_server, "takes_long"), "the load is done")
+    unload(own_server, "takes_long")
+    unload(own_server, "dies_loading")
+
+
+def test_finalize_is_called_once_and_may_fail(own_server, own_repository, tmp_path):
     file = tmp_path / "ended"
     method = f"""    def finalize(self):
         with open({str(file)!r}, "a") as file:
@@ -118,56 +158,56 @@ def test_finalize_is_called_once_and_may_fail(server, repository, tmp_path):
 """
     for name, end in (("ends", "pass"), ("ends_badly", "raise ValueError('no end')"), ("exits", "os._exit(7)")):
         file.unlink(missing_ok=True)
-        load(server, repository, name, method.format(end))
-        unload(server, name)
+        load(own_server, own_repository, name, method.format(end))
+        unload(own_server, name)
 
         def is_unloaded():
-            index = post(server, "/v2/repository/index", {})[1]
+            index = post(own_server, "/v2/repository/index", {})[1]
             return [each for each in index if each["name"] == name and each.get("state") == "UNAVAILABLE"]
         wait_for(is_unloaded, f"{name} is unloaded")
         assert file.read_text() == "ended "
-        log = log_of(server)
+        log = log_of(own_server)
         assert f"model '{name}': told: BLS is only supported during the 'execute' function." in log
         assert f"model '{name}': a last line" in log
-    assert "model 'ends_badly': finalize: ValueError: no end" in log_of(server)
-    assert "exited with code 7" in log_of(server)
+    assert "model 'ends_badly': finalize: ValueError: no end" in log_of(own_server)
+    assert "exited with code 7" in log_of(own_server)
 
 
-def test_a_worker_that_cannot_start_again_is_tried_again(server, repository, tmp_path):
+def test_a_worker_that_cannot_start_again_is_tried_again(own_server, own_repository, tmp_path):
     """Meanwhile its model is not ready, and its requests are told why."""
     bar = tmp_path / "bar"
-    load(server, repository, "barred", f"    def initialize(self, args):\n        if os.path.exists({str(bar)!r}):\n            raise ValueError('barred')\n"
+    load(own_server, own_repository, "barred", f"    def initialize(self, args):\n        if os.path.exists({str(bar)!r}):\n            raise ValueError('barred')\n"
                                        f"        print('worker', os.getpid(), 'begins')\n")
-    wait_for(lambda: is_ready(server, "barred"), "the model is ready")
-    worker = wait_for(lambda: re.findall(r"model 'barred': worker (\d+) begins", log_of(server)), "its line")[-1]
+    wait_for(lambda: is_ready(own_server, "barred"), "the model is ready")
+    worker = wait_for(lambda: re.findall(r"model 'barred': worker (\d+) begins", log_of(own_server)), "its line")[-1]
     bar.touch()
     os.kill(int(worker), signal.SIGKILL)
-    wait_for(lambda: "'barred_0_0' could not be started again: ValueError: barred" in log_of(server), "a first attempt")
-    assert not is_ready(server, "barred")
-    wait_for(lambda: log_of(server).count("'barred_0_0' could not be started again") >= 3, "further attempts")
+    wait_for(lambda: "'barred_0_0' could not be started again: ValueError: barred" in log_of(own_server), "a first attempt")
+    assert not is_ready(own_server, "barred")
+    wait_for(lambda: log_of(own_server).count("'barred_0_0' could not be started again") >= 3, "further attempts")
 
     def is_refused():
-        status, text = ask(server, "barred")
+        status, text = ask(own_server, "barred")
         assert status == 503, text
         return "could not be started again: ValueError: barred" in text and "it will be started again" in text
     wait_for(is_refused, "a request is told")
     bar.unlink()
-    wait_for(lambda: is_ready(server, "barred"), "the model is back")
-    assert ask(server, "barred", [3.0]) == (200, [3.0])
-    unload(server, "barred")
+    wait_for(lambda: is_ready(own_server, "barred"), "the model is back")
+    assert ask(own_server, "barred", [3.0]) == (200, [3.0])
+    unload(own_server, "barred")
 
 
-def test_a_model_whose_worker_cannot_start_again_can_be_unloaded(server, repository, tmp_path):
+def test_a_model_whose_worker_cannot_start_again_can_be_unloaded(own_server, own_repository, tmp_path):
     bar = tmp_path / "bar"
-    load(server, repository, "gone", f"    def initialize(self, args):\n        if os.path.exists({str(bar)!r}):\n            os._exit(1)\n")
+    load(own_server, own_repository, "gone", f"    def initialize(self, args):\n        if os.path.exists({str(bar)!r}):\n            os._exit(1)\n")
     bar.touch()
-    before = children(server.process.pid)
+    before = children(own_server.process.pid)
     for each in before:
         os.kill(each, signal.SIGKILL)
-    wait_for(lambda: "'gone_0_0' could not be started again" in log_of(server), "an attempt")
-    unload(server, "gone")
-    wait_for(lambda: not any(is_running(each) for each in children(server.process.pid)), "the end of the workers")
-    assert not is_ready(server, "gone")
+    wait_for(lambda: "'gone_0_0' could not be started again" in log_of(own_server), "an attempt")
+    unload(own_server, "gone")
+    wait_for(lambda: not any(is_running(each) for each in children(own_server.process.pid)), "the end of the workers")
+    assert not is_ready(own_server, "gone")
 
 
 def test_a_model_that_hangs_holds_up_neither_its_unload_nor_the_end(start_server, tmp_path):
@@ -192,8 +232,8 @@ def test_a_model_that_hangs_holds_up_neither_its_unload_nor_the_end(start_server
     request.join()
 
 
-def test_lines_of_the_log_have_level_and_place(server, repository):
-    load(server, repository, "talks", """    def initialize(self, args):
+def test_lines_of_the_log_have_level_and_place(own_server, own_repository):
+    load(own_server, own_repository, "talks", """    def initialize(self, args):
         logger = pb_utils.Logger
         logger.log_info("by its name: info")
         logger.log_warn("by its name: warning")
@@ -209,20 +249,20 @@ def test_lines_of_the_log_have_level_and_place(server, repository):
             except TypeError:
                 logger.log_info("refused")
 """)
-    wait_for(lambda: log_of(server).count("model 'talks': refused") == 3, "the last line is in the log")
-    lines = [line for line in log_of(server).splitlines() if "model 'talks'" in line]
+    wait_for(lambda: log_of(own_server).count("model 'talks': refused") == 3, "the last line is in the log")
+    lines = [line for line in log_of(own_server).splitlines() if "model 'talks'" in line]
     found = [(line[0], re.search(r"model\.py:(\d+)\]", line) is not None, line.rpartition("model 'talks': ")[2].rstrip('"')) for line in lines]
     expected = [("I", "by its name: info"), ("W", "by its name: warning"), ("E", "by its name: error"), ("I", "by its name: verbose"),
                 ("I", "by its level: INFO"), ("W", "by its level: WARNING"), ("E", "by its level: ERROR"), ("I", "by its level: VERBOSE"),
                 ("I", "without a level"), ("W", "two\\nlines"), *[("I", "refused")] * 3]
     assert [(letter, text) for letter, has_place, text in found if has_place] == expected, lines
-    unload(server, "talks")
+    unload(own_server, "talks")
 
 
-def test_a_model_loads_others_with_their_files_and_configuration(server, repository):
+def test_a_model_loads_others_with_their_files_and_configuration(own_server, own_repository):
     """The folder of the other holds nothing of that: what it is given stands in for it."""
-    write_model(repository, "given", MIRROR, CONFIG)
-    load(server, repository, "gives", """    def execute(self, requests):
+    write_model(own_repository, "given", MIRROR, CONFIG)
+    load(own_server, own_repository, "gives", """    def execute(self, requests):
         import json
         code = '''
 import triton_python_backend_utils as pb_utils
@@ -246,23 +286,23 @@ class TritonPythonModel:
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([pb_utils.is_model_ready("given")], np.float32))]))
         return responses
 """)
-    assert ask(server, "gives", [1.0]) == (200, [1.0])
-    assert ask(server, "given", [2.0]) == (200, [20.0])
-    assert config_of(server, "given")["parameters"]["k"]["string_value"] == "given"
-    assert ask(server, "gives", [2.0]) == (200, [1.0])
-    assert ask(server, "given", [2.0]) == (200, [2.0])
-    status, text = ask(server, "gives", [3.0])
+    assert ask(own_server, "gives", [1.0]) == (200, [1.0])
+    assert ask(own_server, "given", [2.0]) == (200, [20.0])
+    assert config_of(own_server, "given")["parameters"]["k"]["string_value"] == "given"
+    assert ask(own_server, "gives", [2.0]) == (200, [1.0])
+    assert ask(own_server, "given", [2.0]) == (200, [2.0])
+    status, text = ask(own_server, "gives", [3.0])
     assert status == 500 and "Failed to load model: " in text and "'given'" in text, text
-    assert ask(server, "gives", [4.0]) == (200, [0.0])
-    unload(server, "gives")
+    assert ask(own_server, "gives", [4.0]) == (200, [0.0])
+    unload(own_server, "gives")
 
 
-def test_threads_of_a_model_call_one_that_batches(server, repository):
+def test_threads_of_a_model_call_one_that_batches(own_server, own_repository):
     """Several answers come at once, without an event loop: nobody reads but those who wait."""
     config = CONFIG.replace("dims: [ -1 ]", "dims: [ 1 ]") + "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 500 }\n"
-    write_model(repository, "batches", MIRROR, config)
-    assert post(server, "/v2/repository/models/batches/load", {})[0] == 200
-    load(server, repository, "has_threads", """    def execute(self, requests):
+    write_model(own_repository, "batches", MIRROR, config)
+    load_by_request(own_server, "batches")
+    load(own_server, own_repository, "has_threads", """    def execute(self, requests):
         import threading
         wrong = []
 
@@ -279,6 +319,6 @@ def test_threads_of_a_model_call_one_that_batches(server, repository):
             each.join()
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([len(wrong)], np.float32))]) for _ in requests]
 """)
-    assert ask(server, "has_threads") == (200, [0.0])
-    unload(server, "has_threads")
-    unload(server, "batches")
+    assert ask(own_server, "has_threads") == (200, [0.0])
+    unload(own_server, "has_threads")
+    unload(own_server, "batches")

@@ -8,21 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from python_support import MODELS, PATIENCE_S, post, python_flags, wait_for, write_model
-
-
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory):
-    return tmp_path_factory.mktemp("python") / "models"
-
-
-@pytest.fixture(scope="module")
-def server(start_server, repository):
-    """Of models that are loaded by request."""
-    repository.mkdir()
-    running = start_server(repository, python_flags("--model-control-mode=explicit"))
-    yield running
-    running.stop()
+from python_support import MODELS, PATIENCE_S, load_by_request, log_of, post, python_flags, unload, wait_for, write_model
 
 
 @pytest.mark.parametrize("code, text", [
@@ -34,14 +20,14 @@ def server(start_server, repository):
      "ValueError: no weights\n\nAt:\n  {path}(3): initialize\n"),
     ("import os\nos._exit(9)\n", "exited with code 9"),
 ])
-def test_a_load_that_fails_says_why(server, repository, code, text):
-    write_model(repository, "broken", code)
+def test_a_load_that_fails_says_why(own_server, own_repository, code, text):
+    write_model(own_repository, "broken", code)
     try:
-        status, answer = post(server, "/v2/repository/models/broken/load", {})
+        status, answer = post(own_server, "/v2/repository/models/broken/load", {})
         assert status >= 400
-        assert text.format(path=repository / "broken/1/model.py") in answer["error"], answer
+        assert text.format(path=own_repository / "broken/1/model.py") in answer["error"], answer
     finally:
-        shutil.rmtree(repository / "broken")
+        shutil.rmtree(own_repository / "broken")
 
 
 def test_a_load_that_hangs_is_ended_in_time(start_server, tmp_path):
@@ -67,38 +53,38 @@ def test_a_load_that_hangs_is_ended_in_time(start_server, tmp_path):
     assert running.stop() == 0
 
 
-def test_a_wrong_parameter_of_the_model_is_named(server, repository):
+def test_a_wrong_parameter_of_the_model_is_named(own_server, own_repository):
     config = (MODELS / "doubler/config.pbtxt").read_text() + 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "%s" } }\n'
-    write_model(repository, "forced", "class TritonPythonModel:\n  def execute(self, requests): pass\n", config % "perhaps")
-    status, answer = post(server, "/v2/repository/models/forced/load", {})
+    write_model(own_repository, "forced", "class TritonPythonModel:\n  def execute(self, requests): pass\n", config % "perhaps")
+    status, answer = post(own_server, "/v2/repository/models/forced/load", {})
     assert status >= 400 and "FORCE_CPU_ONLY_INPUT_TENSORS: expected yes or no, got 'perhaps'" in answer["error"], answer
-    (repository / "forced/config.pbtxt").write_text(config % "no")
-    assert post(server, "/v2/repository/models/forced/load", {})[0] == 200
-    assert post(server, "/v2/repository/models/forced/unload", {})[0] == 200
-    shutil.rmtree(repository / "forced")
+    (own_repository / "forced/config.pbtxt").write_text(config % "no")
+    load_by_request(own_server, "forced")
+    unload(own_server, "forced")
+    shutil.rmtree(own_repository / "forced")
 
 
 def test_an_unknown_setting_is_named_in_the_log(start_server, tmp_path):
     write_model(tmp_path / "models", "plain", "class TritonPythonModel:\n  def execute(self, requests): pass\n")
     running = start_server(tmp_path / "models", python_flags("--model-control-mode=explicit", "--backend-config=python,thread-pool-sise=4"))
     assert post(running, "/v2/repository/models/plain/load", {})[0] == 200
-    assert "--backend-config=python,thread-pool-sise is ignored: expected one of interpreter, " in pathlib.Path(running.log).read_text()
+    assert "--backend-config=python,thread-pool-sise is ignored: expected one of interpreter, " in log_of(running)
     assert running.stop() == 0
 
 
-def test_a_stub_of_the_model_names_the_interpreter(server, repository):
+def test_a_stub_of_the_model_names_the_interpreter(own_server, own_repository):
     """As a file that is linked to a library of Python says it."""
     code = ("import sys\nclass TritonPythonModel:\n  def initialize(self, args):\n    raise ValueError('Python %d.%d' % sys.version_info[:2])\n"
             "  def execute(self, requests): pass\n")
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
     for version, text in ((own, f"ValueError: Python {own}"), ("3.1", "cannot start interpreter 'python3.1'")):
-        write_model(repository, "stubbed", code)
-        (repository / "stubbed/triton_python_backend_stub").write_bytes(b"\x7fELF\0libpython3.so\0libpython%s.so.1.0\0" % version.encode())
+        write_model(own_repository, "stubbed", code)
+        (own_repository / "stubbed/triton_python_backend_stub").write_bytes(b"\x7fELF\0libpython3.so\0libpython%s.so.1.0\0" % version.encode())
         try:
-            status, answer = post(server, "/v2/repository/models/stubbed/load", {})
+            status, answer = post(own_server, "/v2/repository/models/stubbed/load", {})
             assert status >= 400 and text in answer["error"], answer
         finally:
-            shutil.rmtree(repository / "stubbed")
+            shutil.rmtree(own_repository / "stubbed")
 
 
 @pytest.mark.parametrize("code, text", [
@@ -108,46 +94,46 @@ def test_a_stub_of_the_model_names_the_interpreter(server, repository):
     ("    config.add_input({'name': 'IN', 'data_type': 'TYPE_INT8', 'dims': [1]})\n",
      "ValueError: unable to load model 'completed', configuration expects datatype TYPE_FP32 for input 'IN', model provides TYPE_INT8"),
 ])
-def test_a_configuration_that_contradicts_the_file_is_refused(server, repository, code, text):
-    write_model(repository, "completed", "class TritonPythonModel:\n  @staticmethod\n  def auto_complete_config(config):\n" + code +
+def test_a_configuration_that_contradicts_the_file_is_refused(own_server, own_repository, code, text):
+    write_model(own_repository, "completed", "class TritonPythonModel:\n  @staticmethod\n  def auto_complete_config(config):\n" + code +
                 "    return config\n  def execute(self, requests): pass\n")
     try:
-        status, answer = post(server, "/v2/repository/models/completed/load", {})
+        status, answer = post(own_server, "/v2/repository/models/completed/load", {})
         assert status >= 400 and text in answer["error"], answer
     finally:
-        shutil.rmtree(repository / "completed")
+        shutil.rmtree(own_repository / "completed")
 
 
-def test_execute_may_be_made_by_initialize(server, repository):
+def test_execute_may_be_made_by_initialize(own_server, own_repository):
     code = ("import triton_python_backend_utils as pb_utils\nclass TritonPythonModel:\n  def initialize(self, args):\n    {}\n"
             "  def run(self, requests):\n"
             "    return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', each.inputs()[0].as_numpy())]) for each in requests]\n")
     body = {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1], "data": [3]}]}
     for line, expected, text in (("self.execute = self.run", 200, '"data":[3.0]'), ("pass", 500, "does not implement `execute` method.")):
-        write_model(repository, "made", code.format(line))
+        write_model(own_repository, "made", code.format(line))
         try:
-            assert post(server, "/v2/repository/models/made/load", {})[0] == 200
-            status, answer = post(server, "/v2/models/made/infer", body)
+            load_by_request(own_server, "made")
+            status, answer = post(own_server, "/v2/models/made/infer", body)
             assert status == expected and text in json.dumps(answer, separators=(",", ":")), answer
-            assert post(server, "/v2/repository/models/made/unload", {})[0] == 200
+            unload(own_server, "made")
         finally:
-            shutil.rmtree(repository / "made")
+            shutil.rmtree(own_repository / "made")
 
 
-def test_an_interpreter_without_numpy_is_named(server, repository, tmp_path):
+def test_an_interpreter_without_numpy_is_named(own_server, own_repository, tmp_path):
     environment = tmp_path / "env"
     (environment / "bin").mkdir(parents=True)
     (environment / "bin/python3").write_text(f"#!/bin/sh\nexec {sys.executable} -S -I \"$@\"\n")
     (environment / "bin/python3").chmod(0o755)
     config = (MODELS / "doubler/config.pbtxt").read_text() + f'parameters {{ key: "EXECUTION_ENV_PATH" value {{ string_value: "{environment}" }} }}\n'
-    write_model(repository, "bare", (MODELS / "doubler/1/model.py").read_text(), config)
-    status, answer = post(server, "/v2/repository/models/bare/load", {})
+    write_model(own_repository, "bare", (MODELS / "doubler/1/model.py").read_text(), config)
+    status, answer = post(own_server, "/v2/repository/models/bare/load", {})
     assert status >= 400 and "interpreter '" in answer["error"], answer
-    shutil.rmtree(repository / "bare")
+    shutil.rmtree(own_repository / "bare")
 
 
 @pytest.mark.parametrize("is_packed", [False, True], ids=["folder", "archive"])
-def test_a_model_brings_its_environment(server, repository, tmp_path, is_packed):
+def test_a_model_brings_its_environment(own_server, own_repository, tmp_path, is_packed):
     environment = tmp_path / "env"
     (environment / "bin").mkdir(parents=True)
     (environment / "bin/python3").symlink_to(sys.executable)
@@ -160,17 +146,16 @@ def test_a_model_brings_its_environment(server, repository, tmp_path, is_packed)
     if is_packed:
         place = "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
     config += f'parameters {{ key: "EXECUTION_ENV_PATH" value {{ string_value: "{place}" }} }}\n'
-    write_model(repository, name, code, config)
+    write_model(own_repository, name, code, config)
     if is_packed:
-        subprocess.run(["tar", "-C", environment, "-czf", repository / name / "env.tar.gz", "."], check=True)
-    status, answer = post(server, f"/v2/repository/models/{name}/load", {})
-    assert status == 200, answer
+        subprocess.run(["tar", "-C", environment, "-czf", own_repository / name / "env.tar.gz", "."], check=True)
+    load_by_request(own_server, name)
     body = {"inputs": [{"name": "CASE", "datatype": "BYTES", "shape": [1], "data": ["early"]},
                        {"name": "IN", "datatype": "FP32", "shape": [1], "data": [1]}]}
-    status, answer = post(server, f"/v2/models/{name}/infer", body)
+    status, answer = post(own_server, f"/v2/models/{name}/infer", body)
     assert status == 200 and json.loads(answer["outputs"][0]["data"][0]) == "it was activated", answer
-    assert post(server, f"/v2/repository/models/{name}/unload", {})[0] == 200
-    shutil.rmtree(repository / name)
+    unload(own_server, name)
+    shutil.rmtree(own_repository / name)
 
 
 PACKED_MODEL = """
@@ -190,7 +175,7 @@ class TritonPythonModel:
 """
 
 
-def test_a_packed_environment_is_unpacked_once_and_removed_with_its_last_model(server, repository, tmp_path):
+def test_a_packed_environment_is_unpacked_once_and_removed_with_its_last_model(own_server, own_repository, tmp_path):
     """As conda-pack lays it out: interpreter, activation, libraries and packages in one archive, wherever that is unpacked."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     interpreter = pathlib.Path(sys.executable).resolve()
@@ -210,10 +195,9 @@ def test_a_packed_environment_is_unpacked_once_and_removed_with_its_last_model(s
              f'parameters {{ key: "EXECUTION_ENV_PATH" value {{ string_value: "{archive}" }} }}\n'
     seen = {}
     for name in ("packed_one", "packed_two"):
-        write_model(repository, name, PACKED_MODEL, config)
-        status, answer = post(server, f"/v2/repository/models/{name}/load", {})
-        assert status == 200, answer
-        status, answer = post(server, f"/v2/models/{name}/infer", {"inputs": []})
+        write_model(own_repository, name, PACKED_MODEL, config)
+        load_by_request(own_server, name)
+        status, answer = post(own_server, f"/v2/models/{name}/infer", {"inputs": []})
         assert status == 200, answer
         seen[name] = json.loads(answer["outputs"][0]["data"][0])
     prefix = seen["packed_one"]["prefix"]
@@ -221,8 +205,8 @@ def test_a_packed_environment_is_unpacked_once_and_removed_with_its_last_model(s
     assert pathlib.Path(prefix).resolve() != environment.resolve()
     for name in seen:
         assert pathlib.Path(prefix).is_dir()
-        assert post(server, f"/v2/repository/models/{name}/unload", {})[0] == 200
-        shutil.rmtree(repository / name)
+        unload(own_server, name)
+        shutil.rmtree(own_repository / name)
     wait_for(lambda: not pathlib.Path(prefix).exists(), "the unpacked environment is removed")
 
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backends/python_like_scripted/tensor_codec.h"
+#include "tests/backends/python_like_scripted/no_threads.h"
 
 namespace nereid::scripted {
 namespace {
@@ -171,7 +172,8 @@ class WorkerTest : public testing::Test {
     question.Int(0);
     question.Int(0);
     question.Text("{}");
-    question.Tuple(0);
+    question.Tuple(1);
+    question.Text("OUT");
     question.Tuple(1);
     EXPECT_TRUE(WriteTensor(TensorView::Of("IN", DataType::kFp32, shape, bytes),
                             worker_->to_worker(), nullptr, blocks, question)
@@ -293,6 +295,13 @@ TEST_F(WorkerTest, StopsWhatRuns) {
   worker_->Stop(std::chrono::seconds(60));
   EXPECT_TRUE(worker_->is_dead());
   EXPECT_EQ(recorder_.death, "");
+}
+
+TEST_F(WorkerTest, OneThatGetsNoThreadOfTheHostIsNotStarted) {
+  const NoThreads no_threads;
+  const auto started = Worker::Start(Options());
+  EXPECT_EQ(started.status().code(), StatusCode::kUnavailable);
+  EXPECT_NE(started.status().message().find("no thread could be started"), std::string::npos);
 }
 
 TEST_F(WorkerTest, AnInterpreterThatIsNoneIsNamed) {
