@@ -85,10 +85,16 @@ ROWS = {
     "caller stream_resumed": case_of_caller("stream_resumed", [3.0]),
     "caller async_stream": case_of_caller("async_stream", [3.0]),
 }
+OUTPUTS = {"all": {}, "both": {"outputs": ["OTHER", "OUT"]}, "one": {"outputs": ["OUT"]}, "the other": {"outputs": ["OTHER"]}}
+LOOSE = ("as_configured", "in_another_order", "undeclared", "undeclared_alone", "undeclared_and_long", "missing", "none", "twice", "of_another_type",
+         "of_another_shape")
+ROWS |= {f"{model} {case}, {which}": (model, {"CASE": np.array([case.encode()], np.object_)}, outputs)
+         for model in ("loose", "loose_stream") for case in LOOSE for which, outputs in OUTPUTS.items()}
+SPEAK_TWICE = ("speaker", "loose")  # decoupled, too
 # What is said to a model one after the other; `told` answers with what was raised to it meanwhile.
 SPOKEN = {
     **{case: (case, "told") for case in (
-        "final", "final_later", "final_much_later", "sender_of_a_thread", "errors", "misuse", "sent_and_returned", "half_sent_and_returned",
+        "final", "final_later", "final_much_later", "sender_of_a_thread", "errors", "misuse", "sent_and_returned", "half_sent_and_returned", "returns_list",
         "rescheduled_and_returned", "returns_tuple", "returns_dict", "returns_response", "returns_text", "returns_two", "returns_nothing")},
     "a sender whose request was answered": ("sends_after_return", "kept", "told"),
     "a sender whose request failed": ("raised", "kept", "told"),
@@ -112,9 +118,10 @@ def repository(tmp_path_factory):
                 shutil.copytree(model, root / model.name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(E2E.parent / "python_gpu_models/plain", root / "plain")
     (root / "ens/1").mkdir(exist_ok=True)
-    shutil.copytree(E2E / "speaker", root / "speaker_stream")
-    with open(root / "speaker_stream/config.pbtxt", "a") as config:
-        config.write("model_transaction_policy { decoupled: true }\n")
+    for model in SPEAK_TWICE:
+        shutil.copytree(E2E / model, root / f"{model}_stream")
+        with open(root / f"{model}_stream/config.pbtxt", "a") as config:
+            config.write("model_transaction_policy { decoupled: true }\n")
     return root
 
 
@@ -191,6 +198,7 @@ def ask(server, model, inputs, further):
         tensor = grpcclient.InferInput(name, list(array.shape), np_to_triton_dtype(array.dtype))
         tensor.set_data_from_numpy(array)
         made.append(tensor)
+    further = {**further, "outputs": [grpcclient.InferRequestedOutput(name) for name in further["outputs"]]} if "outputs" in further else further
     arrived, seen = queue.Queue(), []
     with grpcclient.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
         client.start_stream(lambda result, error: arrived.put((result, error)))
@@ -231,7 +239,7 @@ def test_the_same_answer(ours, theirs, row):
 
 
 def test_every_model_has_a_row(repository):
-    assert {row[0] for row in ROWS.values()} | {"speaker", "speaker_stream"} >= {each.name for each in repository.iterdir()}
+    assert {row[0] for row in ROWS.values()} | {"speaker", "speaker_stream"} == {each.name for each in repository.iterdir()}
 
 
 def test_configurations_are_completed_alike(ours, theirs, repository):

@@ -1,13 +1,12 @@
 """Python models as their authors and clients see them: all that triton_python_backend_utils offers."""
 import json
-import pathlib
 import threading
 import urllib.request
 
 import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
-from python_support import PATIENCE_S, ask_caller, is_ready, post, python_flags, wait_for
+from python_support import PATIENCE_S, ask_caller, is_ready, log_of, post, python_flags, stream_of, wait_for
 
 
 def test_arguments_of_initialize(python_server, python_repository):
@@ -31,7 +30,7 @@ def test_arguments_of_initialize(python_server, python_repository):
     ("processes", [[0, 9], [0, 9]]),
     ("codes", [0, 1, 2, 3, 4, 5, 6, 7, 1, "bytes"]),
     ("types", [["|b1", "|u1", "<u2", "<u4", "<u8", "|i1", "<i2", "<i4", "<i8", "<f2", "<f4", "<f8", "|O"], [1, 2, 9, 10, 11, 13, 13],
-               [11, 1, 13], [None, None, None], ["|b1", "<u2", "<f2", "|O"]]),
+               [11, 1, 13], [None, None, None], ["|b1", "<u2", "<f2", "|O"], [True, 6, True]]),
     ("strings", ["0100000061020000006263000000000300000064c3a9", ["a", "bc", "", "d\u00e9"]]),
     ("config", ["TYPE_FP32", [1], None, False, True]),
     ("constants", [1, 1, 2, 0, 1, 0, 1]),
@@ -49,13 +48,32 @@ def test_answer_to(python_server, case, expected):
     assert ask_caller(python_server, case) == expected
 
 
+@pytest.mark.parametrize("case, asked, expected", [
+    ("in_another_order", [], {"OUT": [1.0], "OTHER": [2, 3]}),
+    ("as_configured", ["OTHER"], {"OTHER": [2, 3]}),
+    ("undeclared", [], {"OUT": [1.0], "OTHER": [2, 3]}),
+    ("undeclared_and_long", ["OUT"], {"OUT": [1.0]}),
+    ("undeclared_alone", [], {}),
+    ("missing", ["OUT", "OTHER"], {"OUT": [1.0]}),
+    ("none", [], {}),
+])
+def test_outputs_are_those_that_are_configured_and_wanted(python_server, case, asked, expected):
+    status, answer = post(python_server, "/v2/models/loose/infer", {"inputs": [{"name": "CASE", "datatype": "BYTES", "shape": [1], "data": [case]}],
+                                                                    **({"outputs": [{"name": name} for name in asked]} if asked else {})})
+    assert status == 200 and {each["name"]: each["data"] for each in answer["outputs"]} == expected, answer
+    tensor = grpcclient.InferInput("CASE", [1], "BYTES")
+    tensor.set_data_from_numpy(np.array([case.encode()], np.object_))
+    seen = stream_of(python_server, "loose_stream", [tensor], outputs=[grpcclient.InferRequestedOutput(name) for name in asked] or None)
+    assert [{each.name: result.as_numpy(each.name).tolist() for each in result.get_response().outputs} for result in seen] == [expected] * bool(expected)
+
+
 def test_a_forked_process_is_refused_and_its_parent_goes_on(python_server):
     answer = ask_caller(python_server, "forked")
     refused = "the host can be called from the model's process alone, and process PID was forked or spawned by it"
     assert answer == {"told": [refused, refused, refused, f"Failed to increment metric value: {refused}", refused, refused, refused,
                                f"Failed to check model readiness: {refused}", refused, "nothing"],
                       "stream": [[0.0], [1.0], [2.0], "empty"], "metric": 2.0, "exec": [2.0, 4.0], "input": [1.0, 2.0]}
-    wait_for(lambda: "model 'caller': from a forked process" in pathlib.Path(python_server.log).read_text(errors="replace"), "its line is in the log")
+    wait_for(lambda: "model 'caller': from a forked process" in log_of(python_server), "its line is in the log")
 
 
 def test_streams_of_other_models(python_server):
@@ -146,7 +164,7 @@ def test_lines_of_the_model_are_in_the_log(python_server):
     assert ask_caller(python_server, "logs") == "logged"
 
     def has_them():
-        log = pathlib.Path(python_server.log).read_text(errors="replace")
+        log = log_of(python_server)
         return all(f"model 'caller': {text}" in log for text in ("a warning from the model", "a line from the model", "a line on stdout"))
     wait_for(has_them, "the lines are in the log")
 

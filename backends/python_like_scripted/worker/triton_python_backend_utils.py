@@ -26,6 +26,7 @@ _NUMBER_BY_STRING["TYPE_STRING"] = _types.BYTES
 
 TRITON_TO_NUMPY_TYPE = {number: each for number, each in enumerate(_types.NUMPY_TYPES) if each is not None}
 TRITON_STRING_TO_NUMPY = {name: _types.NUMPY_TYPES[number] for name, number in _NUMBER_BY_STRING.items() if number != _types.BF16}
+TRITON_STRING_TO_NUMPY["TYPE_BOOL"] = bool  # as there
 NUMPY_TO_TRITON_TYPE = {each: number for number, each in TRITON_TO_NUMPY_TYPE.items()}
 
 
@@ -76,17 +77,17 @@ def using_decoupled_model_transaction_policy(model_config):
     return bool(model_config.get("model_transaction_policy", {}).get("decoupled", False))
 
 
-def triton_to_numpy_type(triton_type):
+def triton_to_numpy_type(data_type):
     """None for a number without one."""
-    return TRITON_TO_NUMPY_TYPE.get(triton_type)
+    return TRITON_TO_NUMPY_TYPE.get(data_type)
 
 
-def numpy_to_triton_type(numpy_type):
+def numpy_to_triton_type(data_type):
     """Of a type or a dtype, which are equal but hash differently; None when no type of Triton stands for it."""
     for each, number in NUMPY_TO_TRITON_TYPE.items():
-        if numpy_type == each:
+        if data_type == each:
             return number
-    return _types.BYTES if numpy_type == _numpy.bytes_ else None
+    return _types.BYTES if data_type == _numpy.bytes_ else None
 
 
 def triton_string_to_numpy(triton_type_string):

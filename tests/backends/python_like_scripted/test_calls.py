@@ -70,7 +70,7 @@ def test_a_last_answer_that_comes_while_its_call_ends_leaves_no_orphan(calls, mo
     assert not calls._orphans
 
 
-def raise_error(*_):
+def raise_error(*_, **__):
     raise RuntimeError("made up")
 
 
@@ -91,6 +91,48 @@ def test_answers_are_drained_once_there_are_threads_again(calls, monkeypatch):
         monkeypatch.setattr(calls._thread, "start_new_thread", begin)
         calls._end(1, waiting(calls, 1))
     assert begun == [(calls._drain, ())]
+
+
+def test_a_model_that_cannot_be_asked_is_not_ready(calls, monkeypatch):
+    """There are no more threads: whoever reads says so, and reads on."""
+    from nereid_worker import runtime
+    said = []
+    monkeypatch.setattr(calls.channel, "post", said.append)
+    monkeypatch.setattr(runtime.threading, "Thread", raise_error)
+    runtime._ask_is_ready(7)
+    [(kind, query, is_ready, text)] = said
+    assert (kind, query, is_ready) == (calls.protocol.READINESS, 7, False) and text.startswith("RuntimeError: made up")
+
+
+def test_who_reads_is_looked_for_again_once_there_are_threads_again(calls, monkeypatch):
+    begun = []
+
+    class Thread:
+        def __init__(self, target, **_):
+            self.target = target
+
+        def start(self):
+            if not begun:
+                begun.append("too early")
+                raise RuntimeError("made up")
+            begun.append(self.target)
+    monkeypatch.setattr(calls.threading, "Thread", Thread)
+    with pytest.raises(RuntimeError, match="made up"):
+        calls.start_pump()
+    calls.start_pump()
+    calls.start_pump()
+    assert begun == ["too early", calls._pump_all]
+
+
+def test_an_event_loop_is_looked_for_again_once_there_are_threads_again(calls, monkeypatch):
+    from nereid_worker import runtime
+    with monkeypatch.context() as without_threads:
+        without_threads.setattr(runtime.threading, "Thread", raise_error)
+        with pytest.raises(RuntimeError, match="made up"):
+            runtime._event_loop()
+    loop = runtime._event_loop()
+    assert runtime._event_loop() is loop
+    loop.call_soon_threadsafe(loop.stop)
 
 
 def test_a_forked_process_waits_for_no_answer(calls):

@@ -18,8 +18,8 @@ FUNCTIONS = {
     "get_input_config_by_name": "(model_config, name)",
     "get_output_config_by_name": "(model_config, name)",
     "using_decoupled_model_transaction_policy": "(model_config)",
-    "triton_to_numpy_type": "(triton_type)",
-    "numpy_to_triton_type": "(numpy_type)",
+    "triton_to_numpy_type": "(data_type)",
+    "numpy_to_triton_type": "(data_type)",
     "triton_string_to_numpy": "(triton_type_string)",
     "serialize_byte_tensor": "(input_tensor)",
     "deserialize_bytes_tensor": "(encoded_tensor)",
@@ -32,7 +32,7 @@ CLASSES = {
     "ModelConfig": {"__init__": "(model_config)", "as_dict": "()", "set_max_batch_size": "(max_batch_size)", "set_dynamic_batching": "()",
                     "add_input": "(input)", "add_output": "(output)", "set_model_transaction_policy": "(transaction_policy_dict)"},
     "Tensor": {"__init__": "(name, numpy_array)", "name": "()", "as_numpy": "()", "triton_dtype": "()", "shape": "()", "is_cpu": "()",
-               "to_dlpack": "()", "from_dlpack": "(name, tensor)", "__dlpack_device__": "()", "__dlpack__": "(*, stream=None, **_)"},
+               "to_dlpack": "()", "from_dlpack": "(name, tensor)", "__dlpack_device__": "()", "__dlpack__": "(stream=None, **_)"},
     "InferenceRequest": {
         "__init__": "(request_id='', correlation_id=0, inputs=None, requested_output_names=None, model_name=None, model_version=-1, flags=0, "
                     "timeout=0, preferred_memory=None, trace=None, parameters=None)",

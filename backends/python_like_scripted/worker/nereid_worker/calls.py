@@ -121,8 +121,12 @@ def start_pump():
     with _slots_lock:
         if _pump is not None:
             return
-        _pump = threading.Thread(target=_pump_all, name="nereid-calls", daemon=True)
-    _pump.start()
+        _pump = pump = threading.Thread(target=_pump_all, name="nereid-calls", daemon=True)
+    try:
+        pump.start()
+    except RuntimeError:  # no more threads
+        _pump = None
+        raise
 
 
 def _pump_all():

@@ -135,7 +135,7 @@ class InferenceRequest:
         if self._sender is None:
             with _making_sender:
                 if self._sender is None:
-                    sender = InferenceResponseSender(self._key)
+                    sender = InferenceResponseSender(self._key, self._outputs)
                     if self._is_answered:
                         sender._close()
                     self._sender = sender

@@ -79,12 +79,13 @@ class InferenceResponse:
     def parameters(self):
         return self._parameters or "{}"
 
-    def packed(self, kept=None, kept_on_gpu=None):
-        """As it travels: (outputs, error, parameters); the lists as Tensor.packed says."""
+    def packed(self, names, kept=None, kept_on_gpu=None):
+        """As it travels: (outputs, error, parameters), of the outputs those that the request names; the lists as Tensor.packed says."""
         error = self._error
         if error is not None:
             return ((), (int(error.code()), error.message()), parameters_tuple(self._parameters))
-        return (packed_all(self._outputs, kept, kept_on_gpu), None, parameters_tuple(self._parameters))
+        outputs = [each for each in self._outputs if each._name in names]
+        return (packed_all(outputs, kept, kept_on_gpu), None, parameters_tuple(self._parameters))
 
 
 calls.make_response = InferenceResponse.received
@@ -92,10 +93,11 @@ calls.make_response = InferenceResponse.received
 
 class InferenceResponseSender:
     """Of one request. One that dies before the final flag was sent sends it, so that nobody waits for ever. [any thread]"""
-    __slots__ = ("_key", "_lock", "_num_sent", "_is_closed")
+    __slots__ = ("_key", "_names", "_lock", "_num_sent", "_is_closed")
 
-    def __init__(self, request_key):
+    def __init__(self, request_key, output_names):
         self._key = request_key  # 0: of a request that the model made itself
+        self._names = output_names
         self._lock = threading.Lock()
         self._num_sent = 0
         self._is_closed = False
@@ -133,7 +135,7 @@ class InferenceResponseSender:
             raise TritonModelException("Inference Response object must be provided when the response flags is set to zero.")
         channel.check_own()
         kept = []
-        packed = None if response is None else response.packed(kept_on_gpu=kept)
+        packed = None if response is None else response.packed(self._names, kept_on_gpu=kept)
         try:
             with self._lock:
                 self._count(response, flags)

@@ -15,11 +15,13 @@ from .tensor import give_back
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _RESCHEDULED = 2  # in the place of a response
+_LONGEST_TEXT = 10_000  # of what has to be said without shared memory
 
 _model_path = _model_dir = ""
 _class = _model = None
 _instance_name = ""
 _loop = None
+_making_loop = threading.Lock()
 _kept = []  # what answers name in the host's memory, until the next question: then the host has read it
 
 
@@ -155,7 +157,7 @@ def _packed(requests, responses):
     packed = []
     try:
         for request, each in zip(requests, responses):
-            packed.append(_packed_none(request) if each is None else each.packed(_kept, _kept))
+            packed.append(_packed_none(request) if each is None else each.packed(request._outputs, _kept, _kept))
     except BaseException:
         _give_back(packed)
         raise
@@ -196,10 +198,12 @@ def _give_back(responses):
 
 def _event_loop():
     global _loop
-    if _loop is None:
-        import asyncio
-        _loop = asyncio.new_event_loop()
-        threading.Thread(target=_loop.run_forever, name="nereid-loop", daemon=True).start()
+    with _making_loop:
+        if _loop is None:
+            import asyncio
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="nereid-loop", daemon=True).start()
+            _loop = loop  # once it runs
     return _loop
 
 
@@ -227,7 +231,11 @@ def _fail_open(future, requests):
 
 
 def _ask_is_ready(query):
-    threading.Thread(target=_answer_is_ready, args=(query,), daemon=True).start()
+    """On the thread that reads, which goes on whatever happens."""
+    try:
+        threading.Thread(target=_answer_is_ready, args=(query,), daemon=True).start()
+    except RuntimeError as error:  # no more threads
+        channel.post((protocol.READINESS, query, False, _text(error)))
 
 
 def _answer_is_ready(query):
@@ -241,4 +249,4 @@ def _answer_is_ready(query):
         text = ""
     except Exception as error:  # noqa: BLE001
         ready, text = False, _text(error)
-    channel.post((protocol.READINESS, query, ready, text))
+    channel.post((protocol.READINESS, query, ready, text[:_LONGEST_TEXT]))

@@ -127,7 +127,7 @@ class Tensor:
         from . import dlpack
         return dlpack.capsule_of(self)
 
-    def __dlpack__(self, *, stream=None, **_):
+    def __dlpack__(self, stream=None, **_):
         return self.to_dlpack()
 
     def __dlpack_device__(self):

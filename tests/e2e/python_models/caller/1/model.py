@@ -217,7 +217,9 @@ class TritonPythonModel:
                 [int(pb_utils.numpy_to_triton_type(each)) for each in (np.bool_, np.uint8, np.int64, np.float16, np.float32, np.object_, np.bytes_)],
                 [pb_utils.numpy_to_triton_type(each.dtype) for each in (values, np.array([True]), np.array([b"x"], object))],
                 [pb_utils.numpy_to_triton_type(np.complex64), pb_utils.triton_to_numpy_type(0), pb_utils.triton_to_numpy_type(99)],
-                [np.dtype(pb_utils.triton_string_to_numpy(each)).str for each in ("TYPE_BOOL", "TYPE_UINT16", "TYPE_FP16", "TYPE_STRING")]]
+                [np.dtype(pb_utils.triton_string_to_numpy(each)).str for each in ("TYPE_BOOL", "TYPE_UINT16", "TYPE_FP16", "TYPE_STRING")],
+                [pb_utils.triton_string_to_numpy("TYPE_BOOL") is bool, pb_utils.numpy_to_triton_type(data_type=np.int8),
+                 pb_utils.triton_to_numpy_type(data_type=6) is np.int8]]
 
     def case_strings(self, values, request):
         words = np.array([["a", b"bc"], ["", "d\u00e9"]], dtype=np.object_)
