@@ -76,6 +76,8 @@ CoreOptions ToCoreOptions(const ServerOptions& options) {
       if (key == "summary_quantiles") latencies.quantiles = ReadQuantiles(value).value();
     }
   }
+  core.state_growth_limits.insert(options.cuda_virtual_address_size.begin(),
+                                  options.cuda_virtual_address_size.end());
   core.host_policies = options.host_policies;
   core.rate_limit = options.rate_limit;
   for (const auto& limit : options.rate_limiter_resources) {

@@ -48,6 +48,15 @@ class CudaDriver {
   };
   Result<MemoryUse> MemoryUseOf(int64_t device) const;
 
+  // Memory that grows where it is: addresses first, then memory behind them, piece by piece.
+  // UNSUPPORTED where the driver cannot do it. Sizes are multiples of the device's granularity.
+  Result<size_t> GranularityOf(int64_t device) const;
+  Result<void*> ReserveAddresses(int64_t device, size_t byte_size) const;
+  void FreeAddresses(int64_t device, void* base, size_t byte_size) const;
+  // New memory behind the addresses from `at` on, for the device alone: what UnmapMemory calls it.
+  Result<uint64_t> MapMemory(int64_t device, void* at, size_t byte_size) const;
+  void UnmapMemory(int64_t device, void* at, size_t byte_size, uint64_t handle) const;
+
   // From any memory to any other, `device` being one of those involved; returns when the bytes are
   // there. Work that was put on streams before is not waited for.
   Status Copy(int64_t device, void* to, const void* from, size_t byte_size) const;
@@ -78,7 +87,23 @@ class CudaDriver {
   struct Uuid {
     std::array<unsigned char, 16> bytes;
   };
+  struct Location {  // CUmemLocation
+    int type = 1;    // CU_MEM_LOCATION_TYPE_DEVICE
+    int id = 0;
+  };
+  struct Allocation {  // CUmemAllocationProp
+    int type = 1;      // CU_MEM_ALLOCATION_TYPE_PINNED
+    int handle_types = 0;
+    Location location;
+    void* metadata = nullptr;
+    std::array<unsigned char, 8> flags{};
+  };
+  struct Access {  // CUmemAccessDesc
+    Location location;
+    int flags = 3;  // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+  };
   struct Functions;
+  struct AddressFunctions;
   class Entered;
   // What is made of a device when it is first used.
   struct Device {
@@ -96,6 +121,7 @@ class CudaDriver {
   }
 
   Functions* functions_ = nullptr;
+  AddressFunctions* addresses_ = nullptr;  // null: the driver does not have them
   std::vector<int32_t> devices_;
   std::vector<std::unique_ptr<Device>> contexts_;  // by device
 };
@@ -146,6 +172,30 @@ struct CudaDriver::Functions {
   }
 };
 
+// Of CUDA 10.2 and later.
+struct CudaDriver::AddressFunctions {
+  int (*granularity)(size_t*, const Allocation*, int);
+  int (*reserve)(DevicePointer*, size_t, size_t, DevicePointer, unsigned long long);
+  int (*free)(DevicePointer, size_t);
+  int (*create)(unsigned long long*, size_t, const Allocation*, unsigned long long);
+  int (*release)(unsigned long long);
+  int (*map)(DevicePointer, size_t, size_t, unsigned long long, unsigned long long);
+  int (*unmap)(DevicePointer, size_t);
+  int (*set_access)(DevicePointer, size_t, const Access*, size_t);
+
+  bool Load(void* library) {
+    const auto load = [library](const char* name, auto& function) {
+      function =
+          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+      return function != nullptr;
+    };
+    return load("cuMemGetAllocationGranularity", granularity) &&
+           load("cuMemAddressReserve", reserve) && load("cuMemAddressFree", free) &&
+           load("cuMemCreate", create) && load("cuMemRelease", release) && load("cuMemMap", map) &&
+           load("cuMemUnmap", unmap) && load("cuMemSetAccess", set_access);
+  }
+};
+
 // A device's primary context, current on this thread while the object lives.
 class CudaDriver::Entered {
  public:
@@ -192,6 +242,11 @@ inline CudaDriver::CudaDriver() {
   if (!functions_->Load(library) || functions_->init(0) != 0 ||
       functions_->count(&num_devices) != 0) {
     return;
+  }
+  addresses_ = new AddressFunctions;
+  if (!addresses_->Load(library)) {
+    delete addresses_;
+    addresses_ = nullptr;
   }
   for (int32_t id = 0; id < num_devices; ++id) {
     devices_.push_back(id);
@@ -271,6 +326,63 @@ inline Result<CudaDriver::MemoryUse> CudaDriver::MemoryUseOf(int64_t device) con
   if (code == 0) code = functions_->memory_info(&free_bytes, &total_bytes);
   if (code == 0) return MemoryUse{free_bytes, total_bytes};
   return UnavailableError("the memory of GPU ", device, " is not known: ", ErrorText(code));
+}
+
+inline Result<size_t> CudaDriver::GranularityOf(int64_t device) const {
+  NEREID_RETURN_IF_ERROR(CheckDevice(device));
+  if (addresses_ == nullptr) {
+    return UnsupportedError("the driver of GPU ", device, " has no memory that grows in place");
+  }
+  Allocation allocation;
+  allocation.location.id = static_cast<int>(device);
+  size_t granularity = 0;
+  const int code = addresses_->granularity(&granularity, &allocation, /*option=minimum*/ 0);
+  if (code == 0 && granularity > 0) return granularity;
+  return UnsupportedError("GPU ", device, " has no memory that grows in place: ", ErrorText(code));
+}
+
+inline Result<void*> CudaDriver::ReserveAddresses(int64_t device, size_t byte_size) const {
+  const Entered entered(*this, device);
+  DevicePointer base = 0;
+  int code = entered.code();
+  if (code == 0) code = addresses_->reserve(&base, byte_size, 0, 0, 0);
+  if (code == 0) return reinterpret_cast<void*>(base);
+  return UnavailableError("failed to reserve addresses for ", byte_size, " bytes on GPU ", device,
+                          ": ", ErrorText(code));
+}
+
+inline void CudaDriver::FreeAddresses(int64_t device, void* base, size_t byte_size) const {
+  const Entered entered(*this, device);
+  if (entered.code() == 0) addresses_->free(ToDevice(base), byte_size);
+}
+
+inline Result<uint64_t> CudaDriver::MapMemory(int64_t device, void* at, size_t byte_size) const {
+  const Entered entered(*this, device);
+  Allocation allocation;
+  allocation.location.id = static_cast<int>(device);
+  unsigned long long handle = 0;
+  int code = entered.code();
+  if (code == 0) code = addresses_->create(&handle, byte_size, &allocation, 0);
+  if (code == 0) {
+    code = addresses_->map(ToDevice(at), byte_size, 0, handle, 0);
+    if (code == 0) {
+      const Access access{allocation.location};
+      code = addresses_->set_access(ToDevice(at), byte_size, &access, 1);
+      if (code != 0) addresses_->unmap(ToDevice(at), byte_size);
+    }
+    if (code != 0) addresses_->release(handle);
+  }
+  if (code == 0) return handle;
+  return UnavailableError("failed to allocate ", byte_size, " bytes on GPU ", device, ": ",
+                          ErrorText(code));
+}
+
+inline void CudaDriver::UnmapMemory(int64_t device, void* at, size_t byte_size,
+                                    uint64_t handle) const {
+  const Entered entered(*this, device);
+  if (entered.code() != 0) return;
+  addresses_->unmap(ToDevice(at), byte_size);
+  addresses_->release(handle);
 }
 
 inline Status CudaDriver::Copy(int64_t device, void* to, const void* from, size_t byte_size) const {

@@ -22,7 +22,23 @@ Result<std::shared_ptr<OwnedMemory>> OwnedMemory::Allocate(MemoryManager* manage
   return UnavailableError("failed to allocate ", byte_size, " bytes of CPU memory");
 }
 
+Result<std::shared_ptr<OwnedMemory>> OwnedMemory::AllocateGrowable(MemoryPlace place,
+                                                                   size_t byte_size,
+                                                                   size_t max_bytes) {
+  if (!place.is_gpu()) place = {};
+  NEREID_ASSIGN_OR_RETURN(auto reserved, ReservedMemory::Reserve(place, max_bytes));
+  NEREID_RETURN_IF_ERROR(reserved->Grow(byte_size));
+  return std::shared_ptr<OwnedMemory>(new OwnedMemory(std::move(reserved), place));
+}
+
+Status OwnedMemory::Grow(size_t byte_size) {
+  NEREID_RETURN_IF_ERROR(reserved_->Grow(byte_size));
+  byte_size_ = reserved_->byte_size();
+  return Status::Ok();
+}
+
 OwnedMemory::~OwnedMemory() {
+  if (is_growable()) return;
   if (place_.type == TRITONSERVER_MEMORY_CPU) {
     std::free(base_);
   } else {

@@ -5,20 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "memory/memory_manager.h"
+#include "memory/memory_place.h"
+#include "memory/reserved_memory.h"
 #include "nereid/status.h"
-#include "triton/core/tritonserver.h"
 
 namespace nereid {
-
-struct MemoryPlace {
-  TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
-  int64_t type_id = 0;
-
-  bool is_gpu() const { return type == TRITONSERVER_MEMORY_GPU; }
-  bool operator==(const MemoryPlace&) const = default;
-};
 
 class OwnedMemory {
  public:
@@ -26,6 +20,10 @@ class OwnedMemory {
   // null manager has CPU memory alone. UNAVAILABLE when there is none either.
   static Result<std::shared_ptr<OwnedMemory>> Allocate(MemoryManager* manager, MemoryPlace wish,
                                                        size_t byte_size);
+  // As Allocate, in memory that Grow makes larger where it is, up to `max_bytes`. INVALID_ARG when
+  // it is larger already.
+  static Result<std::shared_ptr<OwnedMemory>> AllocateGrowable(MemoryPlace place, size_t byte_size,
+                                                               size_t max_bytes);
   ~OwnedMemory();
   OwnedMemory(const OwnedMemory&) = delete;
   OwnedMemory& operator=(const OwnedMemory&) = delete;
@@ -34,14 +32,24 @@ class OwnedMemory {
   size_t byte_size() const { return byte_size_; }
   MemoryPlace place() const { return place_; }
 
+  bool is_growable() const { return reserved_ != nullptr; }
+  // At least `byte_size` bytes are here afterwards, and all that was. [of growable memory]
+  Status Grow(size_t byte_size);
+
  private:
   OwnedMemory(MemoryManager* manager, char* base, size_t byte_size, MemoryPlace place)
       : manager_(manager), base_(base), byte_size_(byte_size), place_(place) {}
+  OwnedMemory(std::unique_ptr<ReservedMemory> reserved, MemoryPlace place)
+      : base_(reserved->base()),
+        byte_size_(reserved->byte_size()),
+        place_(place),
+        reserved_(std::move(reserved)) {}
 
-  MemoryManager* const manager_;
+  MemoryManager* const manager_ = nullptr;
   char* const base_;
-  const size_t byte_size_;
+  size_t byte_size_;
   const MemoryPlace place_;
+  std::unique_ptr<ReservedMemory> reserved_;  // null: as large as it is
 };
 
 // Returns when the bytes are there. UNSUPPORTED for memory of a GPU on a machine without a driver.

@@ -26,7 +26,8 @@ struct CoreOptions {
   std::map<std::string, std::vector<std::pair<std::string, std::string>>> host_policies;
   MemoryOptions memory;
   std::map<int, double> gpu_load_limits;  // device -> share of its memory: --model-load-gpu-limit
-  bool rate_limit = false;                // --rate-limit=execution_count
+  std::map<int, uint64_t> state_growth_limits;  // device -> bytes: --cuda-virtual-address-size
+  bool rate_limit = false;                      // --rate-limit=execution_count
   std::vector<ResourceLimit> resource_limits;
 };
 

@@ -63,7 +63,8 @@ Status CopyState(const OwnedMemory& from, size_t from_bytes, OwnedMemory* to) {
 }  // namespace
 
 Result<std::vector<StateSpec>> MakeStateSpecs(const ModelConfig& config,
-                                              const std::string& model_dir, MemoryManager* memory) {
+                                              const std::string& model_dir, MemoryManager* memory,
+                                              const GrowthLimits& limits) {
   std::vector<StateSpec> specs;
   const size_t batch_dims = config.max_batch_size > 0 ? 1 : 0;
   for (const SequenceState& state : config.sequence_batching->states) {
@@ -72,6 +73,8 @@ Result<std::vector<StateSpec>> MakeStateSpecs(const ModelConfig& config,
     spec.output_name = state.output_name;
     spec.data_type = state.data_type;
     spec.same_buffer = state.use_same_buffer_for_input_output;
+    spec.growable = state.use_growable_memory;
+    if (spec.growable) spec.limits = limits;
     spec.memory = memory;
     if (batch_dims > 0) spec.dims.push_back(1);
     spec.dims.Append(state.dims);
@@ -88,7 +91,7 @@ Result<std::vector<StateSpec>> MakeStateSpecs(const ModelConfig& config,
 void StateTensor::Reset() {
   // The old memory may still be an input of a request in flight.
   const std::vector<char>& data = spec_->initial_data;
-  auto memory = OwnedMemory::Allocate(nullptr, {}, data.size());
+  auto memory = Allocate({}, data.size());
   if (!memory.ok()) throw std::bad_alloc();
   current_ = std::move(memory).value();
   if (!data.empty()) std::memcpy(current_->base(), data.data(), data.size());
@@ -129,20 +132,46 @@ Status StateTensor::Describe(DataType data_type, std::span<const int64_t> shape)
   return Status::Ok();
 }
 
+Result<StateTensor::Memory> StateTensor::Allocate(MemoryPlace wish, uint64_t byte_size) const {
+  if (!spec_->growable) return OwnedMemory::Allocate(spec_->memory, wish, byte_size);
+  constexpr uint64_t kDefaultLimit = uint64_t{1} << 30;
+  if (wish.is_gpu()) {
+    const auto it = spec_->limits.find(static_cast<int>(wish.type_id));
+    const uint64_t limit = it == spec_->limits.end() ? kDefaultLimit : it->second;
+    auto memory = OwnedMemory::AllocateGrowable(wish, byte_size, limit);
+    if (memory.ok()) return memory;
+  }
+  return OwnedMemory::AllocateGrowable({}, byte_size, kDefaultLimit);
+}
+
+Status StateTensor::Grow(OwnedMemory* memory, uint64_t byte_size) const {
+  return memory->Grow(byte_size).WithContext(StrCat("state '", spec_->output_name, "'"));
+}
+
+Status StateTensor::Provide(MemoryPlace wish, uint64_t byte_size, Memory* memory) const {
+  // Growable memory is not pinned.
+  if (wish.type == TRITONSERVER_MEMORY_CPU || (spec_->growable && !wish.is_gpu())) wish = {};
+  const OwnedMemory* const now = memory->get();
+  const bool is_there = now != nullptr && now->place() == wish;
+  const bool fits = now != nullptr && (spec_->same_buffer ? now->byte_size() >= byte_size
+                                                          : now->byte_size() == byte_size);
+  if (is_there && now->is_growable()) return Grow(memory->get(), byte_size);
+  if (is_there && fits) return Status::Ok();
+  // What is too small moves: a request in flight may still read the memory as it was.
+  NEREID_ASSIGN_OR_RETURN(Memory made, Allocate(wish, byte_size));
+  if (now != nullptr && made->place() != wish) {
+    // Without room where the backend wishes to have it, what is here stays.
+    if (now->is_growable()) return Grow(memory->get(), byte_size);
+    if (fits) return Status::Ok();
+  }
+  if (spec_->same_buffer) NEREID_RETURN_IF_ERROR(CopyState(*now, byte_size_, made.get()));
+  *memory = std::move(made);
+  return Status::Ok();
+}
+
 Result<void*> StateTensor::Buffer(uint64_t byte_size, MemoryPlace wish) {
   Memory& memory = spec_->same_buffer ? current_ : next_;
-  // Growing moves the content: a request in flight may still read the memory as it was.
-  const bool large_enough =
-      memory != nullptr &&
-      (spec_->same_buffer ? memory->byte_size() >= byte_size : memory->byte_size() == byte_size);
-  if (!large_enough || memory->place() != wish) {
-    NEREID_ASSIGN_OR_RETURN(Memory made, OwnedMemory::Allocate(spec_->memory, wish, byte_size));
-    // Without room where the backend wishes to have it, what is here stays.
-    if (!large_enough || made->place() == wish) {
-      if (spec_->same_buffer) NEREID_RETURN_IF_ERROR(CopyState(*memory, byte_size_, made.get()));
-      memory = std::move(made);
-    }
-  }
+  NEREID_RETURN_IF_ERROR(Provide(wish, byte_size, &memory));
   next_byte_size_ = byte_size;
   written_ = true;
   attributes_ = BufferAttributes{};

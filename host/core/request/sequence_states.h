@@ -4,6 +4,7 @@
 // thread at a time: whoever executes a request of the sequence]
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +22,9 @@ namespace nereid {
 
 struct HostInputs;
 
+// Bytes that a growable state may reach on a GPU, by device; 1 GiB on others and in CPU memory.
+using GrowthLimits = std::map<int, uint64_t>;
+
 // One `state` of the configuration. Immutable.
 struct StateSpec {
   std::string input_name;
@@ -30,13 +34,16 @@ struct StateSpec {
   Shape initial_shape;  // as dims, without -1
   std::vector<char> initial_data;
   bool same_buffer = false;         // the successor is written over its predecessor
+  bool growable = false;            // and grows where it is
+  GrowthLimits limits;              // of growable ones
   MemoryManager* memory = nullptr;  // outlives the states; null: there is CPU memory alone
 };
 
 // `model_dir` holds the folder initial_state/. The error names the state.
 Result<std::vector<StateSpec>> MakeStateSpecs(const ModelConfig& config,
                                               const std::string& model_dir,
-                                              MemoryManager* memory = nullptr);
+                                              MemoryManager* memory = nullptr,
+                                              const GrowthLimits& limits = {});
 
 // A state of one sequence: what the next request reads and what this one writes.
 class StateTensor {
@@ -53,8 +60,9 @@ class StateTensor {
   // The successor has this type and shape. INVALID_ARG names the state and both values.
   Status Describe(DataType data_type, std::span<const int64_t> shape);
   // Memory for the successor, at `wish` if possible, as attributes() then say; what an earlier one
-  // of the same size left there is used again. Where both share a buffer it keeps its content and
-  // grows.
+  // of the same size left there is used again. Where both share a buffer it keeps its content; a
+  // growable one keeps its address too, unless the wish is another place. INVALID_ARG beyond its
+  // limit.
   Result<void*> Buffer(uint64_t byte_size, MemoryPlace wish = {});
   BufferAttributes& attributes() { return attributes_; }
   // The next request reads the successor; without one nothing changes.
@@ -64,6 +72,11 @@ class StateTensor {
 
  private:
   using Memory = std::shared_ptr<OwnedMemory>;
+
+  Result<Memory> Allocate(MemoryPlace wish, uint64_t byte_size) const;
+  Status Grow(OwnedMemory* memory, uint64_t byte_size) const;
+  // Makes *memory as large as that, at `wish` if possible.
+  Status Provide(MemoryPlace wish, uint64_t byte_size, Memory* memory) const;
 
   const StateSpec* const spec_;
   Memory current_;

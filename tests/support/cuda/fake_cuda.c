@@ -30,6 +30,7 @@ typedef struct {
   size_t size;
   int device;
   int is_opened;  // another process's memory
+  size_t reserved;  // addresses, of which the first `size` have memory behind them; 0: an allocation
   char file[64];  // in the folder; empty: none
 } Block;
 
@@ -257,6 +258,103 @@ int cuCtxEnablePeerAccess(void* context, unsigned flags) {
   if (*enabled) return kPeerEnabled;
   *enabled = 1;
   return kSuccess;
+}
+// Addresses without memory at first. They get it from their beginning on: enough for who never unmaps but at the end.
+enum { kGranularity = 1 << 16, kMaxHandles = 1024 };
+typedef struct { int type, id; } Location;
+typedef struct { int type, handle_types; Location location; void* metadata; unsigned char flags[8]; } Allocation;
+typedef struct { Location location; int flags; } Access;
+static struct { size_t size; int device; } handles[kMaxHandles];
+
+int cuMemGetAllocationGranularity(size_t* granularity, const Allocation* allocation, int option) {
+  if (!IsDevice(allocation->location.id) || allocation->type != 1 || option != 0) return kInvalidValue;
+  *granularity = kGranularity;
+  return kSuccess;
+}
+int cuMemAddressReserve(DevicePointer* pointer, size_t size, size_t alignment, DevicePointer wish, unsigned long long flags) {
+  if (size == 0 || size % kGranularity != 0 || alignment != 0 || wish != 0 || flags != 0) return kInvalidValue;
+  pthread_mutex_lock(&mutex);
+  const int fd = memfd_create("fake_cuda", MFD_CLOEXEC);
+  Block* block = fd >= 0 && ftruncate(fd, (off_t)size) == 0 ? Map(fd, size, 0) : NULL;
+  if (fd >= 0) close(fd);
+  if (block != NULL) {
+    *pointer = (uintptr_t)block->address;
+    block->reserved = size;
+    block->size = 0;
+  }
+  pthread_mutex_unlock(&mutex);
+  return block != NULL ? kSuccess : kOutOfMemory;
+}
+// The reservation that an address is in. The caller holds the mutex.
+static Block* Reservation(DevicePointer pointer) {
+  char* const address = (char*)(uintptr_t)pointer;
+  for (int i = 0; i < kMaxBlocks; ++i) {
+    Block* block = &blocks[i];
+    if (block->reserved != 0 && address >= block->address && address < block->address + block->reserved) return block;
+  }
+  return NULL;
+}
+int cuMemAddressFree(DevicePointer pointer, size_t size) {
+  pthread_mutex_lock(&mutex);
+  Block* block = Reservation(pointer);
+  const int known = block != NULL && block->address == (char*)(uintptr_t)pointer && block->reserved == size && block->size == 0;
+  if (known) {
+    block->size = size;
+    Unmap(block);
+  }
+  pthread_mutex_unlock(&mutex);
+  return known ? kSuccess : kInvalidValue;
+}
+int cuMemCreate(unsigned long long* handle, size_t size, const Allocation* allocation, unsigned long long flags) {
+  const int device = allocation->location.id;
+  if (!IsDevice(device) || size == 0 || size % kGranularity != 0 || flags != 0) return kInvalidValue;
+  pthread_mutex_lock(&mutex);
+  int code = kOutOfMemory;
+  for (int i = 0; i < kMaxHandles && code != kSuccess && size <= Limit() - used[device]; ++i) {
+    if (handles[i].size != 0) continue;
+    handles[i].size = size;
+    handles[i].device = device;
+    used[device] += size;
+    *handle = (unsigned long long)i + 1;
+    code = kSuccess;
+  }
+  pthread_mutex_unlock(&mutex);
+  return code;
+}
+int cuMemRelease(unsigned long long handle) {
+  if (handle == 0 || handle > kMaxHandles || handles[handle - 1].size == 0) return kInvalidValue;
+  pthread_mutex_lock(&mutex);
+  used[handles[handle - 1].device] -= handles[handle - 1].size;
+  handles[handle - 1].size = 0;
+  pthread_mutex_unlock(&mutex);
+  return kSuccess;
+}
+int cuMemMap(DevicePointer pointer, size_t size, size_t offset, unsigned long long handle, unsigned long long flags) {
+  if (handle == 0 || handle > kMaxHandles || handles[handle - 1].size != size || offset != 0 || flags != 0) return kInvalidValue;
+  pthread_mutex_lock(&mutex);
+  Block* block = Reservation(pointer);
+  const int fits = block != NULL && (char*)(uintptr_t)pointer == block->address + block->size && size <= block->reserved - block->size;
+  if (fits) {
+    block->device = handles[handle - 1].device;
+    block->size += size;
+  }
+  pthread_mutex_unlock(&mutex);
+  return fits ? kSuccess : kInvalidValue;
+}
+int cuMemSetAccess(DevicePointer pointer, size_t size, const Access* access, size_t count) {
+  pthread_mutex_lock(&mutex);
+  Block* block = Reservation(pointer);
+  const int known = block != NULL && (char*)(uintptr_t)pointer + size <= block->address + block->size && count == 1 && access->flags == 3;
+  pthread_mutex_unlock(&mutex);
+  return known ? kSuccess : kInvalidValue;
+}
+int cuMemUnmap(DevicePointer pointer, size_t size) {
+  pthread_mutex_lock(&mutex);
+  Block* block = Reservation(pointer);
+  const int known = block != NULL && size <= block->size;
+  if (known) block->size -= size;
+  pthread_mutex_unlock(&mutex);
+  return known ? kSuccess : kInvalidValue;
 }
 // Not of CUDA: what the tests ask.
 int FakeCudaPeer(int device, int peer) { return peers[device][peer]; }

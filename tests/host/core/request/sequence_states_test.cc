@@ -129,11 +129,31 @@ TEST_F(SequenceStatesTest, GrowInPlaceWhereInputAndOutputShareABuffer) {
   EXPECT_EQ(Input(), "[1]: 7") << "written over what it follows";
   State()->Update();
   ASSERT_TRUE(State()->Describe(DataType::kFp32, std::vector<int64_t>{3}).ok());
-  auto* grown = static_cast<float*>(*State()->Buffer(3 * sizeof(float)));
+  auto* const before = static_cast<float*>(*State()->Buffer(sizeof(float)));
+  auto* const grown = static_cast<float*>(*State()->Buffer(3 * sizeof(float)));
+  EXPECT_EQ(grown, before) << "it stays where it is";
   EXPECT_EQ(grown[0], 7) << "it keeps its content";
   grown[2] = 9;
   State()->Update();
   EXPECT_EQ(Input(), "[3]: 7 0 9");
+  constexpr size_t kLarge = size_t{3} << 20;
+  EXPECT_EQ(*State()->Buffer(kLarge), static_cast<void*>(before));
+  before[kLarge / sizeof(float) - 1] = 1;
+  EXPECT_EQ(State()->Buffer((uint64_t{1} << 30) + 1).status().message(),
+            "state 'SO': memory cannot grow to 1073741825 bytes: addresses are reserved for "
+            "1073741824");
+}
+
+TEST_F(SequenceStatesTest, MoveWhereTheyShareABufferThatDoesNotGrow) {
+  Use(Config(0, "[-1]", R"(, "use_same_buffer_for_input_output": true)"));
+  Write({1}, {7});
+  State()->Update();
+  HostInputs before;  // of a request in flight
+  states_->AddInputs(&before);
+  Write({3}, {7, 8, 9});
+  State()->Update();
+  EXPECT_EQ(Input(), "[3]: 7 8 9");
+  EXPECT_EQ(*static_cast<const float*>(before.tensors[0].buffers[0].base), 7);
 }
 
 TEST_F(SequenceStatesTest, SayWhatABackendGotWrong) {

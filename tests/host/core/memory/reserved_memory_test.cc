@@ -1,0 +1,86 @@
+#include "memory/reserved_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "memory/owned_memory.h"
+#include "tests/support/cuda/fake_gpus.h"
+
+namespace nereid {
+namespace {
+
+constexpr MemoryPlace kGpu{TRITONSERVER_MEMORY_GPU, 1};
+constexpr size_t kMiB = size_t{1} << 20;
+
+size_t UsedOnGpu() {
+  return test::FakeCuda<size_t(int)>("FakeCudaUsed")(1);
+}
+
+TEST(ReservedMemoryTest, GrowsWhereItIsOnTheCpu) {
+  auto memory = std::move(ReservedMemory::Reserve({}, 64 * kMiB)).value();
+  char* const base = memory->base();
+  ASSERT_TRUE(memory->Grow(5).ok());
+  std::memcpy(base, "12345", 5);
+  ASSERT_TRUE(memory->Grow(10 * kMiB).ok());
+  EXPECT_EQ(memory->base(), base);
+  EXPECT_GE(memory->byte_size(), 10 * kMiB);
+  EXPECT_EQ(std::memcmp(base, "12345", 6), 0) << "and is zero behind";
+  base[10 * kMiB - 1] = 'x';
+  ASSERT_TRUE(memory->Grow(1).ok()) << "it never shrinks";
+  EXPECT_EQ(base[10 * kMiB - 1], 'x');
+}
+
+TEST(ReservedMemoryTest, EndsWhereItsAddressesDo) {
+  for (const MemoryPlace place : {MemoryPlace{}, kGpu}) {
+    auto memory = std::move(ReservedMemory::Reserve(place, kMiB)).value();
+    EXPECT_TRUE(memory->Grow(kMiB).ok());
+    EXPECT_EQ(memory->Grow(kMiB + 1).message(),
+              "memory cannot grow to 1048577 bytes: addresses are reserved for 1048576");
+  }
+}
+
+TEST(ReservedMemoryTest, GrowsWhereItIsOnAGpu) {
+  ASSERT_TRUE(test::kHasFakeGpus);
+  const size_t before = UsedOnGpu();
+  {
+    auto memory = std::move(ReservedMemory::Reserve(kGpu, 64 * kMiB)).value();
+    EXPECT_EQ(UsedOnGpu(), before) << "addresses alone";
+    ASSERT_TRUE(memory->Grow(100).ok());
+    const size_t first = UsedOnGpu() - before;
+    EXPECT_EQ(memory->byte_size(), first);
+    const std::vector<char> content(first, 'a');
+    ASSERT_TRUE(CopyMemory(memory->base(), kGpu, content.data(), {}, first).ok());
+    ASSERT_TRUE(memory->Grow(4 * kMiB).ok());
+    EXPECT_EQ(UsedOnGpu() - before, 4 * kMiB);
+    // Across the border of both pieces.
+    std::vector<char> read(first + 10);
+    ASSERT_TRUE(CopyMemory(memory->base() + first, kGpu, "0123456789", {}, 10).ok());
+    ASSERT_TRUE(CopyMemory(read.data(), {}, memory->base(), kGpu, read.size()).ok());
+    EXPECT_EQ(std::string(read.begin(), read.end()), std::string(first, 'a') + "0123456789");
+  }
+  EXPECT_EQ(UsedOnGpu(), before);
+}
+
+TEST(ReservedMemoryTest, SaysWhenAGpuHasNoMemoryLeft) {
+  ASSERT_TRUE(test::kHasFakeGpus);
+  const size_t before = UsedOnGpu();
+  auto memory = std::move(ReservedMemory::Reserve(kGpu, size_t{4} << 30)).value();
+  ASSERT_TRUE(memory->Grow(kMiB).ok());
+  EXPECT_EQ(memory->Grow(size_t{2} << 30).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(memory->byte_size(), kMiB) << "as it was";
+  ASSERT_TRUE(memory->Grow(2 * kMiB).ok());
+  memory.reset();
+  EXPECT_EQ(UsedOnGpu(), before);
+}
+
+TEST(ReservedMemoryTest, NamesAGpuThatIsNotThere) {
+  ASSERT_TRUE(test::kHasFakeGpus);
+  EXPECT_EQ(ReservedMemory::Reserve({TRITONSERVER_MEMORY_GPU, 9}, kMiB).status().message(),
+            "GPU 9: this machine has 2");
+}
+
+}  // namespace
+}  // namespace nereid
