@@ -221,7 +221,7 @@ const Flag kFlags[] = {
     {kBackend, "--cuda-memory-pool-byte-size", "gpu:integer", "Default: 67108864 a GPU.",
      &DeferGpuSize<TRITONSERVER_ServerOptionsSetCudaMemoryPoolByteSize, uint64_t>},
     {kBackend, "--cuda-virtual-address-size", "gpu:integer",
-     "Accepted; without effect: such a state moves.",
+     "How far a growable state may grow. Default: 1 GiB a GPU.",
      &DeferGpuSize<TRITONSERVER_ServerOptionsSetCudaVirtualAddressSize, size_t>},
     {kBackend, "--enable-peer-access", "boolean", "GPUs may read each other. Default: true.",
      &DeferBool<TRITONSERVER_ServerOptionsSetEnablePeerAccess>},

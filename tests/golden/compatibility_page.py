@@ -31,7 +31,6 @@ TRITON_FLAGS = """
 
 # Where a flag does not do what it does there, and why.
 FLAGS_THAT_DIFFER = {
-    "--cuda-virtual-address-size": "a state that grows moves to larger memory",
     "--buffer-manager-thread-count": "tensors are not copied by threads of their own",
     "--cuda-memory-pool-byte-size": "a pool is made when it is first needed",
     "--metrics-interval-ms": "there a thread reads them",

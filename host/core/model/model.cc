@@ -211,7 +211,7 @@ Result<std::shared_ptr<Scheduler>> Model::MakeScheduler(size_t num_instances) {
   std::shared_ptr<Scheduler> scheduler;
   if (config_.sequence_batching) {
     NEREID_ASSIGN_OR_RETURN(auto states, MakeStateSpecs(config_, model_dir_, &services_.memory,
-                                           services_.options.state_growth_limits));
+                                                        services_.options.state_growth_limits));
     scheduler =
         std::make_shared<SequenceBatcher>(config_, std::move(states), num_instances, attendant);
   } else if (config_.dynamic_batching) {

@@ -138,10 +138,15 @@ Result<StateTensor::Memory> StateTensor::Allocate(MemoryPlace wish, uint64_t byt
   if (wish.is_gpu()) {
     const auto it = spec_->limits.find(static_cast<int>(wish.type_id));
     const uint64_t limit = it == spec_->limits.end() ? kDefaultLimit : it->second;
-    auto memory = OwnedMemory::AllocateGrowable(wish, byte_size, limit);
-    if (memory.ok()) return memory;
+    if (byte_size <= limit) {
+      auto memory = OwnedMemory::AllocateGrowable(wish, byte_size, limit);
+      if (memory.ok()) return memory;
+    }
   }
-  return OwnedMemory::AllocateGrowable({}, byte_size, kDefaultLimit);
+  const uint64_t limit = std::max<uint64_t>(kDefaultLimit, spec_->initial_data.size());
+  auto memory = OwnedMemory::AllocateGrowable({}, byte_size, limit);
+  if (memory.ok()) return memory;
+  return std::move(memory).status().WithContext(StrCat("state '", spec_->output_name, "'"));
 }
 
 Status StateTensor::Grow(OwnedMemory* memory, uint64_t byte_size) const {
