@@ -232,5 +232,32 @@ TEST_F(GpuTensorsTest, StatesLieWhereTheBackendWishesAndKeepTheirContentWhenThey
   EXPECT_EQ(inputs.tensors.at(0).buffers[0].attributes.memory_type, kGpu.type);
 }
 
+TEST_F(GpuTensorsTest, GrowableStatesGrowWhereTheyAre) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  StateSpec spec;
+  spec.output_name = "SO";
+  spec.data_type = DataType::kFp32;
+  spec.dims.push_back(-1);
+  spec.initial_shape.push_back(4);
+  spec.initial_data.assign(kBytes, 0);
+  spec.same_buffer = spec.growable = true;
+  spec.limits = {{static_cast<int>(kGpu.type_id), 8 * kMiB}};
+  StateTensor state(&spec);
+  const Values values = {5, 6, 7, 8};
+  std::memcpy(*state.Buffer(kBytes), values.data(), kBytes);
+  ASSERT_TRUE(state.Describe(DataType::kFp32, std::vector<int64_t>{4}).ok());
+  state.Update();
+  const auto moved = state.Buffer(kBytes, kGpu);
+  ASSERT_TRUE(moved.ok()) << moved.status().message();
+  EXPECT_EQ(state.attributes().memory_type, kGpu.type);
+  EXPECT_EQ(*state.Buffer(8 * kMiB, kGpu), *moved);
+  Values read(4);
+  ASSERT_TRUE(CopyMemory(read.data(), {}, *moved, kGpu, kBytes).ok());
+  EXPECT_EQ(read, values);
+  EXPECT_EQ(state.Buffer(8 * kMiB + 1, kGpu).status().message(),
+            "state 'SO': memory cannot grow to 8388609 bytes: addresses are reserved for 8388608");
+  EXPECT_EQ(*state.Buffer(kMiB, {TRITONSERVER_MEMORY_GPU, 9}), *moved) << "no such GPU";
+}
+
 }  // namespace
 }  // namespace nereid
