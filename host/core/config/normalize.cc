@@ -1,8 +1,10 @@
 #include "config/normalize.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace nereid::config {
 namespace {
@@ -67,6 +69,18 @@ void NormalizeBackend(const ModelFolder& folder, Json* config) {
     }
     return;
   }
+}
+
+// An output that is given again in the same words is one: the ensemble of TensorRT-LLM's last
+// templates has such a one. Triton takes the first of each name, whatever the next says.
+void NormalizeOutputs(Json* config) {
+  const auto it = config->find("output");
+  if (it == config->end() || it->size() < 2) return;
+  Json once = Json::array();
+  for (const Json& output : *it) {
+    if (std::find(once.begin(), once.end(), output) == once.end()) once.push_back(output);
+  }
+  *it = std::move(once);
 }
 
 void NormalizeOptimization(Json* config) {
@@ -145,6 +159,7 @@ void NormalizeFields(const ModelFolder& folder, Json* config) {
     (*config)["version_policy"] = {{"latest", {{"num_versions", 1}}}};
   }
   NormalizeBackend(folder, config);
+  NormalizeOutputs(config);
   if (config->at("platform") == "ensemble") {
     // Present from the start, so that the ensemble's runner can set it where a step is decoupled.
     if (!config->contains("model_transaction_policy")) {

@@ -10,8 +10,8 @@
 
 namespace nereid::config {
 
-// Name, version policy, backend, file name, optimization, batching defaults. Leaves instance groups
-// alone.
+// Name, version policy, backend, file name, outputs, optimization, batching defaults. Leaves
+// instance groups alone.
 void NormalizeFields(const ModelFolder& folder, Json* config);
 
 // Batching defaults alone: run again after a backend changed max_batch_size.

@@ -1,7 +1,10 @@
 // Reading a config.pbtxt: places of faults, placeholders, guesses, the JSON form.
 #include "config/config_loader.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "temp_model.h"
 
@@ -57,6 +60,19 @@ TEST(ConfigLoaderTest, KeepsPlaceholdersInsideStrings) {
   const auto config = ReadModelConfig(model.folder());
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->parameters.at("d"), "${engine_dir}");
+}
+
+TEST(ConfigLoaderTest, TakesAnOutputOnceThatIsGivenAgainInTheSameWords) {
+  const TempModel model(std::string(kIo) +
+                        "output [ { name: \"X\" data_type: TYPE_INT32 dims: [ 1 ] },\n"
+                        "         { name: \"Y\" data_type: TYPE_INT32 dims: [ 1 ] },\n"
+                        "         { name: \"X\" data_type: TYPE_INT32 dims: [ 1 ] } ]\n");
+  const auto config = ReadModelConfig(model.folder());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  std::vector<std::string> names;
+  for (const TensorSpec& output : config->outputs) names.push_back(output.name);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "X"), 1);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "Y"), 1);
 }
 
 TEST(ConfigLoaderTest, GivesTheLineOfAFaultFoundByValidation) {

@@ -46,6 +46,10 @@ INSTANTIATE_TEST_SUITE_P(
              IO "input { name: 'A' data_type: TYPE_INT32 dims: [ 1 ] } input { name: 'A' "
                 "data_type: TYPE_INT32 dims: [ 1 ] }",
              "input[1].name: 'A' is given twice"},
+        Case{"OneOutputInTwoWays",
+             IO "output { name: 'Z' data_type: TYPE_INT32 dims: [ 1 ] } output { name: 'Z' "
+                "data_type: TYPE_INT32 dims: [ 2 ] }",
+             "output[1].name: 'Z' is given twice"},
         Case{"ReshapeLosesElements",
              IO "input { name: 'A' data_type: TYPE_INT32 dims: [ 4, 2 ] reshape { shape: [ 7 ] } }",
              "input[0].reshape.shape: has another number of elements than dims [4,2]: [7]"},
