@@ -8,7 +8,7 @@ unchanged, around our engine; by hand, because they are another project's files:
 The interpreter runs the models: NumPy and transformers, from v0.13 on Pillow and requests, and torch where the release's files import it. The
 templates are filled as tools/fill_template.py does. What is compared with our own chain for the same checkpoint: texts and log probabilities
 of the ensemble and of the BLS model, whole and streamed, of decoupled models and others, with end ids, stop words, bad words, sampling,
-penalties and beams."""
+penalties, beams and the prompt, and numbers of tokens; logits of their ensemble with those of their BLS model."""
 import argparse
 import json
 import os
@@ -37,7 +37,9 @@ def cases(words, ids, seed):
     return {"plain": {}, "end id": {"end_id": ids[-4]}, "another prompt": {"text_input": "The little dog"}, "stop words": {"stop_words": [" " + words[3], "nosuchword"]},
             "bad words": {"bad_words": [" " + words[1]]}, "sampled": {"top_k": 5, seed: 11},
             "penalties": {"repetition_penalty": 1.5}, "log probs": {"return_log_probs": True}, "beams": {"beam_width": 2},
-            "beams with log probs": {"beam_width": 2, "return_log_probs": True}}
+            "beams with log probs": {"beam_width": 2, "return_log_probs": True},
+            "with the prompt": {"exclude_input_in_output": False}, "logits": {"return_context_logits": True, "return_generation_logits": True},
+            "numbers of tokens": {"return_num_input_tokens": True, "return_num_output_tokens": True}}
 
 
 def filled(text, checkpoint, decoupled):
@@ -91,6 +93,11 @@ def seen_of(server, model, body, decoupled):
     seen = {"texts": [each.strip() for each in texts]}
     if body.get("return_log_probs"):
         seen |= {name: np.round(np.ravel(whole.get(name, [])), 4).tolist() for name in ("cum_log_probs", "output_log_probs")}
+    if body.get("return_generation_logits"):
+        seen |= {name: [len(values := np.ravel(whole.get(name, []))), np.round(values[:100], 3).tolist()]
+                 for name in ("context_logits", "generation_logits")}
+    if body.get("return_num_input_tokens"):
+        seen |= {name: whole.get(name) for name in ("num_input_tokens", "num_output_tokens")}
     if decoupled and body.get("beam_width", 1) == 1:
         pieces = [each.get("text_output", each) for each in post(server, f"/v2/models/{model}/generate_stream", {**body, "stream": True})]
         # The BLS model accumulates what came.
@@ -98,14 +105,22 @@ def seen_of(server, model, body, decoupled):
     return seen
 
 
-def compare(ours, theirs, models, decoupled, tokenizer, seed):
+def compare(ours, theirs, models, decoupled, tokenizer, seed, config):
+    """`config`: of the release's ensemble, which has not every input."""
     plain = seen_of(ours, "ensemble", PLAIN, decoupled)
     words, ids, failed = plain["texts"][0].split(), tokenizer.encode(f"{PROMPT} {plain['texts'][0]}").ids, 0
     print(f"decoupled: {decoupled}, ours: {plain}")
     for name, changes in cases(words, ids, seed).items():
-        expected = seen_of(ours, "ensemble", {**PLAIN, **changes, **({"random_seed": 11} if name == "sampled" else {})}, decoupled)
-        if name != "plain" and "log" not in name and expected == plain:
+        if not all(f'"{each}"' in config for each in changes):
+            print(f"  {name}: not of this release")
+            continue
+        # Our own chain puts no logits out: there the two of theirs are compared.
+        expected = seen_of(theirs if name == "logits" else ours, "ensemble", {**PLAIN, **changes, **({"random_seed": 11} if name == "sampled" else {})}, decoupled)
+        if name not in ("plain", "numbers of tokens") and "log" not in name and expected == plain:
             print(f"  {name}: changes nothing")
+            failed += 1
+        if name == "logits" and not (expected["context_logits"][0] and expected["generation_logits"][0]):
+            print("  logits: none")
             failed += 1
         for model in models:
             if "beam" in name and decoupled and model == "tensorrt_llm_bls":
@@ -134,8 +149,9 @@ def main():
             both = [processes.Server(options.dist / "bin/nereid", each, options.dist / "backends", scratch / f"{each.name}.log",
                                      dict(os.environ), flags) for each in (ours, theirs)]
             try:
-                seed = "random_seed" if "random_seed" in (options.models / "ensemble/config.pbtxt").read_text() else "seed"
-                failed += compare(*both, tried, decoupled, tokenizers.Tokenizer.from_file(str(checkpoint / "tokenizer.json")), seed)
+                config = (options.models / "ensemble/config.pbtxt").read_text()
+                seed = "random_seed" if "random_seed" in config else "seed"
+                failed += compare(*both, tried, decoupled, tokenizers.Tokenizer.from_file(str(checkpoint / "tokenizer.json")), seed, config)
             finally:
                 for server in both:
                     server.stop()
