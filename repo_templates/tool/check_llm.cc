@@ -15,10 +15,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Unfilled placeholders count as unset, as they do when the model loads.
+bool IsUnset(const std::string& value) {
+  return value.empty() || value.find("${") != std::string::npos;
+}
+
 LlmRole RoleOf(const ModelConfig& config) {
-  const auto mode = config.parameters.find("mode");
   if (config.backend == "tokenizer") {
-    const bool is_post = mode != config.parameters.end() && mode->second == "postprocessing";
+    // Without a mode the inputs tell, as they do when the model loads.
+    const auto mode = config.parameters.find("mode");
+    const bool is_post = mode != config.parameters.end() && !IsUnset(mode->second)
+                             ? mode->second == "postprocessing"
+                             : config.FindInput("TOKENS_BATCH") != nullptr;
     return is_post ? LlmRole::kPostprocessing : LlmRole::kPreprocessing;
   }
   const bool is_engine = config.backend == "tensorrtllm" || config.backend == "gpu_llm" ||
@@ -88,17 +96,14 @@ void CheckRequiredInputs(const RepositoryModel& model, LlmRole role, Findings& f
   }
 }
 
-// Unfilled placeholders count as unset, as they do when the model loads.
-bool IsUnset(const std::string& value) {
-  return value.empty() || value.find("${") != std::string::npos;
-}
-
 void CheckParameters(const RepositoryModel& model, LlmRole role, Findings& findings) {
   const std::span<const LlmParameter> known = LlmParameters(role);
   std::vector<std::string> names;
   for (const LlmParameter& parameter : known) names.push_back(parameter.key);
   for (const auto& [key, value] : model.config->parameters) {
-    const auto is_key = [&key = key](const LlmParameter& parameter) { return key == parameter.key; };
+    const auto is_key = [&key = key](const LlmParameter& parameter) {
+      return key == parameter.key;
+    };
     const auto parameter = std::find_if(known.begin(), known.end(), is_key);
     if (parameter == known.end()) {
       findings.push_back(Warning(AtEntry(model.folder, "parameters", key,

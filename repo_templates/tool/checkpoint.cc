@@ -24,9 +24,13 @@ constexpr const char* kModelTypes[] = {
 constexpr std::string_view kQuantMethods[] = {"awq", "gptq",       "compressed-tensors",
                                               "fp8", "fbgemm_fp8", "modelopt"};
 
-constexpr const char* kSmallFiles[] = {"config.json",           "generation_config.json",
-                                       "tokenizer.json",        "tokenizer.model",
-                                       "tokenizer_config.json", "special_tokens_map.json"};
+// Where the tokenizer looks, in this order; then for a file that ends in .tiktoken.
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer.model", "spiece.model",
+                                           "tekken.json", "tiktoken.model"};
+
+// What is read beside weights and tokenizer, where it is there.
+constexpr const char* kSideFiles[] = {"generation_config.json", "tokenizer_config.json",
+                                      "special_tokens_map.json", "added_tokens.json"};
 
 std::string PathOf(const std::string& directory, const std::string& file) {
   return (fs::path(directory) / file).string();
@@ -76,12 +80,13 @@ Status CheckModelType(const std::string& path, const Json& config) {
                           ensemble::DidYouMean(model_type, known), "; known: ", list);
 }
 
+// As config.json names it; a TensorRT-LLM checkpoint's has one `architecture`.
 std::string Architecture(const Json& config) {
   const auto it = config.find("architectures");
   if (it != config.end() && it->is_array() && !it->empty() && it->front().is_string()) {
     return it->front().get<std::string>();
   }
-  return TextOr(config, "model_type", "");
+  return TextOr(config, "architecture", TextOr(config, "model_type", ""));
 }
 
 // The end of the last tensor, from the header of a safetensors file.
@@ -124,14 +129,48 @@ Status CheckWeightFile(const std::string& path) {
                          " bytes, the file has ", size);
 }
 
+// A file of `directory` with one of these endings; empty: there is none.
+std::string FileThatEndsIn(const std::string& directory,
+                           std::initializer_list<std::string_view> endings) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    const std::string extension = entry.path().extension().string();
+    if (std::find(endings.begin(), endings.end(), extension) != endings.end()) {
+      return entry.path().filename().string();
+    }
+  }
+  return "";
+}
+
+constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr const char* kFirstRank = "rank0.safetensors";  // of a TensorRT-LLM checkpoint
+
+bool HasOneOf(const std::string& directory, std::initializer_list<const char*> files) {
+  return std::any_of(files.begin(), files.end(),
+                     [&](const char* file) { return IsFile(PathOf(directory, file)); });
+}
+
+// A TensorRT-LLM checkpoint has a file a rank.
+std::vector<std::string> RankFiles(const Json& config) {
+  const Json mapping = config.value("mapping", Json::object());
+  const auto size_of = [&](const char* key) {
+    return std::clamp<int64_t>(IntOr(mapping, key, 1), 1, 64);
+  };
+  const int64_t num_ranks = size_of("tp_size") * size_of("pp_size");
+  std::vector<std::string> files;
+  for (int64_t rank = 0; rank < num_ranks; ++rank) {
+    files.push_back(StrCat("rank", rank, ".safetensors"));
+  }
+  return files;
+}
+
 // The shards that model.safetensors.index.json lists, or model.safetensors alone.
 Result<std::vector<std::string>> WeightFiles(const std::string& directory) {
-  const std::string index_name = "model.safetensors.index.json";
+  const std::string index_name = kIndex;
   const std::string index_path = PathOf(directory, index_name);
   if (!IsFile(index_path)) {
-    if (IsFile(PathOf(directory, "model.safetensors"))) {
-      return std::vector<std::string>{"model.safetensors"};
-    }
+    if (IsFile(PathOf(directory, kWeights))) return std::vector<std::string>{kWeights};
     return NotFoundError("'", directory, "': has neither model.safetensors nor ", index_name,
                          IsFile(PathOf(directory, "pytorch_model.bin"))
                              ? " (pytorch_model.bin is not read: save it as safetensors)"
@@ -163,20 +202,32 @@ Result<CheckpointSummary> InspectWeights(const std::string& directory) {
   if (!fs::is_directory(directory, ignored)) {
     return NotFoundError("'", directory, "': no such checkpoint directory");
   }
+  const bool is_hugging_face = HasOneOf(directory, {kWeights, kIndex});
+  const bool is_trtllm = !is_hugging_face && HasOneOf(directory, {kFirstRank});
+  const std::string engine = FileThatEndsIn(directory, {".engine", ".plan"});
+  if (!is_hugging_face && !is_trtllm && !engine.empty()) {
+    return UnsupportedError("'", directory, "': holds a TensorRT engine ('", engine,
+                            "'), which only TensorRT runs; give the Hugging Face checkpoint "
+                            "directory (config.json and *.safetensors) it was built from");
+  }
   CheckpointSummary summary;
   summary.directory = fs::canonical(directory, ignored).string();
   const std::string config_path = PathOf(directory, "config.json");
   if (!IsFile(config_path)) return NotFoundError("'", config_path, "': is missing");
   NEREID_ASSIGN_OR_RETURN(const Json config, ReadJson(config_path));
-  NEREID_RETURN_IF_ERROR(CheckModelType(config_path, config));
+  if (!is_trtllm) NEREID_RETURN_IF_ERROR(CheckModelType(config_path, config));
   summary.architecture = Architecture(config);
   summary.context_length =
       IntOr(config, "max_position_embeddings", IntOr(config, "n_positions", 0));
   summary.vocabulary_size = IntOr(config, "vocab_size", 0);
-  for (const char* file : kSmallFiles) {
+  summary.files.push_back("config.json");
+  for (const char* file : kSideFiles) {
     if (IsFile(PathOf(directory, file))) summary.files.push_back(file);
   }
-  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string> weights, WeightFiles(directory));
+  std::vector<std::string> weights = RankFiles(config);
+  if (!is_trtllm) {
+    NEREID_ASSIGN_OR_RETURN(weights, WeightFiles(directory));
+  }
   for (const std::string& file : weights) {
     if (!file.ends_with(".json")) NEREID_RETURN_IF_ERROR(CheckWeightFile(PathOf(directory, file)));
     summary.files.push_back(file);
@@ -185,15 +236,21 @@ Result<CheckpointSummary> InspectWeights(const std::string& directory) {
 }
 
 Result<std::string> FindTokenizer(const std::string& directory) {
-  for (const char* file : {"tokenizer.json", "tokenizer.model"}) {
+  if (IsFile(directory)) return fs::path(directory).filename().string();
+  for (const char* file : kTokenizerFiles) {
     if (IsFile(PathOf(directory, file))) return std::string(file);
   }
-  return NotFoundError("'", directory, "': has neither tokenizer.json nor tokenizer.model");
+  const std::string ranks = FileThatEndsIn(directory, {".tiktoken"});
+  if (!ranks.empty()) return ranks;
+  return NotFoundError("'", directory,
+                       "': has neither tokenizer.json nor tokenizer.model, spiece.model, "
+                       "tekken.json, tiktoken.model or a .tiktoken file");
 }
 
 Result<CheckpointSummary> InspectCheckpoint(const std::string& directory) {
   NEREID_ASSIGN_OR_RETURN(CheckpointSummary summary, InspectWeights(directory));
   NEREID_ASSIGN_OR_RETURN(summary.tokenizer_file, FindTokenizer(directory));
+  summary.files.push_back(summary.tokenizer_file);
   return summary;
 }
 

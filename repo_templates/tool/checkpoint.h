@@ -1,5 +1,6 @@
-// Looks into a Hugging Face checkpoint directory without loading it: what model it holds, and
-// whether everything that serving it needs is there. Every error names the file.
+// Looks into a checkpoint directory, Hugging Face's or TensorRT-LLM's, without loading it: what
+// model it holds, and whether everything that serving it needs is there. Every error names the
+// file.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +18,16 @@ struct CheckpointSummary {
       architecture;  // "LlamaForCausalLM"; the model_type where config.json has no such name
   int64_t context_length = 0;  // in tokens; 0: not stated
   int64_t vocabulary_size = 0;
-  std::string tokenizer_file;      // tokenizer.json or tokenizer.model
+  std::string tokenizer_file;      // tokenizer.json, tokenizer.model, ...
   std::vector<std::string> files;  // what serving needs, relative to the directory
 };
 
-// What the engine can run: config.json is readable, its model_type and quantisation are known, all
-// weights are there and not cut off. Leaves the tokenizer fields empty.
+// What the engine can run: config.json is readable, its model_type and quantisation are known (of a
+// TensorRT-LLM checkpoint the engine judges those), all weights are there and not cut off. Leaves
+// the tokenizer fields empty, and its file out.
 Result<CheckpointSummary> InspectWeights(const std::string& directory);
 
-// The tokenizer's file in `directory`.
+// The tokenizer's file in `directory`, which may also be that file.
 Result<std::string> FindTokenizer(const std::string& directory);
 
 // Both, for a checkpoint that becomes a repository.

@@ -35,7 +35,7 @@ TEST_F(CheckpointTest, ReadsArchitectureAndLengthsAndListsTheFiles) {
   EXPECT_EQ(summary->vocabulary_size, 32);
   EXPECT_EQ(summary->tokenizer_file, "tokenizer.json");
   EXPECT_EQ(summary->files, (std::vector<std::string>{"config.json", "generation_config.json",
-                                                      "tokenizer.json", "model.safetensors"}));
+                                                      "model.safetensors", "tokenizer.json"}));
 }
 
 TEST_F(CheckpointTest, NamesAnUnknownArchitecture) {
@@ -59,7 +59,9 @@ TEST_F(CheckpointTest, RefusesQuantisationsThatTheEngineDoesNotKnow) {
 
 TEST_F(CheckpointTest, NamesMissingFiles) {
   fs::remove(fs::path(path_) / "tokenizer.json");
-  EXPECT_EQ(Failure(), "'DIR': has neither tokenizer.json nor tokenizer.model");
+  EXPECT_EQ(Failure(),
+            "'DIR': has neither tokenizer.json nor tokenizer.model, spiece.model, tekken.json, "
+            "tiktoken.model or a .tiktoken file");
   WriteFile(fs::path(path_) / "pytorch_model.bin", "x");
   fs::remove(fs::path(path_) / "model.safetensors");
   EXPECT_EQ(Failure(),
@@ -69,6 +71,50 @@ TEST_F(CheckpointTest, NamesMissingFiles) {
   EXPECT_EQ(Failure(), "'DIR/config.json': is missing");
   fs::remove_all(path_);
   EXPECT_EQ(Failure(), "'DIR': no such checkpoint directory");
+}
+
+TEST_F(CheckpointTest, TakesEveryFormOfTokenizerWithItsSideFiles) {
+  fs::remove(fs::path(path_) / "tokenizer.json");
+  WriteFile(fs::path(path_) / "added_tokens.json", "{}");
+  for (const char* name : {"qwen.tiktoken", "tiktoken.model", "tekken.json", "spiece.model"}) {
+    WriteFile(fs::path(path_) / name, "x");
+    const auto summary = InspectCheckpoint(path_);
+    ASSERT_TRUE(summary.ok()) << summary.status().message();
+    EXPECT_EQ(summary->tokenizer_file, name);
+    EXPECT_EQ(summary->files,
+              (std::vector<std::string>{"config.json", "generation_config.json",
+                                        "added_tokens.json", "model.safetensors", name}));
+  }
+}
+
+TEST_F(CheckpointTest, TakesATokenizersFileForItsFolder) {
+  EXPECT_TRUE(FindTokenizer(path_ + "/tokenizer.json").ok());
+  EXPECT_FALSE(FindTokenizer(path_ + "/absent.json").ok());
+}
+
+TEST_F(CheckpointTest, ReadsTensorRtLlmCheckpointsOfSeveralRanks) {
+  fs::remove(fs::path(path_) / "model.safetensors");
+  WriteFile(fs::path(path_) / "config.json",
+            R"({"architecture":"LlamaForCausalLM","vocab_size":32,"max_position_embeddings":128,
+                "mapping":{"world_size":2,"tp_size":2,"pp_size":1}})");
+  WriteFile(fs::path(path_) / "rank0.safetensors", SafetensorsBytes(4, 4));
+  EXPECT_EQ(Failure(), "'DIR/rank1.safetensors': cannot be opened");
+  WriteFile(fs::path(path_) / "rank1.safetensors", SafetensorsBytes(4, 4));
+  const auto summary = InspectCheckpoint(path_);
+  ASSERT_TRUE(summary.ok()) << summary.status().message();
+  EXPECT_EQ(summary->architecture, "LlamaForCausalLM");
+  EXPECT_EQ(summary->files,
+            (std::vector<std::string>{"config.json", "generation_config.json", "rank0.safetensors",
+                                      "rank1.safetensors", "tokenizer.json"}));
+}
+
+TEST_F(CheckpointTest, SaysWhatToGiveInsteadOfATensorRtEngine) {
+  fs::remove(fs::path(path_) / "model.safetensors");
+  WriteFile(fs::path(path_) / "rank0.engine", "x");
+  EXPECT_EQ(Failure().find("'DIR': holds a TensorRT engine ('rank0.engine'), which only TensorRT "
+                           "runs; give the Hugging Face checkpoint directory"),
+            0u)
+      << Failure();
 }
 
 TEST_F(CheckpointTest, NamesAShardThatTheIndexListsAndIsNotThere) {
