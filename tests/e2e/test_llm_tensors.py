@@ -231,3 +231,6 @@ def test_metrics_have_the_published_families(llm):
     poll('nv_trt_llm_general_metrics{general_type="iteration_counter"', lambda count: count > 0)
     poll("nv_llm_input_token_len_count", lambda count: count > 0)
     poll("nv_llm_output_token_len_count", lambda count: count > 0)
+    for family in ("nereid_llm_time_to_first_token_seconds", "nereid_llm_time_per_output_token_seconds"):
+        poll(family + "_count", lambda count: count > 0)
+        poll(family + "_sum", lambda seconds: seconds > 0)

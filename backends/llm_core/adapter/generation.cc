@@ -248,7 +248,8 @@ void Generation::HandleNews(Part& part, News news) {
   }
   if (news.is_over()) {
     Close(part);
-    if (metrics_ != nullptr) metrics_->CountRequest(row.prompt.size(), news.num_output);
+    if (metrics_ != nullptr)
+      metrics_->CountRequest(row.prompt.size(), news.num_output, news.timing);
   }
   if (!row.is_combined) {
     Send(part, std::span(&news, 1));

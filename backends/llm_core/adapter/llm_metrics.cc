@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
+
+#include "llm_core/adapter/generation.h"
 
 namespace nereid::llm_adapter {
 namespace {
@@ -83,6 +86,33 @@ const std::vector<GaugeFamily>& GaugeFamilies() {
   return families;
 }
 
+struct HistogramFamily {
+  const char* name;
+  const char* description;
+  const char* response_metric_type;  // a label; null: none
+  std::span<const double> buckets;
+};
+
+constexpr double kTokenBuckets[] = {10, 50, 100, 500, 1000};
+constexpr double kFirstTokenBuckets[] = {.001, .0025, .005, .01, .025, .05, .1, .25,
+                                         .5,   1,     2.5,  5,   10,   25,  50};
+constexpr double kNextTokenBuckets[] = {.001, .0025, .005, .0075, .01, .015, .02, .025,
+                                        .05,  .075,  .1,   .15,   .25, .5,   1};
+
+// CountRequest observes them in this order.
+constexpr HistogramFamily kHistogramFamilies[] = {
+    {"nv_llm_input_token_len", "Tokens of a request", "total_input_tokens", kTokenBuckets},
+    {"nv_llm_output_token_len", "Tokens of a request", "total_output_tokens", kTokenBuckets},
+    {"nereid_llm_time_to_first_token_seconds", "From a request's arrival to its first token",
+     nullptr, kFirstTokenBuckets},
+    {"nereid_llm_time_per_output_token_seconds",
+     "From a sequence's first token to its last, for each token after the first", nullptr,
+     kNextTokenBuckets}};
+
+double Seconds(int64_t ns) {
+  return static_cast<double>(ns) * 1e-9;
+}
+
 }  // namespace
 
 std::unique_ptr<LlmMetrics> LlmMetrics::Create(const std::string& model, int64_t version,
@@ -112,17 +142,15 @@ Status LlmMetrics::AddGauges(const std::string& model, const std::string& versio
 }
 
 Status LlmMetrics::AddHistograms(const std::string& model, const std::string& version) {
-  constexpr double kBuckets[] = {10, 50, 100, 500, 1000};
-  constexpr const char* kNames[][2] = {{"nv_llm_input_token_len", "total_input_tokens"},
-                                       {"nv_llm_output_token_len", "total_output_tokens"}};
-  for (const auto& [name, label] : kNames) {
+  for (const HistogramFamily& from : kHistogramFamilies) {
     NEREID_ASSIGN_OR_RETURN(
         MetricFamily family,
-        MetricFamily::Create(TRITONSERVER_METRIC_KIND_HISTOGRAM, name, "Tokens of a request"));
-    NEREID_ASSIGN_OR_RETURN(
-        Metric metric,
-        family.NewHistogram(
-            {{"response_metric_type", label}, {"model", model}, {"version", version}}, kBuckets));
+        MetricFamily::Create(TRITONSERVER_METRIC_KIND_HISTOGRAM, from.name, from.description));
+    MetricFamily::Labels labels = {{"model", model}, {"version", version}};
+    if (from.response_metric_type != nullptr) {
+      labels.insert(labels.begin(), {"response_metric_type", from.response_metric_type});
+    }
+    NEREID_ASSIGN_OR_RETURN(Metric metric, family.NewHistogram(labels, from.buckets));
     histograms_.push_back(std::move(metric));
     families_.push_back(std::move(family));
   }
@@ -137,10 +165,16 @@ void LlmMetrics::Update(const llm::EngineStats& stats) {
   for (Gauge& gauge : gauges_) (void)gauge.metric.Set(gauge.value(stats));
 }
 
-void LlmMetrics::CountRequest(size_t num_input_tokens, int32_t num_output_tokens) {
+void LlmMetrics::CountRequest(size_t num_input_tokens, int32_t num_output_tokens,
+                              const Timing& timing) {
   const std::lock_guard lock(histograms_mutex_);
   (void)histograms_[0].Observe(static_cast<double>(num_input_tokens));
   (void)histograms_[1].Observe(static_cast<double>(num_output_tokens));
+  if (timing.first_token_ns == 0) return;  // it ended without one
+  (void)histograms_[2].Observe(Seconds(timing.first_token_ns - timing.arrival_ns));
+  if (num_output_tokens < 2) return;
+  (void)histograms_[3].Observe(Seconds(timing.last_token_ns - timing.first_token_ns) /
+                               (num_output_tokens - 1));
 }
 
 }  // namespace nereid::llm_adapter

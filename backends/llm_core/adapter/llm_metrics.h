@@ -14,6 +14,8 @@
 
 namespace nereid::llm_adapter {
 
+struct Timing;
+
 class LlmMetrics {
  public:
   // A host without metrics is no reason to fail: then there are none, and the log says why.
@@ -24,7 +26,7 @@ class LlmMetrics {
   // [engine thread]
   void Update(const llm::EngineStats& stats);
   // A sequence has ended. [any thread]
-  void CountRequest(size_t num_input_tokens, int32_t num_output_tokens);
+  void CountRequest(size_t num_input_tokens, int32_t num_output_tokens, const Timing& timing);
 
  private:
   struct Gauge {
@@ -41,7 +43,7 @@ class LlmMetrics {
   std::vector<MetricFamily> families_;  // outlive the metrics
   std::vector<Gauge> gauges_;
   std::mutex histograms_mutex_;     // guards histograms_
-  std::vector<Metric> histograms_;  // input tokens, output tokens
+  std::vector<Metric> histograms_;  // in the order of kHistogramFamilies
 };
 
 }  // namespace nereid::llm_adapter
