@@ -7,13 +7,12 @@ import os
 import pathlib
 import shlex
 import shutil
-import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 
 import pytest
+from server_process import ServerProcess
 
 DIST = os.environ.get("NEREID_DIST")
 pytestmark = pytest.mark.skipif(not DIST, reason="NEREID_DIST names no installed tree")
@@ -38,16 +37,6 @@ def built(tmp_path_factory):
     return source
 
 
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
 def add_model(repository, name, config):
     (repository / name / "1").mkdir(parents=True)
     (repository / name / "config.pbtxt").write_text(config)
@@ -59,29 +48,11 @@ def url(built, tmp_path_factory):
     config = (built / "config.pbtxt").read_text()
     add_model(repository, "doubled", config)
     add_model(repository, "completed", 'backend: "my_backend"')
-    http, grpc, metrics = free_ports(3)
     command = shlex.split(os.environ.get("NEREID_SERVER_COMMAND", f"{DIST}/bin/nereid"))
-    server = subprocess.Popen(
-        [*command, f"--model-repository={repository}", f"--backend-directory={built}/build/backends", f"--http-port={http}",
-         f"--grpc-port={grpc}", f"--metrics-port={metrics}"])
-    try:
-        wait_until_ready(server, f"http://127.0.0.1:{http}")
-        yield f"http://127.0.0.1:{http}"
-    finally:
-        server.terminate()
-        server.wait(timeout=60)
-
-
-def wait_until_ready(server, url):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        assert server.poll() is None, "the server ended"
-        try:
-            urllib.request.urlopen(url + "/v2/health/ready", timeout=5)
-            return
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.05)
-    pytest.fail("the server is not ready")
+    server = ServerProcess(command, [f"--model-repository={repository}", f"--backend-directory={built}/build/backends"],
+                           tmp_path_factory.mktemp("log") / "server.log")
+    yield server.url
+    server.stop()
 
 
 def get(url):

@@ -3,74 +3,23 @@ Without NEREID_DIST every test here is skipped."""
 import os
 import pathlib
 import shutil
-import signal
-import socket
-import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1] / "support")]
 from certificates import Certificates  # noqa: E402
 from python_support import MODELS, python_flags  # noqa: E402
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+from server_process import ServerProcess  # noqa: E402
 
 
-class Server:
-    """A running server; its log is in `log`. `flags` are further command-line flags, `tls` the client's context where HTTP is https."""
+class Server(ServerProcess):
+    """A running server of the installed tree. `flags` are further command-line flags."""
 
     def __init__(self, repository, log, flags=(), wait_for="/v2/health/ready", tls=None, environment=None):
-        self.http, self.grpc, self.metrics = free_ports(3)
-        self.log = log
-        self.tls = tls
-        command = [os.environ["NEREID_DIST"] + "/bin/nereid", f"--model-repository={repository}", "--http-address=127.0.0.1",
-                   "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1", f"--http-port={self.http}", f"--grpc-port={self.grpc}",
-                   f"--metrics-port={self.metrics}", *flags]
         # Python models run in the interpreter that runs the tests: it has NumPy.
-        self.process = subprocess.Popen(command, stdout=open(log, "w"), stderr=subprocess.STDOUT,
-                                        env={"NEREID_PYTHON": sys.executable, **os.environ, **(environment or {})})
-        self.wait(wait_for)
-
-    @property
-    def url(self):
-        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.http}"
-
-    def alive(self):
-        return self.process.poll() is None
-
-    def wait(self, path, seconds=60):
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            assert self.alive(), f"the server ended: {pathlib.Path(self.log).read_text()[-3000:]}"
-            try:
-                return urllib.request.urlopen(self.url + path, timeout=5, context=self.tls)
-            except (urllib.error.URLError, ConnectionError, TimeoutError):
-                time.sleep(0.05)
-        self.stop()
-        pytest.fail(f"{path} does not answer 200: {pathlib.Path(self.log).read_text()[-3000:]}")
-
-    def stop(self):
-        """Ends it as an operator would; the exit code."""
-        if self.alive():
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            return None
+        super().__init__([os.environ["NEREID_DIST"] + "/bin/nereid"], [f"--model-repository={repository}", *flags], log,
+                         {"NEREID_PYTHON": sys.executable, **os.environ, **(environment or {})}, wait_for, tls)
 
 
 @pytest.fixture(scope="session")

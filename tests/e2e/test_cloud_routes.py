@@ -3,7 +3,6 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import struct
 import subprocess
 import threading
@@ -11,17 +10,13 @@ import urllib.error
 import urllib.request
 
 import pytest
+from server_process import free_ports
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden/repo"
 JSON = {"Content-Type": "application/json"}
 INFER = {"inputs": [{"name": "INPUT0", "shape": [2], "datatype": "FP32", "data": [1, 2]}]}
 SAGEMAKER_BINARY = "application/vnd.sagemaker-triton.binary+json;json-header-size="
 VERTEX_BINARY = "application/vnd.vertex-ai-triton.binary+json;json-header-size="
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return one.getsockname()[1]
 
 
 def ask(port, method, path, body=None, headers=None):
@@ -63,7 +58,7 @@ def repository(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sagemaker(start_server, test_backends, repository):
-    port = free_port()
+    [port] = free_ports(1)
     start_server(repository, [test_backends, "--model-control-mode=explicit", "--load-model=identity_fp32", "--allow-sagemaker=true",
                               f"--sagemaker-port={port}"], environment={"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "identity_fp32"})
     return port
@@ -156,7 +151,7 @@ ROUTES = {"AIP_PREDICT_ROUTE": "/predict", "AIP_HEALTH_ROUTE": "/health"}
 
 @pytest.fixture(scope="module")
 def vertex(start_server, test_backends, repository):
-    port = free_port()
+    [port] = free_ports(1)
     # The mode would switch HTTP off, by which the tests see when the server is ready.
     start_server(repository, [test_backends, "--allow-http=true"], environment={**ROUTES, "AIP_MODE": "PREDICTION", "AIP_HTTP_PORT": str(port)})
     return port

@@ -5,20 +5,16 @@ import pathlib
 import secrets
 import shlex
 import shutil
-import socket
 import struct
-import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from multiprocessing import shared_memory
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1] / "support")]
 pytest.register_assert_rewrite("compare", "grpc_wire")  # so that a failure shows both values
 import normal_form  # noqa: E402
+from server_process import ServerProcess  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 FORWARDED = ["--http-header-forward-pattern=x-fwd-.*", "--grpc-header-forward-pattern=x-fwd-.*"]
@@ -33,42 +29,13 @@ def server_command():
     return [os.environ["NEREID_DIST"] + "/bin/nereid"]
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-class Server:
+class Server(ServerProcess):
     """A running server with the models of the recordings."""
 
     def __init__(self, root, flags, wait_for):
-        self.http, self.grpc, self.metrics = free_port(), free_port(), free_port()
         self.paths = normal_form.Paths({"repo_bad": root / "repo_bad", "repo": root / "repo", "trace.json": root / "trace.json"})
-        self.process = subprocess.Popen(
-            [*server_command(), f"--model-repository={root}/repo", f"--http-port={self.http}", f"--grpc-port={self.grpc}",
-             f"--metrics-port={self.metrics}", f"--trace-config=triton,file={root}/trace.json", *FORWARDED, *flags],
-            env={**os.environ, "NEREID_PYTHON": sys.executable})
-        self.wait(wait_for)
-
-    def wait(self, path):
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            assert self.process.poll() is None, "the server ended at its start"
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}", timeout=5)
-                return
-            except (urllib.error.URLError, ConnectionError, TimeoutError):
-                time.sleep(0.1)
-        pytest.fail("the server is not ready")
-
-    def stop(self):
-        self.process.terminate()
-        try:
-            self.process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        super().__init__(server_command(), [f"--model-repository={root}/repo", f"--trace-config=triton,file={root}/trace.json", *FORWARDED, *flags],
+                         root / "server.log", {**os.environ, "NEREID_PYTHON": sys.executable}, wait_for, patience_s=100)
 
 
 def copy_models(root):

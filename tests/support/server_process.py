@@ -1,0 +1,75 @@
+"""A server process, ours or another with Triton's flags, on ports that the system gave: what the end-to-end tests of every folder start."""
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class ServerProcess:
+    """`command` is a list, the executable last; `flags` come behind its ports. Constructed, it answers 200 to GET `wait_for`. `environment` is
+    the whole of it (None: ours), `tls` the client's context where HTTP is https. What the server prints is in the file `log`."""
+
+    def __init__(self, command, flags, log, environment=None, wait_for="/v2/health/ready", tls=None, patience_s=60):
+        self.log = pathlib.Path(log)
+        self.tls = tls
+        self.patience_s = patience_s
+        # Between the system's choice and the server's bind another process may take a port: then once more.
+        for _ in range(3):
+            self.http, self.grpc, self.metrics = free_ports(3)
+            ports = [f"--{name}-{what}={value}" for name, port in (("http", self.http), ("grpc", self.grpc), ("metrics", self.metrics))
+                     for what, value in (("address", "127.0.0.1"), ("port", port))]
+            with self.log.open("w") as out:
+                self.process = subprocess.Popen([*map(str, command), *ports, *map(str, flags)], stdout=out, stderr=subprocess.STDOUT, env=environment)
+            if self._answers(wait_for):
+                return
+            if "already in use" not in self.text():
+                break
+        pytest.fail(f"the server ended: {self.text()[-3000:]}")
+
+    def _answers(self, path):
+        """Whether it does, at last; False once the process has ended."""
+        deadline = time.monotonic() + self.patience_s
+        while time.monotonic() < deadline:
+            if not self.alive():
+                return False
+            try:
+                urllib.request.urlopen(self.url + path, timeout=5, context=self.tls).close()
+                return True
+            except (urllib.error.URLError, ConnectionError, TimeoutError):
+                time.sleep(0.05)
+        self.stop()
+        pytest.fail(f"{path} does not answer 200: {self.text()[-3000:]}")
+
+    @property
+    def url(self):
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.http}"
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def text(self):
+        return self.log.read_text(errors="replace")
+
+    def stop(self):
+        """Ends it as an operator would; the exit code, None where it had to be killed."""
+        if self.alive():
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(timeout=self.patience_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return None
