@@ -118,6 +118,7 @@ int Main(const std::vector<std::string>& args) {
   RaiseDescriptorLimit();
   // Before the first thread starts.
   if (options->spin_us) setenv("NEREID_SPIN_US", std::to_string(*options->spin_us).c_str(), 1);
+  if (options->log_format == "json") setenv("NEREID_LOG_FORMAT", "json", 1);
   ShutdownSignal::Install();
   CrashHandler::Install(options->log_file);
   const Status status = Serve(*options);

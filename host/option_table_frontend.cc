@@ -78,10 +78,11 @@ Status ApplyLogVerbose(Options& options, Text text) {
 }
 
 Status ApplyLogFormat(Options& options, Text text) {
-  if (text != "default" && text != "ISO8601") {
-    return InvalidArgError("expected default or ISO8601, got '", text, "'");
+  if (text != "default" && text != "ISO8601" && text != "json") {
+    return InvalidArgError("expected default, ISO8601 or json, got '", text, "'");
   }
   options.log_format = text;
+  if (text == "json") return Status::Ok();  // the environment says it, see main.cc
   const auto format = text == "default" ? TRITONSERVER_LOG_DEFAULT : TRITONSERVER_LOG_ISO8601;
   options.core_settings.push_back([format](ServerOptions& core) {
     return core.Set(TRITONSERVER_ServerOptionsSetLogFormat, format);
@@ -272,7 +273,8 @@ const Flag kFlags[] = {
      &ApplyLogBool<TRITONSERVER_ServerOptionsSetLogWarn, &Options::log_warning>},
     {kLog, "--log-error", "boolean", "Default: true.",
      &ApplyLogBool<TRITONSERVER_ServerOptionsSetLogError, &Options::log_error>},
-    {kLog, "--log-format", "default|ISO8601", "Default: default.", &ApplyLogFormat},
+    {kLog, "--log-format", "default|ISO8601|json", "json: an object a line. Default: default.",
+     &ApplyLogFormat},
     {kLog, "--log-file", "path", "Default: standard error.", &ApplyLogFile},
 
     {kTrace, "--trace-config", "[mode,]key=value",

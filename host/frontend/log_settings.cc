@@ -32,15 +32,16 @@ LogValues LogSettings::values() const {
 }
 
 Status LogSettings::Apply(const LogChange& change) {
-  if (change.format.has_value() && *change.format != "default" && *change.format != "ISO8601") {
-    return InvalidArgError("invalid argument for log_format, got: ", *change.format);
-  }
   constexpr uint32_t kMaxLevel = std::numeric_limits<int>::max();
   if (change.verbose_level.value_or(0) > kMaxLevel) {
     return InvalidArgError("invalid argument for log_verbose_level, got: ", *change.verbose_level,
                            ", expected at most ", kMaxLevel);
   }
   const std::lock_guard lock(mutex_);
+  const bool changes_format = change.format.has_value() && *change.format != values_.format;
+  if (changes_format && *change.format != "default" && *change.format != "ISO8601") {
+    return InvalidArgError("invalid argument for log_format, got: ", *change.format);
+  }
   NEREID_RETURN_IF_ERROR(Take(change.info, values_.info, TRITONSERVER_ServerOptionsSetLogInfo));
   NEREID_RETURN_IF_ERROR(
       Take(change.warning, values_.warning, TRITONSERVER_ServerOptionsSetLogWarn));
@@ -49,7 +50,7 @@ Status LogSettings::Apply(const LogChange& change) {
       Take(change.verbose_level, values_.verbose_level, [](auto* options, uint64_t level) {
         return TRITONSERVER_ServerOptionsSetLogVerbose(options, static_cast<int>(level));
       }));
-  return Take(change.format, values_.format, SetFormat);
+  return changes_format ? Take(change.format, values_.format, SetFormat) : Status::Ok();
 }
 
 }  // namespace nereid

@@ -17,7 +17,7 @@ struct LogValues {
   bool warning = true;
   bool error = true;
   uint32_t verbose_level = 0;
-  std::string format = "default";  // or "ISO8601"
+  std::string format = "default";  // or "ISO8601"; "json" from the start alone
 };
 
 // What a client wants changed; the rest stays.

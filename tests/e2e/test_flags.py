@@ -1,9 +1,11 @@
 """Flags that no other test needs: what the server does differently with them."""
+import json
 import os
 import pathlib
 import re
 import subprocess
 import time
+import urllib.error
 import urllib.request
 
 import pytest
@@ -60,6 +62,22 @@ def test_log_lines_have_the_format_that_the_flag_names(start_server, tmp_path, n
     assert len(lines) == 3
     for each in lines:
         assert re.match(line, each), each
+
+
+def test_a_log_of_json_has_an_object_a_line_and_says_so(start_server, tmp_path):
+    server = start_server(tmp_path, ["--log-format=json"])
+    lines = [json.loads(each) for each in server.text().splitlines()]
+    assert sum(each["message"].startswith("Started") for each in lines) == 3
+    assert all(each["level"] in ("INFO", "WARNING") and each["line"] > 0 and each["pid"] == server.process.pid for each in lines)
+    logging = server.url + "/v2/logging"
+    with urllib.request.urlopen(logging, timeout=60) as answer:
+        settings = answer.read()
+    assert json.loads(settings)["log_format"] == "json"
+    urllib.request.urlopen(urllib.request.Request(logging, settings), timeout=60).close()  # what it has is no change
+    urllib.request.urlopen(urllib.request.Request(logging, b'{"log_format": "default"}'), timeout=60).close()
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(urllib.request.Request(logging, b'{"log_format": "json"}'), timeout=60)
+    assert refused.value.code == 400
 
 
 def used_memory(server):

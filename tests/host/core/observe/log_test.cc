@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "observe/log_line.h"
+
 namespace nereid::log {
 namespace {
 
@@ -50,6 +52,24 @@ TEST_F(LogTest, Iso8601FormatHasDateAndWord) {
       std::regex_match(Text(), std::regex(StrCat(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ERROR )",
                                                  getpid(), R"( file\.cc:3\] "text"\n)"))))
       << Text();
+}
+
+TEST_F(LogTest, JsonIsAnObjectALineWhateverTheBytes) {
+  SetFormat(kJsonFormat);
+  Write(Level::kError, "/a/file.cc", 3, "a \"text\"\nof \xc3\xa9 and \xff\xed\xa0\x80");
+  EXPECT_TRUE(std::regex_match(
+      Text(), std::regex(StrCat(
+                  R"(\{"time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z","level":"ERROR","pid":)",
+                  getpid(), R"(,"file":"file\.cc","line":3,"message":"a \\"text\\"\\nof )",
+                  "\xc3\xa9 and \uFFFD\uFFFD\uFFFD\uFFFD\"\\}\n"))))
+      << Text();
+}
+
+TEST_F(LogTest, JsonHasATableInOneLine) {
+  SetFormat(kJsonFormat);
+  WriteRaw(Level::kInfo, "f", 1, "a\nb");
+  EXPECT_NE(Text().find(R"("level":"INFO")"), std::string::npos) << Text();
+  EXPECT_NE(Text().find(R"("message":"a\nb"})"), std::string::npos) << Text();
 }
 
 TEST_F(LogTest, EscapesSoThatAMessageIsOneLine) {
