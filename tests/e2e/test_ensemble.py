@@ -1,6 +1,5 @@
-"""Ensembles as clients see them, over models that do one simple thing each. Environment: NEREID_TEST_BACKENDS, the test backends."""
+"""Ensembles as clients see them, over models that do one simple thing each."""
 import json
-import os
 import pathlib
 import shutil
 import time
@@ -37,9 +36,7 @@ ADD, DOUBLE = ("add_one", {"IN": "X"}, {"OUT": "MID"}), ("double", {"IN": "MID"}
 
 
 @pytest.fixture(scope="module")
-def server(start_server, tmp_path_factory):
-    if not os.environ.get("NEREID_TEST_BACKENDS"):
-        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
+def server(start_server, test_backends, tmp_path_factory):
     repository = tmp_path_factory.mktemp("ensembles")
     for model in ("add_one", "double", "repeat", "identity_int32", "identity_fp32", "params", "fail", "dtypes"):
         shutil.copytree(MODELS / model, repository / model)
@@ -61,7 +58,7 @@ def server(start_server, tmp_path_factory):
                    [("identity_int32", {"INPUT0": "X"}, {"OUTPUT0": "Z"}), ("fail", {"INPUT0": "Z"}, {"OUTPUT0": "Y"})])
     write_ensemble(repository, "optional", [("A", "INT8", [-1], True), ("B", "STRING", [-1], True)], [("C", "INT8", [-1]), ("D", "STRING", [-1])],
                    [("dtypes", {"I_INT8": "A", "I_STRING": "B"}, {"O_INT8": "C", "O_STRING": "D"})])
-    return start_server(repository, [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}"])
+    return start_server(repository, [test_backends])
 
 
 def post(server, path, body):
@@ -217,14 +214,12 @@ BAD = {
 }
 
 
-def test_a_faulty_ensemble_names_its_fault_and_leaves_the_others_serving(start_server, tmp_path):
-    if not os.environ.get("NEREID_TEST_BACKENDS"):
-        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
+def test_a_faulty_ensemble_names_its_fault_and_leaves_the_others_serving(start_server, test_backends, tmp_path):
     for model in ("add_one", "double"):
         shutil.copytree(MODELS / model, tmp_path / model)
     for name, (inputs, outputs, steps, max_batch_size, _) in BAD.items():
         write_ensemble(tmp_path, name, inputs, outputs, steps, max_batch_size)
-    server = start_server(tmp_path, [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}", "--model-control-mode=explicit",
+    server = start_server(tmp_path, [test_backends, "--model-control-mode=explicit",
                                      "--load-model=add_one"])
     for name, (*_, expected) in BAD.items():
         with pytest.raises(urllib.error.HTTPError) as caught:

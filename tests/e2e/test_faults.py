@@ -1,6 +1,5 @@
 """What the surroundings of a server can do to it: ports that are taken, loads that never end."""
 import json
-import os
 import pathlib
 import resource
 import signal
@@ -19,13 +18,6 @@ input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
 output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
 parameters { key: "fault" value { string_value: "model_initialize_hangs" } }
 """
-
-
-@pytest.fixture(scope="module")
-def backends():
-    if not os.environ.get("NEREID_TEST_BACKENDS"):
-        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
-    return os.environ["NEREID_TEST_BACKENDS"]
 
 
 @pytest.mark.parametrize("taken", ["http", "grpc", "metrics"])
@@ -81,10 +73,10 @@ def is_loading(server):
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_a_load_that_never_ends_does_not_keep_the_server_from_stopping(start_server, backends, tmp_path, protocol):
+def test_a_load_that_never_ends_does_not_keep_the_server_from_stopping(start_server, test_backends, tmp_path, protocol):
     (tmp_path / "stuck/1").mkdir(parents=True)
     (tmp_path / "stuck/config.pbtxt").write_text(CONFIG)
-    server = start_server(tmp_path, [f"--backend-directory={backends}", "--model-control-mode=explicit", "--exit-timeout-secs=1"])
+    server = start_server(tmp_path, [test_backends, "--model-control-mode=explicit", "--exit-timeout-secs=1"])
 
     def load():
         if protocol == "http":

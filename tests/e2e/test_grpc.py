@@ -1,6 +1,5 @@
 """gRPC with stock clients: what recorded answers do not show. Models: those of the recordings, the `golden` backend passing for Python."""
 import asyncio
-import os
 import pathlib
 import queue
 import shutil
@@ -18,19 +17,12 @@ from tritonclient.utils import InferenceServerException
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def backend_flags():
-    folder = os.environ.get("NEREID_TEST_BACKENDS")
-    if not folder:
-        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
-    return [f"--backend-directory={folder}"]
-
-
 @pytest.fixture(scope="module")
-def server(start_server, tmp_path_factory):
+def server(start_server, test_backends, tmp_path_factory):
     repository = tmp_path_factory.mktemp("grpc") / "repo"
     shutil.copytree(ROOT / "tests/golden/repo", repository, ignore=shutil.ignore_patterns("seq*"))
     (repository / "ens/1").mkdir(exist_ok=True)
-    return start_server(repository, [*backend_flags(), "--model-control-mode=explicit", "--load-model=*",
+    return start_server(repository, [test_backends, "--model-control-mode=explicit", "--load-model=*",
                                      "--grpc-header-forward-pattern=x-fwd-.*"])
 
 

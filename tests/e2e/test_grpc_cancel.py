@@ -1,7 +1,6 @@
 """Clients that leave, wait too long, read too slowly or send too much, over gRPC. The `patient` backend answers after the time that it is
 told and counts the requests that run and those that ended cancelled."""
 import asyncio
-import os
 import pathlib
 import shutil
 import socket
@@ -25,15 +24,8 @@ def repository(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def flags():
-    if not os.environ.get("NEREID_TEST_BACKENDS"):
-        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
-    return [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}"]
-
-
-@pytest.fixture(scope="module")
-def server(start_server, repository, flags):
-    return start_server(repository, flags)
+def server(start_server, repository, test_backends):
+    return start_server(repository, [test_backends])
 
 
 def connect(server):
@@ -174,8 +166,8 @@ def test_sockets_closed_in_mid_message_do_no_harm(server, stub):
     assert counters(stub)[0] == 0
 
 
-def test_a_request_above_the_limit_is_refused_with_the_limit(start_server, repository, flags):
-    small = start_server(repository, [*flags, "--grpc-max-message-size=100000"])
+def test_a_request_above_the_limit_is_refused_with_the_limit(start_server, repository, test_backends):
+    small = start_server(repository, [test_backends, "--grpc-max-message-size=100000"])
     with connect(small) as channel:
         one = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         large = request("waiter", id_="x" * 200_000)
@@ -186,8 +178,8 @@ def test_a_request_above_the_limit_is_refused_with_the_limit(start_server, repos
         assert counters(one) == (0, 0)
 
 
-def test_a_reader_that_is_too_slow_loses_its_stream(start_server, repository, flags):
-    strict = start_server(repository, [*flags, "--grpc-max-unsent-size=4000000"])
+def test_a_reader_that_is_too_slow_loses_its_stream(start_server, repository, test_backends):
+    strict = start_server(repository, [test_backends, "--grpc-max-unsent-size=4000000"])
     with connect(strict) as channel, connect(strict) as other:
         watcher = service_pb2_grpc.GRPCInferenceServiceStub(other)
         answers = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(
@@ -199,8 +191,8 @@ def test_a_reader_that_is_too_slow_loses_its_stream(start_server, repository, fl
         assert caught.value.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
-def test_a_stream_takes_so_many_requests_at_once_and_no_more(start_server, repository, flags):
-    narrow = start_server(repository, [*flags, "--grpc-max-requests-per-stream=4"])
+def test_a_stream_takes_so_many_requests_at_once_and_no_more(start_server, repository, test_backends):
+    narrow = start_server(repository, [test_backends, "--grpc-max-requests-per-stream=4"])
     with connect(narrow) as channel, connect(narrow) as other:
         watcher = service_pb2_grpc.GRPCInferenceServiceStub(other)
         answers = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(
@@ -210,8 +202,8 @@ def test_a_stream_takes_so_many_requests_at_once_and_no_more(start_server, repos
         assert [answer.infer_response.id for answer in answers] == [str(index) for index in range(6)]
 
 
-def test_a_stop_waits_for_requests_and_ends_idle_streams(start_server, repository, flags):
-    stopping = start_server(repository, [*flags, "--exit-timeout-secs=3600"])  # more than the test's patience
+def test_a_stop_waits_for_requests_and_ends_idle_streams(start_server, repository, test_backends):
+    stopping = start_server(repository, [test_backends, "--exit-timeout-secs=3600"])  # more than the test's patience
     with connect(stopping) as channel:
         one = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         hold = threading.Event()

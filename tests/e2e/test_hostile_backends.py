@@ -1,7 +1,6 @@
 """Backends that misbehave (tests/support/backends/hostile): each gets its own models into trouble, and nobody else's."""
 import http.client
 import json
-import os
 import socket
 import urllib.error
 import urllib.request
@@ -40,17 +39,14 @@ OTHERS = ["none", "late", "sends_twice", "sends_early", "releases_twice", "never
 
 
 @pytest.fixture(scope="module")
-def server(start_server, tmp_path_factory):
-    backends = os.environ.get("NEREID_TEST_BACKENDS")
-    if not backends:
-        pytest.skip("NEREID_TEST_BACKENDS names no folder")
+def server(start_server, test_backends, tmp_path_factory):
     repository = tmp_path_factory.mktemp("hostile")
     models = {"identity": ("identity_c", "none"), "no_entry_points": ("no_entry_points", ""), "missing_symbol": ("missing_symbol", "")}
     models |= {fault: ("hostile", fault) for fault in [*ANSWERS, *LOADS, *OTHERS]}
     for name, (backend, fault) in models.items():
         (repository / name / "1").mkdir(parents=True)
         (repository / name / "config.pbtxt").write_text(CONFIG.format(backend=backend, fault=fault))
-    return start_server(repository, [f"--backend-directory={backends}", "--exit-on-error=false", "--strict-readiness=false",
+    return start_server(repository, [test_backends, "--exit-on-error=false", "--strict-readiness=false",
                                      "--exit-timeout-secs=1"])
 
 
@@ -132,38 +128,38 @@ def test_a_request_that_is_never_answered_holds_up_nobody(server):
     assert_others_are_served(server)
 
 
-def test_failing_finalisers_do_not_keep_the_server_from_ending(start_server, tmp_path):
+def test_failing_finalisers_do_not_keep_the_server_from_ending(start_server, test_backends, tmp_path):
     for fault in ("model_finalize", "instance_finalize"):
         (tmp_path / fault / "1").mkdir(parents=True)
         (tmp_path / fault / "config.pbtxt").write_text(CONFIG.format(backend="hostile", fault=fault))
-    server = start_server(tmp_path, [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}"])
+    server = start_server(tmp_path, [test_backends])
     assert infer(server, "model_finalize")[0] == 200
     assert server.stop() == 0
 
 
-def test_a_backend_that_fails_itself_fails_its_models(start_server, tmp_path):
+def test_a_backend_that_fails_itself_fails_its_models(start_server, test_backends, tmp_path):
     (tmp_path / "model/1").mkdir(parents=True)
     (tmp_path / "model/config.pbtxt").write_text(CONFIG.format(backend="hostile", fault="none"))
-    server = start_server(tmp_path, [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}", "--exit-on-error=false",
+    server = start_server(tmp_path, [test_backends, "--exit-on-error=false",
                                      "--strict-readiness=false", "--backend-config=hostile,fault=initialize"])
     assert "hostile: initialize fails as told" in reason(server, "model")
     assert server.alive()
 
 
-def test_a_model_that_does_not_end_is_named_when_the_server_ends(start_server, tmp_path):
+def test_a_model_that_does_not_end_is_named_when_the_server_ends(start_server, test_backends, tmp_path):
     for fault in ("instance_finalize_hangs", "none"):
         (tmp_path / fault / "1").mkdir(parents=True)
         (tmp_path / fault / "config.pbtxt").write_text(CONFIG.format(backend="hostile", fault=fault))
-    server = start_server(tmp_path, [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}", "--exit-timeout-secs=1"])
+    server = start_server(tmp_path, [test_backends, "--exit-timeout-secs=1"])
     assert infer(server, "instance_finalize_hangs")[0] == 200
     assert server.stop() == 0
     assert "1 models have not ended: 'instance_finalize_hangs'" in open(server.log).read()
 
 
-def test_a_backend_that_ends_the_process_is_named(start_server, tmp_path):
+def test_a_backend_that_ends_the_process_is_named(start_server, test_backends, tmp_path):
     (tmp_path / "exits/1").mkdir(parents=True)
     (tmp_path / "exits/config.pbtxt").write_text(CONFIG.format(backend="hostile", fault="execute_exits"))
-    server = start_server(tmp_path, [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}"])
+    server = start_server(tmp_path, [test_backends])
     with pytest.raises((OSError, http.client.HTTPException)):
         infer(server, "exits")
     assert server.process.wait(timeout=60) == 1

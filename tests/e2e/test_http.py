@@ -2,7 +2,6 @@
 imitates the models of tests/golden/repo."""
 import asyncio
 import json
-import os
 import pathlib
 import shutil
 import urllib.error
@@ -19,13 +18,6 @@ MODELS = ["identity_fp32", "identity_int32", "identity_string", "identity_batch"
 
 
 @pytest.fixture(scope="module")
-def flags():
-    if not os.environ.get("NEREID_TEST_BACKENDS"):
-        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
-    return [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}"]
-
-
-@pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     target = tmp_path_factory.mktemp("models")
     for model in MODELS:
@@ -34,8 +26,8 @@ def repository(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(start_server, repository, flags):
-    return start_server(repository, [*flags, "--model-control-mode=explicit", "--load-model=*"])
+def server(start_server, repository, test_backends):
+    return start_server(repository, [test_backends, "--model-control-mode=explicit", "--load-model=*"])
 
 
 @pytest.fixture
@@ -234,5 +226,5 @@ def test_metrics_have_a_port_of_their_own(server):
     assert call(server, "/metrics")[0] == 404
 
 
-def test_a_server_that_is_told_to_stop_ends_with_0(start_server, repository, flags):
-    assert start_server(repository, flags).stop() == 0
+def test_a_server_that_is_told_to_stop_ends_with_0(start_server, repository, test_backends):
+    assert start_server(repository, [test_backends]).stop() == 0

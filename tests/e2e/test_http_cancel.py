@@ -1,7 +1,6 @@
 """HTTP clients that leave or read too slowly. The `patient` backend answers after the time that it is told and counts the requests that
 run and those that ended cancelled."""
 import json
-import os
 import pathlib
 import shutil
 import time
@@ -23,15 +22,8 @@ def repository(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def flags():
-    if not os.environ.get("NEREID_TEST_BACKENDS"):
-        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
-    return [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}"]
-
-
-@pytest.fixture(scope="module")
-def server(start_server, repository, flags):
-    return start_server(repository, [*flags, "--http-max-unsent-size=1000000"])
+def server(start_server, repository, test_backends):
+    return start_server(repository, [test_backends, "--http-max-unsent-size=1000000"])
 
 
 def counters(server):
@@ -123,8 +115,8 @@ def wait_closed(port):
         time.sleep(0.01)
 
 
-def test_a_stop_lets_requests_finish_and_turns_new_clients_away(start_server, repository, flags):
-    server = start_server(repository, flags)
+def test_a_stop_lets_requests_finish_and_turns_new_clients_away(start_server, repository, test_backends):
+    server = start_server(repository, [test_backends])
     with Raw(server.http) as client:
         client.send(post("/v2/models/ticker/generate_stream", {"COUNT": 40, "INTERVAL_MS": 50}))
         client.read_until(b"\n\n")
@@ -135,8 +127,8 @@ def test_a_stop_lets_requests_finish_and_turns_new_clients_away(start_server, re
     assert server.process.wait(timeout=60) == 0
 
 
-def test_a_stop_cancels_what_does_not_finish_in_time(start_server, repository, flags):
-    server = start_server(repository, [*flags, "--exit-timeout-secs=1"])
+def test_a_stop_cancels_what_does_not_finish_in_time(start_server, repository, test_backends):
+    server = start_server(repository, [test_backends, "--exit-timeout-secs=1"])
     with Raw(server.http) as client:
         client.send(WAITS["infer"]())
         wait_running(server, 1)

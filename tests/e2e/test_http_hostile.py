@@ -1,7 +1,6 @@
 """Bad input over HTTP: each gets the right status and a message that names the thing, the process lives, others are untouched."""
 import gzip
 import json
-import os
 import pathlib
 import shutil
 import socket
@@ -17,13 +16,11 @@ GOOD = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2], "data": 
 
 
 @pytest.fixture(scope="module")
-def server(start_server, tmp_path_factory):
-    if not os.environ.get("NEREID_TEST_BACKENDS"):
-        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
+def server(start_server, test_backends, tmp_path_factory):
     repository = tmp_path_factory.mktemp("models")
     for model in ("identity_fp32", "identity_string", "identity_batch", "textgen", "repeat"):
         shutil.copytree(ROOT / "tests/golden/repo" / model, repository / model)
-    return start_server(repository, [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}", "--http-max-input-size=1000000"])
+    return start_server(repository, [test_backends, "--http-max-input-size=1000000"])
 
 
 @pytest.fixture(autouse=True)

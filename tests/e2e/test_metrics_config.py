@@ -1,5 +1,4 @@
 """`--metrics-config`: distributions of latencies on the metrics page."""
-import os
 import queue
 import re
 import subprocess
@@ -17,12 +16,10 @@ model_metrics { metric_control [ { metric_identifier { family: "nv_inference_fir
 """
 
 
-def test_histograms_and_summaries_are_shown_where_they_are_asked_for(start_server, tmp_path):
-    if not os.environ.get("NEREID_TEST_BACKENDS"):
-        pytest.skip("NEREID_TEST_BACKENDS names no folder")
+def test_histograms_and_summaries_are_shown_where_they_are_asked_for(start_server, test_backends, tmp_path):
     (tmp_path / "m/1").mkdir(parents=True)
     (tmp_path / "m/config.pbtxt").write_text(CONFIG)
-    server = start_server(tmp_path, [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}", "--metrics-config=histogram_latencies=true",
+    server = start_server(tmp_path, [test_backends, "--metrics-config=histogram_latencies=true",
                                      "--metrics-config=summary_latencies=true", "--metrics-config=summary_quantiles=0.5:0.05,0.9:0.01"])
     answers = queue.Queue()
     with grpc_client.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:

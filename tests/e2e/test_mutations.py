@@ -23,10 +23,8 @@ TENSOR = {"name": "INPUT0", "shape": [2], "datatype": "FP32", "data": [1, 2]}
 
 
 @pytest.fixture(scope="module")
-def server(start_server):
-    if not os.environ.get("NEREID_TEST_BACKENDS"):
-        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
-    return start_server(GOLDEN, [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}", "--model-control-mode=explicit",
+def server(start_server, test_backends):
+    return start_server(GOLDEN, [test_backends, "--model-control-mode=explicit",
                                  *[f"--load-model={model}" for model in ("identity_fp32", "identity_string", "dtypes", "textgen", "repeat")],
                                  "--http-max-input-size=1048576", "--log-info=false", "--log-error=false", "--log-warning=false"],
                         "/v2/models/textgen/ready")

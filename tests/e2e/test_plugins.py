@@ -1,7 +1,6 @@
 """The plug-ins that ship beside the host: the cache `local` and the repository agent `checksum`, by flags and configuration alone."""
 import hashlib
 import json
-import os
 import urllib.error
 import urllib.request
 
@@ -11,13 +10,6 @@ CONFIG = """backend: "identity_c"
 input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
 output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
 """
-
-
-@pytest.fixture(scope="module")
-def backends():
-    if not os.environ.get("NEREID_TEST_BACKENDS"):
-        pytest.skip("NEREID_TEST_BACKENDS names no folder")
-    return os.environ["NEREID_TEST_BACKENDS"]
 
 
 def add_model(repository, name, config):
@@ -32,9 +24,9 @@ def infer(server, model, values):
 
 
 @pytest.mark.parametrize("flag", ["--cache-config=local,size=1048576", "--response-cache-byte-size=1048576"])
-def test_the_cache_answers_what_was_answered_before(start_server, backends, tmp_path, flag):
+def test_the_cache_answers_what_was_answered_before(start_server, test_backends, tmp_path, flag):
     add_model(tmp_path, "cached", "response_cache { enable: true }\n")
-    server = start_server(tmp_path, [f"--backend-directory={backends}", flag])
+    server = start_server(tmp_path, [test_backends, flag])
     for _ in range(3):
         assert infer(server, "cached", [1, 2]) == [1, 2]
     assert infer(server, "cached", [3]) == [3]
@@ -50,12 +42,12 @@ def test_the_cache_answers_what_was_answered_before(start_server, backends, tmp_
     assert 0 < next(float(line.split()[1]) for line in page if line.startswith("nv_cache_util ")) < 1
 
 
-def test_the_checksum_agent_guards_a_model(start_server, backends, tmp_path):
+def test_the_checksum_agent_guards_a_model(start_server, test_backends, tmp_path):
     good, bad = hashlib.md5(b"weights").hexdigest(), hashlib.md5(b"others").hexdigest()
     for name, digest in (("good", good), ("bad", bad)):
         add_model(tmp_path, name, f'model_repository_agents {{ agents [ {{ name: "checksum" parameters {{ key: "MD5:1/data" value: "{digest}" }} }} ] }}\n')
         (tmp_path / name / "1/data").write_bytes(b"weights")
-    server = start_server(tmp_path, [f"--backend-directory={backends}", "--exit-on-error=false", "--strict-readiness=false"])
+    server = start_server(tmp_path, [test_backends, "--exit-on-error=false", "--strict-readiness=false"])
     assert infer(server, "good", [5]) == [5]
     with pytest.raises(urllib.error.HTTPError):
         infer(server, "bad", [5])

@@ -1,6 +1,5 @@
 """Models that are exchanged while they serve: no request is dropped, and what serves is what the last change says."""
 import json
-import os
 import threading
 import time
 import urllib.error
@@ -15,13 +14,6 @@ output [ {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }} ]
 instance_group [ {{ kind: KIND_CPU count: {count} }} ]
 """
 BODY = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]}).encode()
-
-
-@pytest.fixture(scope="module")
-def backends():
-    if not os.environ.get("NEREID_TEST_BACKENDS"):
-        pytest.skip("NEREID_TEST_BACKENDS names no folder")
-    return os.environ["NEREID_TEST_BACKENDS"]
 
 
 def write_model(repository, count, versions=("1",)):
@@ -75,9 +67,9 @@ def wait_until(condition, seconds=60):
         time.sleep(0.02)
 
 
-def test_reloading_on_request_drops_nothing(start_server, backends, tmp_path):
+def test_reloading_on_request_drops_nothing(start_server, test_backends, tmp_path):
     write_model(tmp_path, 1)
-    server = start_server(tmp_path, [f"--backend-directory={backends}", "--model-control-mode=explicit", "--load-model=model"])
+    server = start_server(tmp_path, [test_backends, "--model-control-mode=explicit", "--load-model=model"])
     with Clients(server) as clients:
         for count in (2, 3, 1, 2, 1, 3, 2, 1):
             before = clients.answered
@@ -88,9 +80,9 @@ def test_reloading_on_request_drops_nothing(start_server, backends, tmp_path):
     assert not clients.failures and server.alive()
 
 
-def test_polling_follows_the_disk_and_drops_nothing(start_server, backends, tmp_path):
+def test_polling_follows_the_disk_and_drops_nothing(start_server, test_backends, tmp_path):
     write_model(tmp_path, 1)
-    server = start_server(tmp_path, [f"--backend-directory={backends}", "--model-control-mode=poll", "--repository-poll-secs=1"])
+    server = start_server(tmp_path, [test_backends, "--model-control-mode=poll", "--repository-poll-secs=1"])
     with Clients(server) as clients:
         write_model(tmp_path, 2)
         wait_until(lambda: get(server, "/v2/models/model/config")["instance_group"][0]["count"] == 2)
@@ -103,9 +95,9 @@ def test_polling_follows_the_disk_and_drops_nothing(start_server, backends, tmp_
     wait_until(lambda: any(entry["name"] == "late" and entry.get("state") == "READY" for entry in post(server, "/v2/repository/index")))
 
 
-def test_a_change_that_is_broken_leaves_the_old_model_serving(start_server, backends, tmp_path):
+def test_a_change_that_is_broken_leaves_the_old_model_serving(start_server, test_backends, tmp_path):
     write_model(tmp_path, 1)
-    server = start_server(tmp_path, [f"--backend-directory={backends}", "--model-control-mode=explicit", "--load-model=model"])
+    server = start_server(tmp_path, [test_backends, "--model-control-mode=explicit", "--load-model=model"])
     with Clients(server) as clients:
         for text in ("backend: \"nosuch\"", "max_batch_size: -3", "{{{", "", CONFIG.format(count=1) + "runtime: \"../x.so\""):
             (tmp_path / "model/config.pbtxt").write_text(text)
@@ -118,9 +110,9 @@ def test_a_change_that_is_broken_leaves_the_old_model_serving(start_server, back
     assert post(server, "/v2/models/model/infer", BODY)["outputs"][0]["data"] == [1, 2]
 
 
-def test_a_folder_that_changes_all_the_time_ends_as_it_was_left(start_server, backends, tmp_path):
+def test_a_folder_that_changes_all_the_time_ends_as_it_was_left(start_server, test_backends, tmp_path):
     write_model(tmp_path, 1)
-    server = start_server(tmp_path, [f"--backend-directory={backends}", "--model-control-mode=explicit", "--load-model=model"])
+    server = start_server(tmp_path, [test_backends, "--model-control-mode=explicit", "--load-model=model"])
     stop = threading.Event()
 
     def scribble():

@@ -1,6 +1,5 @@
 """Statistics of responses (tests/support/backends/reporter): counts and times as Triton 2.51 tells them for the same library and requests."""
 import json
-import os
 import queue
 import urllib.request
 
@@ -29,14 +28,11 @@ RESPONSES = {
 
 
 @pytest.fixture(scope="module")
-def server(start_server, tmp_path_factory):
-    backends = os.environ.get("NEREID_TEST_BACKENDS")
-    if not backends:
-        pytest.skip("NEREID_TEST_BACKENDS names no folder")
+def server(start_server, test_backends, tmp_path_factory):
     repository = tmp_path_factory.mktemp("models")
     (repository / "reporter/1").mkdir(parents=True)
     (repository / "reporter/config.pbtxt").write_text(CONFIG)
-    return start_server(repository, [f"--backend-directory={backends}"])
+    return start_server(repository, [test_backends])
 
 
 def ask(server, kinds):

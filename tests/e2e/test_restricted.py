@@ -1,5 +1,4 @@
 """Endpoints that answer only those who send a secret header."""
-import os
 import pathlib
 import urllib.error
 import urllib.request
@@ -12,10 +11,8 @@ GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden/repo"
 
 
 @pytest.fixture(scope="module")
-def server(start_server):
-    if not os.environ.get("NEREID_TEST_BACKENDS"):
-        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
-    return start_server(GOLDEN, [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}", "--model-control-mode=explicit",
+def server(start_server, test_backends):
+    return start_server(GOLDEN, [test_backends, "--model-control-mode=explicit",
                                  "--load-model=identity_fp32", "--http-restricted-api=model-repository,trace:admin=secret",
                                  "--grpc-restricted-protocol=model-repository,inference:admin=secret", "--grpc-restricted-protocol=health:probe=x"],
                         "/v2/models/identity_fp32/ready")

@@ -1,6 +1,5 @@
 """Sequences over HTTP and gRPC: the recordings' models `seq` (direct) and `seq_oldest`, which sum up what each sequence sends."""
 import itertools
-import os
 import pathlib
 import queue
 import shutil
@@ -17,17 +16,14 @@ FRESH = itertools.count(1000)
 
 
 @pytest.fixture(scope="module")
-def server(start_server, tmp_path_factory):
-    folder = os.environ.get("NEREID_TEST_BACKENDS")
-    if not folder:
-        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
+def server(start_server, test_backends, tmp_path_factory):
     repository = tmp_path_factory.mktemp("sequences")
     for model in ("seq", "seq_oldest"):
         shutil.copytree(ROOT / "tests/golden/repo" / model, repository / model)
         config = repository / model / "config.pbtxt"
         # No test is so slow that a sequence of it is idle for an hour.
         config.write_text(config.read_text().replace("2000000", "3600000000"))
-    return start_server(repository, [f"--backend-directory={folder}", "--model-control-mode=explicit", "--load-model=*"])
+    return start_server(repository, [test_backends, "--model-control-mode=explicit", "--load-model=*"])
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Traces of a running server: in a file, which others' tools read, and as OpenTelemetry spans sent to a collector of the test's own."""
 import http.server
 import json
-import os
 import pathlib
 import socket
 import threading
@@ -18,10 +17,8 @@ ACTIVITIES = ["HTTP_RECV_START", "HTTP_RECV_END", "REQUEST_START", "QUEUE_START"
 
 
 @pytest.fixture(scope="module")
-def backends():
-    if not os.environ.get("NEREID_TEST_BACKENDS"):
-        pytest.skip("NEREID_TEST_BACKENDS names no folder of test backends")
-    return [f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}", "--model-control-mode=explicit", "--load-model=identity_fp32"]
+def backends(test_backends):
+    return [test_backends, "--model-control-mode=explicit", "--load-model=identity_fp32"]
 
 
 def post(url, body, headers=None):
