@@ -1,6 +1,7 @@
 // Versions and the names of enumerators. [any thread]
 #include "base/data_type.h"
 #include "capi/handles.h"
+#include "memory/buffer_attributes.h"
 #include "triton/core/tritoncache.h"
 #include "triton/core/tritonrepoagent.h"
 
@@ -46,15 +47,7 @@ uint32_t TRITONSERVER_DataTypeByteSize(TRITONSERVER_DataType datatype) {
 }
 
 const char* TRITONSERVER_MemoryTypeString(TRITONSERVER_MemoryType memtype) {
-  switch (memtype) {
-    case TRITONSERVER_MEMORY_CPU:
-      return "CPU";
-    case TRITONSERVER_MEMORY_CPU_PINNED:
-      return "CPU_PINNED";
-    case TRITONSERVER_MEMORY_GPU:
-      return "GPU";
-  }
-  return "<invalid>";
+  return nereid::MemoryTypeName(memtype);
 }
 
 const char* TRITONSERVER_ParameterTypeString(TRITONSERVER_ParameterType paramtype) {
