@@ -36,8 +36,8 @@ class CancelWatch {
   std::vector<std::shared_ptr<Runner>> FindCancelled();
 
   const std::chrono::milliseconds period_;
-  std::mutex
-      mutex_;  // guards all below; held while clients are asked, so that Forget waits for that
+  // Guards all below; held while clients are asked, so that Forget waits for that.
+  std::mutex mutex_;
   std::vector<Entry*> entries_;
   bool sleeping_ = false;  // the thread waits for a first entry
   bool stopping_ = false;

@@ -17,8 +17,8 @@
 namespace nereid::ensemble {
 
 struct InflightLimits {
-  uint64_t max_requests_per_step =
-      0;  // ensemble_scheduling.max_inflight_requests; 0: by bytes alone
+  // ensemble_scheduling.max_inflight_requests; 0: by bytes alone.
+  uint64_t max_requests_per_step = 0;
   uint64_t max_bytes = uint64_t{256} << 20;  // of tensors between steps
   std::chrono::milliseconds max_wait{30'000};
 };

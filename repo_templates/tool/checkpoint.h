@@ -14,8 +14,8 @@ namespace nereid::repo {
 
 struct CheckpointSummary {
   std::string directory;  // absolute
-  std::string
-      architecture;  // "LlamaForCausalLM"; the model_type where config.json has no such name
+  // "LlamaForCausalLM"; the model_type where config.json has no such name.
+  std::string architecture;
   int64_t context_length = 0;  // in tokens; 0: not stated
   int64_t vocabulary_size = 0;
   std::string tokenizer_file;      // tokenizer.json, tokenizer.model, ...
