@@ -2,6 +2,7 @@
 #include "aligned_encode.h"
 
 #include <algorithm>
+#include <array>
 
 #include "byte_level.h"
 #include "char_traits.h"
@@ -29,6 +30,14 @@ Spaces SpacesOf(std::string_view token) {
   }
   return spaces;
 }
+
+// A text before anything is cut off or put around it.
+struct TextTokens {
+  std::vector<int32_t> ids;
+  std::vector<TextSpan> offsets;
+  std::vector<Spaces> spaces;    // of each token's spelling, where offsets are trimmed
+  std::vector<TextSpan> pieces;  // what stays of the tokens, then what overflows
+};
 
 class AlignedEncoder {
  public:
@@ -59,8 +68,7 @@ class AlignedEncoder {
     return true;
   }
 
-  Encoding Take() { return std::move(encoding_); }
-  const std::vector<Spaces>& spaces() const { return spaces_; }
+  TextTokens Take() { return std::move(tokens_); }
 
  private:
   static uint32_t Narrow(size_t value) { return static_cast<uint32_t>(value); }
@@ -69,9 +77,9 @@ class AlignedEncoder {
     pieces_.clear();
     if (!parts_.pre_tokenizer.SplitAligned(text, at_start, pieces_)) return false;
     for (const AlignedText& piece : pieces_) {
-      tokens_.clear();
-      parts_.model->EncodeSpans(piece.text(), scratch_, tokens_);
-      for (const PieceToken& token : tokens_) {
+      of_piece_.clear();
+      parts_.model->EncodeSpans(piece.text(), scratch_, of_piece_);
+      for (const PieceToken& token : of_piece_) {
         // Characters that no token stands for make tokens reach less far than the piece.
         const size_t end = std::min<size_t>(token.end, piece.text().size());
         const size_t begin = std::min<size_t>(token.begin, end - 1);
@@ -85,8 +93,9 @@ class AlignedEncoder {
   }
 
   void Add(int32_t id, std::string_view spelling, TextSpan bytes) {
-    encoding_.Push(id, {CharOf(bytes.begin), CharOf(bytes.end)}, false);
-    if (!parts_.offset_trims.empty()) spaces_.push_back(SpacesOf(spelling));
+    tokens_.ids.push_back(id);
+    tokens_.offsets.push_back({CharOf(bytes.begin), CharOf(bytes.end)});
+    if (parts_.post.trims_offsets()) tokens_.spaces.push_back(SpacesOf(spelling));
   }
 
   // How many characters of the text begin before byte `at`.
@@ -104,11 +113,10 @@ class AlignedEncoder {
 
   const TokenizerParts& parts_;
   const std::string_view text_;
-  Encoding encoding_;
-  std::vector<Spaces> spaces_;  // of each token's spelling, where offsets are trimmed
+  TextTokens tokens_;
   std::vector<uint32_t> chars_;
   std::vector<AlignedText> pieces_;
-  std::vector<PieceToken> tokens_;
+  std::vector<PieceToken> of_piece_;
   ModelScratch scratch_;
 };
 
@@ -125,51 +133,106 @@ void Trim(const OffsetTrim& trim, size_t index, Spaces spaces, TextSpan& offset)
   }
 }
 
-void Wrap(const TokenizerParts& parts, Encoding& encoding) {
-  Encoding wrapped;
-  for (const int32_t id : parts.prefix_ids) wrapped.Push(id, {}, true);
-  for (size_t i = 0; i < encoding.ids.size(); ++i) {
-    wrapped.Push(encoding.ids[i], encoding.offsets[i], encoding.special_mask[i] != 0);
+using Texts = std::span<const std::string_view>;
+
+// Which piece of each text; 0 stays, the others overflow.
+using PieceChoice = std::array<size_t, 2>;
+
+Encoding Assemble(const PostLayout& layout, std::span<const TextTokens> texts, PieceChoice choice) {
+  Encoding made;
+  for (const PostItem& item : layout.items) {
+    const bool overflows = item.owner >= 0 && choice[static_cast<size_t>(item.owner)] > 0;
+    const int32_t type_id = overflows ? item.overflow_type_id : item.type_id;
+    if (item.text < 0) {
+      made.Push(item.id, type_id, {}, item.is_special);
+      continue;
+    }
+    const auto text = static_cast<size_t>(item.text);
+    const TextTokens& tokens = texts[text];
+    const TextSpan piece = tokens.pieces[choice[text]];
+    for (size_t i = piece.begin; i < piece.end; ++i) {
+      TextSpan offset = tokens.offsets[i];
+      for (const OffsetTrim& trim : layout.trims[text]) {
+        Trim(trim, trim.num_before + i - piece.begin, tokens.spaces[i], offset);
+      }
+      made.Push(tokens.ids[i], type_id, offset, item.is_special);
+    }
   }
-  for (const int32_t id : parts.suffix_ids) wrapped.Push(id, {}, true);
-  encoding = std::move(wrapped);
+  return made;
+}
+
+// What overflows: each piece of the text that comes first with all of the other's, in the
+// reference's order.
+std::vector<PieceChoice> Overflowing(const PostLayout& layout, std::span<const TextTokens> texts) {
+  std::vector<size_t> order;
+  for (const PostItem& item : layout.items) {
+    if (item.text >= 0) order.push_back(static_cast<size_t>(item.text));
+  }
+  std::vector<PieceChoice> choices;
+  const size_t num_others = order.size() == 2 ? texts[order[1]].pieces.size() : 1;
+  for (size_t i = 1; i <= texts[order[0]].pieces.size(); ++i) {
+    PieceChoice choice = {};
+    choice[order[0]] = i % texts[order[0]].pieces.size();  // what stays of it comes last
+    for (size_t other = choice[order[0]] == 0 ? 1 : 0; other < num_others; ++other) {
+      if (order.size() == 2) choice[order[1]] = other;
+      choices.push_back(choice);
+    }
+  }
+  return choices;
+}
+
+// Says what stays and what overflows of each text.
+Status CutTexts(const TokenizerParts& parts, size_t num_added, std::span<TextTokens> texts) {
+  std::array<size_t, 2> counts = {}, limits;
+  for (size_t i = 0; i < texts.size(); ++i) limits[i] = counts[i] = texts[i].ids.size();
+  if (parts.truncation && texts.size() == 1) {
+    NEREID_ASSIGN_OR_RETURN(limits[0], parts.truncation->Limit(counts[0], num_added));
+  } else if (parts.truncation) {
+    NEREID_ASSIGN_OR_RETURN(limits, parts.truncation->PairLimits(counts, num_added));
+  }
+  size_t num_pieces = 1, length = num_added;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    texts[i].pieces = {{0, static_cast<uint32_t>(counts[i])}};
+    if (parts.truncation) {
+      NEREID_ASSIGN_OR_RETURN(texts[i].pieces,
+                              CutRanges(counts[i], limits[i], num_added, *parts.truncation));
+    }
+    num_pieces *= texts[i].pieces.size();
+    // Where nothing of a text may stay, all of it overflows in one piece.
+    length += texts[i].pieces.size() > 1 && limits[i] == 0 ? counts[i] : limits[i];
+  }
+  if (texts.size() > 1 && num_pieces > 1 && num_pieces > kMaxTokensOfCall / length) {
+    return InvalidArgError("truncation: two texts of ", counts[0], " and ", counts[1],
+                           " tokens make ", num_pieces, " pairs of pieces of up to ", length,
+                           " tokens, expected at most ", kMaxTokensOfCall, " tokens in all");
+  }
+  return {};
 }
 
 }  // namespace
 
-Result<Encoding> EncodeWithOffsets(const TokenizerParts& parts, std::string_view text,
+Result<Encoding> EncodeWithOffsets(const TokenizerParts& parts, Texts texts,
                                    bool add_special_tokens) {
-  if (text.size() > UINT32_MAX) {
-    return InvalidArgError("text of ", text.size(), " bytes: expected at most ", UINT32_MAX);
-  }
-  AlignedEncoder encoder(parts, text);
-  if (!encoder.Run()) {
-    return InvalidArgError("text of ", text.size(),
-                           " bytes: a pattern of the tokenizer exceeded its work limit");
-  }
-  const Encoding whole = encoder.Take();
-  const size_t count = whole.ids.size();
-  std::vector<TextSpan> ranges = {{0, static_cast<uint32_t>(count)}};
-  if (parts.truncation) {
-    const size_t num_added =
-        add_special_tokens ? parts.prefix_ids.size() + parts.suffix_ids.size() : 0;
-    NEREID_ASSIGN_OR_RETURN(const size_t limit, parts.truncation->Limit(count, num_added));
-    NEREID_ASSIGN_OR_RETURN(ranges, CutRanges(count, limit, num_added, *parts.truncation));
-  }
-  std::vector<Encoding> pieces;
-  for (const TextSpan& range : ranges) {
-    Encoding& piece = pieces.emplace_back(whole.Part(range.begin, range.end));
-    for (const OffsetTrim& trim : parts.offset_trims) {
-      const size_t num_before = add_special_tokens ? trim.num_before : 0;
-      for (size_t i = 0; i < piece.ids.size(); ++i) {
-        Trim(trim, num_before + i, encoder.spaces()[range.begin + i], piece.offsets[i]);
-      }
+  const bool is_pair = texts.size() > 1;
+  NEREID_ASSIGN_OR_RETURN(const PostLayout* layout, parts.post.Layout(is_pair, add_special_tokens));
+  std::vector<TextTokens> tokens;
+  for (const std::string_view text : texts) {
+    if (text.size() > UINT32_MAX) {
+      return InvalidArgError("text of ", text.size(), " bytes: expected at most ", UINT32_MAX);
     }
-    if (add_special_tokens) Wrap(parts, piece);
+    AlignedEncoder encoder(parts, text);
+    if (!encoder.Run()) {
+      return InvalidArgError("text of ", text.size(),
+                             " bytes: a pattern of the tokenizer exceeded its work limit");
+    }
+    tokens.push_back(encoder.Take());
   }
-  Encoding encoding = std::move(pieces.front());
-  encoding.overflowing.assign(std::make_move_iterator(pieces.begin() + 1),
-                              std::make_move_iterator(pieces.end()));
+  const size_t num_added = add_special_tokens ? parts.post.NumAdded(is_pair) : 0;
+  NEREID_RETURN_IF_ERROR(CutTexts(parts, num_added, tokens));
+  Encoding encoding = Assemble(*layout, tokens, {});
+  for (const PieceChoice& choice : Overflowing(*layout, tokens)) {
+    encoding.overflowing.push_back(Assemble(*layout, tokens, choice));
+  }
   return encoding;
 }
 

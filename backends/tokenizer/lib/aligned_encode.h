@@ -1,7 +1,8 @@
-// The way of a text through a tokenizer's parts when offsets are wanted: slower than Encode, with
-// the same ids. [any thread]
+// The way of a text, or of two, through a tokenizer's parts when offsets are wanted: slower than
+// Encode, with the same ids. [any thread]
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "encoding.h"
@@ -9,9 +10,11 @@
 
 namespace nereid::tokenizer {
 
-// `text` is valid UTF-8. INVALID_ARG when a pattern exceeded its work limit, or truncation cannot
-// be followed. What is padded is the caller's batch.
-Result<Encoding> EncodeWithOffsets(const TokenizerParts& parts, std::string_view text,
+// `texts`: one, or two that belong together, valid UTF-8. INVALID_ARG when a pattern exceeded its
+// work limit, or truncation cannot be followed; UNSUPPORTED when the post-processor has no place
+// for two texts. What is padded is the caller's batch.
+Result<Encoding> EncodeWithOffsets(const TokenizerParts& parts,
+                                   std::span<const std::string_view> texts,
                                    bool add_special_tokens);
 
 }  // namespace nereid::tokenizer

@@ -11,11 +11,6 @@ namespace {
 
 constexpr uint64_t kMaxLength = 1u << 20;  // of a padded text: each may be made so long
 
-template <typename T>
-std::vector<T> Cut(const std::vector<T>& from, size_t begin, size_t end) {
-  return {from.begin() + static_cast<ptrdiff_t>(begin), from.begin() + static_cast<ptrdiff_t>(end)};
-}
-
 Result<Side> ReadSide(const Json& spec, std::string_view where) {
   if (Member(spec, "direction").is_null()) return Side::kRight;
   NEREID_ASSIGN_OR_RETURN(const std::string name, StringField(spec, "direction", where));
@@ -32,6 +27,7 @@ void PadOne(Encoding& encoding, size_t length, const Padding& padding) {
     list.insert(padding.side == Side::kLeft ? list.begin() : list.end(), count, value);
   };
   insert(encoding.ids, padding.id);
+  insert(encoding.type_ids, padding.type_id);
   insert(encoding.offsets, TextSpan{});
   insert(encoding.attention_mask, uint8_t{0});
   insert(encoding.special_mask, uint8_t{1});
@@ -39,19 +35,12 @@ void PadOne(Encoding& encoding, size_t length, const Padding& padding) {
 
 }  // namespace
 
-void Encoding::Push(int32_t id, TextSpan offset, bool is_special) {
+void Encoding::Push(int32_t id, int32_t type_id, TextSpan offset, bool is_special) {
   ids.push_back(id);
+  type_ids.push_back(type_id);
   offsets.push_back(offset);
   attention_mask.push_back(1);
   special_mask.push_back(is_special);
-}
-
-Encoding Encoding::Part(size_t begin, size_t end) const {
-  return {Cut(ids, begin, end),
-          Cut(offsets, begin, end),
-          Cut(attention_mask, begin, end),
-          Cut(special_mask, begin, end),
-          {}};
 }
 
 Result<std::optional<Truncation>> Truncation::Read(const Json& spec) {
@@ -65,11 +54,17 @@ Result<std::optional<Truncation>> Truncation::Read(const Json& spec) {
   NEREID_ASSIGN_OR_RETURN(truncation.stride, CountField(spec, "stride", kWhere));
   NEREID_ASSIGN_OR_RETURN(truncation.side, ReadSide(spec, kWhere));
   NEREID_ASSIGN_OR_RETURN(const std::string strategy, StringField(spec, "strategy", kWhere));
-  truncation.second_only = strategy == "OnlySecond";
-  if (!truncation.second_only && strategy != "LongestFirst" && strategy != "OnlyFirst") {
+  constexpr std::pair<const char*, Strategy> kStrategies[] = {
+      {"LongestFirst", Strategy::kLongestFirst},
+      {"OnlyFirst", Strategy::kOnlyFirst},
+      {"OnlySecond", Strategy::kOnlySecond}};
+  const auto known = std::find_if(std::begin(kStrategies), std::end(kStrategies),
+                                  [&](const auto& entry) { return entry.first == strategy; });
+  if (known == std::end(kStrategies)) {
     return InvalidArgError(
         kWhere, ".strategy: expected LongestFirst, OnlyFirst or OnlySecond, got '", strategy, "'");
   }
+  truncation.strategy = known->second;
   return std::optional<Truncation>(truncation);
 }
 
@@ -84,11 +79,37 @@ Status Truncation::Check(size_t num_added) const {
 Result<size_t> Truncation::Limit(size_t count, size_t num_added) const {
   const size_t room = max_length > num_added ? max_length - num_added : 0;
   if (room == 0 || count <= room) return std::min(count, room);
-  if (second_only) {
+  if (strategy == Strategy::kOnlySecond) {
     return InvalidArgError("truncation: strategy OnlySecond, but there is no second text: ", count,
                            " tokens, expected at most ", room);
   }
   return room;
+}
+
+Result<std::array<size_t, 2>> Truncation::PairLimits(std::array<size_t, 2> counts,
+                                                     size_t num_added) const {
+  if (max_length < num_added) {
+    return InvalidArgError("truncation: a max_length of ", max_length, ", but two texts have ",
+                           num_added, " special tokens");
+  }
+  const size_t room = max_length - num_added, total = counts[0] + counts[1];
+  if (room == 0) return std::array<size_t, 2>{};
+  if (total <= room) return counts;
+  if (strategy == Strategy::kLongestFirst) {
+    // The shorter text stays whole where it takes less than half; else each gets half.
+    const bool first_is_longer = counts[0] > counts[1];
+    const size_t shorter = std::min(counts[0], counts[1]);
+    const size_t kept = shorter <= room / 2 ? shorter : room / 2;
+    return first_is_longer ? std::array{room - kept, kept} : std::array{kept, room - kept};
+  }
+  const size_t cut = strategy == Strategy::kOnlyFirst ? 0 : 1;
+  if (counts[cut] <= total - room) {
+    return InvalidArgError("truncation: the ", cut == 0 ? "first" : "second", " text has ",
+                           counts[cut], " tokens, but ", total - room,
+                           " of the two must go, for a max_length of ", max_length);
+  }
+  counts[cut] -= total - room;
+  return counts;
 }
 
 Result<std::optional<Padding>> Padding::Read(const Json& spec) {
@@ -119,6 +140,14 @@ Result<std::optional<Padding>> Padding::Read(const Json& spec) {
     return InvalidArgError(kWhere, ".pad_id: expected an id below ", kMaxTokenId, ", got ", id);
   }
   padding.id = static_cast<int32_t>(id);
+  if (!Member(spec, "pad_type_id").is_null()) {
+    NEREID_ASSIGN_OR_RETURN(const uint64_t type_id, CountField(spec, "pad_type_id", kWhere));
+    if (type_id > INT32_MAX) {
+      return InvalidArgError(kWhere, ".pad_type_id: expected at most ", INT32_MAX, ", got ",
+                             type_id);
+    }
+    padding.type_id = static_cast<int32_t>(type_id);
+  }
   return std::optional<Padding>(padding);
 }
 
@@ -129,8 +158,12 @@ Result<std::vector<TextSpan>> CutRanges(size_t count, size_t max_length, size_t 
   };
   if (max_length >= count) return std::vector<TextSpan>{range(0, count)};
   if (max_length == 0) return std::vector<TextSpan>{range(0, 0), range(0, count)};
+  if (truncation.stride >= max_length) {
+    return InvalidArgError("truncation: a stride of ", truncation.stride, " over pieces of ",
+                           max_length, " tokens");
+  }
   std::vector<TextSpan> ranges;
-  const size_t step = max_length - std::min(truncation.stride, max_length - 1);
+  const size_t step = max_length - truncation.stride;
   const size_t num_pieces = 1 + (count - max_length + step - 1) / step;
   if (num_pieces > kMaxTokensOfCall / (max_length + num_added)) {
     return InvalidArgError("truncation: ", count, " tokens make ", num_pieces, " pieces of ",

@@ -92,7 +92,9 @@ PartsResult MakeRankTokenizer(const RankTokenizer& ranks, const SideOptions& sid
   std::vector<AddedToken> added = ranks.specials;
   Overlay(side.added, parts->vocabulary, added);
   NEREID_ASSIGN_OR_RETURN(parts->added, AddedTokens::FromList(std::move(added), parts->normalizer));
-  parts->prefix_ids = ranks.prefix_ids;
+  for (size_t i = ranks.prefix_ids.size(); i-- > 0;) {
+    parts->post.Surround(ranks.prefix_ids[i], /*in_front=*/true);
+  }
   parts->special_ids = ranks.special_ids;
   NEREID_RETURN_IF_ERROR(FinishParts({{"type", "ByteLevel"}}, *parts));
   return parts;

@@ -265,10 +265,11 @@ PartsResult LoadSentencePiece(std::string_view bytes, const SideOptions& side) {
                         ValidId(model.pad_id, count), unk_id};
   // A Unigram model of T5's kind has an end but no beginning.
   const SpecialIds& ids = parts->special_ids;
-  if (side.add_bos.value_or(true) && ids.bos) parts->prefix_ids = {*ids.bos};
+  if (side.add_bos.value_or(true) && ids.bos) parts->post.Surround(*ids.bos, /*in_front=*/true);
   if (side.add_eos.value_or(!ids.bos) && ids.eos) {
-    parts->suffix_ids = {*ids.eos};
+    parts->post.Surround(*ids.eos, /*in_front=*/false);
   }
+  if (!ids.bos) parts->post.GiveOneType();
   NEREID_RETURN_IF_ERROR(FinishParts(DecoderSpec(model), *parts));
   return parts;
 }

@@ -208,15 +208,13 @@ Status SideFiles::Finish(TokenizerParts& parts) const {
   FindSpecialIds(parts);
   NEREID_ASSIGN_OR_RETURN(const std::optional<bool> bos, OptionalBool(config_, "add_bos_token"));
   NEREID_ASSIGN_OR_RETURN(const std::optional<bool> eos, OptionalBool(config_, "add_eos_token"));
-  const auto apply = [](std::optional<bool> wanted, std::optional<int32_t> id, bool at_front,
-                        std::vector<int32_t>& ids) {
+  const auto apply = [&](std::optional<bool> wanted, std::optional<int32_t> id, bool in_front) {
     if (!wanted || !id) return;
-    const bool present = std::find(ids.begin(), ids.end(), *id) != ids.end();
-    if (*wanted && !present) ids.insert(at_front ? ids.begin() : ids.end(), *id);
-    if (!*wanted) std::erase(ids, *id);
+    if (*wanted) parts.post.Surround(*id, in_front);
+    if (!*wanted) parts.post.Remove(*id, in_front);
   };
-  apply(bos, parts.special_ids.bos, /*at_front=*/true, parts.prefix_ids);
-  apply(eos, parts.special_ids.eos, /*at_front=*/false, parts.suffix_ids);
+  apply(bos, parts.special_ids.bos, /*in_front=*/true);
+  apply(eos, parts.special_ids.eos, /*in_front=*/false);
   return {};
 }
 

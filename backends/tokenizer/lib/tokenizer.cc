@@ -1,6 +1,7 @@
 // See tokenizer.h.
 #include "tokenizer.h"
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -161,8 +162,8 @@ Result<std::string_view> ValidText(std::string_view text, InvalidUtf8 policy, st
 // Keeps the special tokens around the text; `ids` has those before it, not those behind.
 Status TruncateIds(const TokenizerParts& parts, bool add_special_tokens,
                    std::vector<int32_t>& ids) {
-  const size_t num_before = add_special_tokens ? parts.prefix_ids.size() : 0;
-  const size_t num_added = add_special_tokens ? num_before + parts.suffix_ids.size() : 0;
+  const size_t num_before = add_special_tokens ? parts.post.prefix_ids().size() : 0;
+  const size_t num_added = add_special_tokens ? parts.post.NumAdded(/*is_pair=*/false) : 0;
   const size_t count = ids.size() - num_before;
   NEREID_ASSIGN_OR_RETURN(const size_t limit, parts.truncation->Limit(count, num_added));
   const auto first = ids.begin() + static_cast<ptrdiff_t>(num_before);
@@ -176,29 +177,53 @@ Status TruncateIds(const TokenizerParts& parts, bool add_special_tokens,
 
 }  // namespace
 
-Result<Encoding> Tokenizer::EncodeUnpadded(std::string_view text, EncodeOptions options) const {
-  std::string repaired;
-  NEREID_ASSIGN_OR_RETURN(text, ValidText(text, options.invalid_utf8, repaired));
-  return EncodeWithOffsets(*parts_, text, options.add_special_tokens);
+Result<Encoding> Tokenizer::EncodeUnpadded(std::span<const std::string_view> texts,
+                                           EncodeOptions options) const {
+  std::array<std::string, 2> repaired;
+  std::array<std::string_view, 2> valid;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    NEREID_ASSIGN_OR_RETURN(valid[i], ValidText(texts[i], options.invalid_utf8, repaired[i]));
+  }
+  return EncodeWithOffsets(*parts_, std::span(valid).first(texts.size()),
+                           options.add_special_tokens);
+}
+
+Result<std::vector<Encoding>> Tokenizer::Padded(std::vector<Encoding> batch) const {
+  if (parts_->padding) NEREID_RETURN_IF_ERROR(Pad(batch, *parts_->padding));
+  return batch;
 }
 
 Result<Encoding> Tokenizer::EncodeFully(std::string_view text, EncodeOptions options) const {
-  NEREID_ASSIGN_OR_RETURN(Encoding encoding, EncodeUnpadded(text, options));
-  if (parts_->padding) {
-    NEREID_RETURN_IF_ERROR(Pad(std::span(&encoding, 1), *parts_->padding));
-  }
-  return encoding;
+  NEREID_ASSIGN_OR_RETURN(std::vector<Encoding> batch, EncodeBatch(std::span(&text, 1), options));
+  return std::move(batch.front());
+}
+
+Result<Encoding> Tokenizer::EncodePair(std::string_view first, std::string_view second,
+                                       EncodeOptions options) const {
+  const TextPair pair = {first, second};
+  NEREID_ASSIGN_OR_RETURN(std::vector<Encoding> batch, EncodePairs(std::span(&pair, 1), options));
+  return std::move(batch.front());
 }
 
 Result<std::vector<Encoding>> Tokenizer::EncodeBatch(std::span<const std::string_view> texts,
                                                      EncodeOptions options) const {
   std::vector<Encoding> batch;
-  for (const std::string_view text : texts) {
-    NEREID_ASSIGN_OR_RETURN(Encoding encoding, EncodeUnpadded(text, options));
+  for (const std::string_view& text : texts) {
+    NEREID_ASSIGN_OR_RETURN(Encoding encoding, EncodeUnpadded(std::span(&text, 1), options));
     batch.push_back(std::move(encoding));
   }
-  if (parts_->padding) NEREID_RETURN_IF_ERROR(Pad(batch, *parts_->padding));
-  return batch;
+  return Padded(std::move(batch));
+}
+
+Result<std::vector<Encoding>> Tokenizer::EncodePairs(std::span<const TextPair> pairs,
+                                                     EncodeOptions options) const {
+  std::vector<Encoding> batch;
+  for (const TextPair& pair : pairs) {
+    const std::string_view texts[] = {pair.first, pair.second};
+    NEREID_ASSIGN_OR_RETURN(Encoding encoding, EncodeUnpadded(texts, options));
+    batch.push_back(std::move(encoding));
+  }
+  return Padded(std::move(batch));
 }
 
 Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, EncodeOptions options) const {
@@ -206,7 +231,7 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, EncodeOpti
   NEREID_ASSIGN_OR_RETURN(text, ValidText(text, options.invalid_utf8, repaired));
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 3 + 8);
-  if (options.add_special_tokens) ids = parts_->prefix_ids;
+  if (options.add_special_tokens) ids = parts_->post.prefix_ids();
   if (!EncodeText(*parts_, text, ids)) {
     return InvalidArgError("text of ", text.size(),
                            " bytes: a pattern of the tokenizer exceeded "
@@ -216,7 +241,8 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, EncodeOpti
     NEREID_RETURN_IF_ERROR(TruncateIds(*parts_, options.add_special_tokens, ids));
   }
   if (options.add_special_tokens) {
-    ids.insert(ids.end(), parts_->suffix_ids.begin(), parts_->suffix_ids.end());
+    const std::vector<int32_t>& suffix = parts_->post.suffix_ids();
+    ids.insert(ids.end(), suffix.begin(), suffix.end());
   }
   return ids;
 }

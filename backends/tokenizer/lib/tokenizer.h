@@ -38,6 +38,11 @@ struct EncodeOptions {
   bool truncate = false;  // Encode alone: to the length that tokenizer.json says, if any
 };
 
+// Two texts that belong together: a question and a passage, what a reranker scores.
+struct TextPair {
+  std::string_view first, second;
+};
+
 class Tokenizer {
  public:
   // `path` is a tokenizer.json, a sentencepiece model, a tekken.json, a tiktoken rank file, or a
@@ -74,6 +79,15 @@ class Tokenizer {
   Result<std::vector<Encoding>> EncodeBatch(std::span<const std::string_view> texts,
                                             EncodeOptions options = {}) const;
 
+  // The same of two texts together, with what the post-processor puts around such: type_ids tell
+  // them apart, offsets count in each by itself, and truncation cuts the one that its strategy
+  // says. UNSUPPORTED where the post-processor has no place for two texts.
+  Result<Encoding> EncodePair(std::string_view first, std::string_view second,
+                              EncodeOptions options = {}) const;
+  // Of several pairs, padded alike.
+  Result<std::vector<Encoding>> EncodePairs(std::span<const TextPair> pairs,
+                                            EncodeOptions options = {}) const;
+
   // Text of `ids`, valid UTF-8. Ids that no token has add nothing.
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
 
@@ -93,7 +107,10 @@ class Tokenizer {
 
  private:
   friend class IncrementalDecoder;
-  Result<Encoding> EncodeUnpadded(std::string_view text, EncodeOptions options) const;
+  // Of one text or two.
+  Result<Encoding> EncodeUnpadded(std::span<const std::string_view> texts,
+                                  EncodeOptions options) const;
+  Result<std::vector<Encoding>> Padded(std::vector<Encoding> batch) const;
 
   std::unique_ptr<const TokenizerParts> parts_;
 };

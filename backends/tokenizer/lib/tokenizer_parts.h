@@ -12,6 +12,7 @@
 #include "decoder.h"
 #include "encoding.h"
 #include "normalizer.h"
+#include "post_processor.h"
 #include "pre_tokenizer.h"
 #include "text_model.h"
 #include "token_table.h"
@@ -19,21 +20,13 @@
 
 namespace nereid::tokenizer {
 
-// A post-processor that leaves spaces out of the offsets.
-struct OffsetTrim {
-  bool add_prefix_space;
-  size_t num_before;  // special tokens before the text when it does so
-};
-
 struct TokenizerParts {
   TokenTable vocabulary;  // of the model, without added tokens
   AddedTokens added;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   std::unique_ptr<const TextModel> model;  // set by every loader; refers to `vocabulary`
-  std::vector<int32_t> prefix_ids;         // put around a text by the post-processor
-  std::vector<int32_t> suffix_ids;
-  std::vector<OffsetTrim> offset_trims;
+  PostProcessor post;
   std::optional<Truncation> truncation;
   std::optional<Padding> padding;
   std::optional<TokenDecoder> decoder;  // set by every loader

@@ -119,5 +119,47 @@ TEST(Encoding, ALongTextHasOffsetsToo) {
   EXPECT_EQ(encoding.offsets.back(), (TextSpan{(1u << 14) - 1, 1u << 14}));
 }
 
+// Numbers of the reference, but for the last: it takes a negative room for an endless one.
+TEST(Encoding, TwoTextsAreCutAsTheStrategySays) {
+  json spec = ByteLevelSpec({});
+  const auto fault = [&](const json& truncation) {
+    spec["truncation"] = truncation;
+    const auto pair = MustLoad(spec)->EncodePair("abc", "defg");
+    return pair.ok() ? std::to_string(pair->ids.size()) : pair.status().message();
+  };
+  EXPECT_EQ(fault(Cut(5, 0)), "5");
+  EXPECT_EQ(fault(Cut(5, 0, "Right", "OnlyFirst")), "5");
+  EXPECT_NE(fault(Cut(4, 0, "Right", "OnlyFirst")).find("the first text has 3 tokens, but 3"),
+            std::string::npos);
+  EXPECT_NE(fault(Cut(5, 3)).find("a stride of 3 over pieces of 2"), std::string::npos);
+  spec["post_processor"] = {
+      {"type", "RobertaProcessing"}, {"cls", {"B", 66u}}, {"sep", {"E", 69u}}};
+  EXPECT_NE(fault(Cut(3, 0)).find("a max_length of 3, but two texts have 4"), std::string::npos);
+}
+
+TEST(Encoding, APostProcessorWithoutAPlaceForTwoTextsSaysSo) {
+  json spec = ByteLevelSpec({});
+  const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0u}}}};
+  spec["post_processor"] = {{"type", "TemplateProcessing"},
+                            {"single", {text}},
+                            {"pair", {text, text}},
+                            {"special_tokens", json::object()}};
+  const auto tokenizer = MustLoad(spec);
+  EXPECT_EQ(Ids(*tokenizer, "a", true), (std::vector<int32_t>{'a'}));
+  const auto pair = tokenizer->EncodePair("a", "b");
+  ASSERT_FALSE(pair.ok());
+  EXPECT_NE(pair.status().message().find(".pair: expected each text once, got A 2 times"),
+            std::string::npos);
+}
+
+TEST(Encoding, PiecesOfTwoTextsThatMakeTooMuchTogetherAreRefused) {
+  json spec = ByteLevelSpec({});
+  spec["truncation"] = Cut(2, 0);
+  const std::string text(8192, 'x');
+  const auto pair = MustLoad(spec)->EncodePair(text, text);
+  ASSERT_FALSE(pair.ok());
+  EXPECT_NE(pair.status().message().find("67108864 pairs of pieces"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace nereid::tokenizer

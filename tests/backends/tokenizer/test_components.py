@@ -106,7 +106,24 @@ POST = [{"type": "BertProcessing", "sep": ["</s>", 2], "cls": ["<s>", 1]},
         {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
          "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
          "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}}]
-POST.append({"type": "Sequence", "processors": [POST[0], {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}]})
+TRIM = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+
+
+def place(text, type_id=0):
+    return {"Sequence": {"id": text, "type_id": type_id}} if text in "AB" else {"SpecialToken": {"id": text, "type_id": type_id}}
+
+
+def template(single, pair, types):
+    return {"type": "TemplateProcessing", "single": [place(text) for text in single], "pair": [place(*each) for each in zip(pair, types)],
+            "special_tokens": {name: {"id": name, "ids": ids, "tokens": [name] * len(ids)} for name, ids in (("<s>", [1]), ("</s>", [2]), ("<q>", [1, 2]))}}
+
+
+PAIRS = [template(["<s>", "A", "</s>"], ["<s>", "A", "</s>", "B", "</s>"], [0, 0, 0, 1, 1]), template(["A", "</s>"], ["A", "</s>", "B", "</s>"], [0] * 4),
+         template(["<q>", "A"], ["<s>", "B", "<q>", "A", "</s>"], [3, 1, 1, 0, 2])]
+POST.append({"type": "Sequence", "processors": [POST[0], TRIM]})
+POST += PAIRS + [{"type": "Sequence", "processors": [PAIRS[0], TRIM]}, {"type": "Sequence", "processors": [TRIM, PAIRS[2]]},
+                 {"type": "Sequence", "processors": [POST[1], PAIRS[1]]}, {"type": "Sequence", "processors": [POST[0], POST[1]]},
+                 {"type": "Sequence", "processors": [PAIRS[1], POST[0]]}]
 ADDED = [added("<s>", lstrip=True, rstrip=True), added("hello", single_word=True, special=False), added("\u00c9COLE", normalized=True, special=False),
          added("x1", special=False), added("new token", rstrip=True)]
 
@@ -117,8 +134,8 @@ for p in PRE_TOKENIZERS:
     CASES[f"pre_tokenizer {json.dumps(p)}"] = spec(CHARS, pre_tokenizer=p)
 for d in DECODERS:
     CASES[f"decoder {json.dumps(d)}"] = spec(unigram(byte_fallback=True), decoder=d)
-for p in POST:
-    CASES[f"post_processor {p['type']}"] = spec(bpe(), post_processor=p)
+for at, p in enumerate(POST):
+    CASES[f"post_processor {at} {p['type']}"] = spec(bpe(), post_processor=p)
 for name, model in (("fuse_unk", bpe(fuse_unk=True)), ("byte_fallback", bpe(byte_fallback=True)), ("ignore_merges", bpe(ignore_merges=True)),
                     ("prefix", affixed_bpe("##", "")), ("suffix", affixed_bpe("", "</w>")), ("both", affixed_bpe("##", "</w>"))):
     CASES[f"BPE {name}"] = spec(model, pre_tokenizer=SPLIT)
@@ -142,8 +159,8 @@ def fill(strategy="BatchLongest", direction="Right", multiple=None):
     return {"strategy": strategy, "direction": direction, "pad_to_multiple_of": multiple, "pad_id": 2, "pad_type_id": 0, "pad_token": "</s>"}
 
 
-AROUND = CASES["post_processor BertProcessing"]
-TRIMMED = CASES["post_processor Sequence"]
+AROUND = CASES["post_processor 0 BertProcessing"]
+TRIMMED = CASES["post_processor 3 Sequence"]
 for name, truncation, padding in (
         ("right", cut(5), None), ("left", cut(5, direction="Left"), None), ("a stride", cut(6, 2), None),
         ("a stride on the left", cut(6, 3, "Left"), None), ("the first text", cut(7, strategy="OnlyFirst"), None), ("no room", cut(2), None),
@@ -152,6 +169,12 @@ for name, truncation, padding in (
         ("both, in a batch", cut(9, 4, "Left"), fill(multiple=5))):
     CASES[f"limits: {name}"] = limited(AROUND, truncation, padding)
     CASES[f"limits, trimmed: {name}"] = limited(TRIMMED, truncation, padding)
+for name, truncation, padding in (
+        ("the first text", cut(7, 1, strategy="OnlyFirst"), None), ("the second text", cut(9, 1, strategy="OnlySecond"), fill(direction="Left")),
+        ("the longest", cut(8, 1), {**fill(), "pad_type_id": 5}), ("the longest on the left", cut(8, 2, "Left"), None), ("no room", cut(4), None)):
+    CASES[f"limits of two: {name}"] = limited(spec(bpe(), post_processor=PAIRS[0]), truncation, padding)
+    CASES[f"limits of two, B before A: {name}"] = limited(spec(bpe(), post_processor={"type": "Sequence", "processors": [PAIRS[2], TRIM]}), truncation, padding)
+    CASES[f"limits of two, Roberta: {name}"] = limited(spec(bpe(), post_processor=POST[1]), truncation, padding)
 BYTES = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}
 for trims in (True, False):
     for prefix in (True, False):
@@ -199,13 +222,25 @@ class Driver:
 
 def members(encoding):
     """What the driver says of an encoding."""
-    return {"ids": encoding.ids, "offsets": [list(span) for span in encoding.offsets], "attention": encoding.attention_mask,
+    return {"ids": encoding.ids, "types": encoding.type_ids, "offsets": [list(span) for span in encoding.offsets], "attention": encoding.attention_mask,
             "special": encoding.special_tokens_mask, "overflowing": [members(part) for part in encoding.overflowing]}
 
 
 def without_overflow_of_overflow(encoding):
     """The reference repeats pieces within pieces; one level says it all."""
     return {**encoding, "overflowing": [{**part, "overflowing": []} for part in encoding["overflowing"]]}
+
+
+def answer_of(reference, texts, special):
+    """What the reference makes of a batch of texts or pairs: nothing where it fails, panics, or takes a negative room for an endless one."""
+    is_pair = isinstance(texts[0], tuple)
+    cut, around = reference.truncation, reference.num_special_tokens_to_add(is_pair) if special else 0
+    if cut and cut["max_length"] < around:
+        return None
+    try:
+        return [without_overflow_of_overflow(members(one)) for one in reference.encode_batch(texts, add_special_tokens=special)]
+    except BaseException:
+        return None
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -226,19 +261,22 @@ def test_component_agrees_with_tokenizers(name, tmp_path):
             requests += [{"batch": [text], "special": special}, {"encode": text, "special": special, "truncate": True}]
     batches = [texts[i:i + 3] for i in range(0, 30, 3)]
     requests += [{"batch": batch, "special": True} for batch in batches]
+    pairs = [[tuple(rng.sample(texts, 2)) for _ in range(count)] for count in (1,) * 30 + (3,) * 5]
+    requests += [{"batch": batch, "special": special} for batch in pairs for special in (True, False)]
     requests += [{"decode": row, "skip": skip} for row in ids for skip in (False, True)]
     requests += [{"stream": [row[:2], row[2:3], row[3:]]} for row in ids]
     answers = iter(Driver(path).ask(requests))
     for text in texts:
         for special in (True, False):
-            wanted = without_overflow_of_overflow(members(reference.encode(text, add_special_tokens=special)))
-            [got] = next(answers).get("encodings")
-            assert got == wanted, (repr(text), reference.encode(text).tokens)
-            unpadded = [token for token, kept in zip(wanted["ids"], wanted["attention"]) if kept]
+            wanted = answer_of(reference, [text], special)
+            assert next(answers).get("encodings") == wanted, repr(text)
+            unpadded = wanted and [token for token, kept in zip(wanted[0]["ids"], wanted[0]["attention"]) if kept]
             assert next(answers).get("ids") == unpadded, repr(text)
     for batch in batches:
-        wanted = [without_overflow_of_overflow(members(one)) for one in reference.encode_batch(batch)]
-        assert next(answers)["encodings"] == wanted, batch
+        assert next(answers).get("encodings") == answer_of(reference, batch, True), batch
+    for batch in pairs:
+        for special in (True, False):
+            assert next(answers).get("encodings") == answer_of(reference, batch, special), (batch, special)
     for row in ids:
         for skip in (False, True):
             assert next(answers)["text"] == reference.decode(row, skip_special_tokens=skip), (row, skip)

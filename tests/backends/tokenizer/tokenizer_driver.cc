@@ -1,10 +1,12 @@
 // Not a test: answers requests on stdin so that a script can compare the library with another one.
 //   tokenizer_driver PATH
 // One JSON object a line: {"encode": TEXT | {"hex": BYTES}, "special": BOOL} -> {"ids": [...]},
-// {"batch": [TEXT, ...], "special": BOOL} -> {"encodings": [{"ids", "offsets", "attention",
-// "special", "overflowing"}, ...]}, {"decode": IDS, "skip": BOOL} -> {"text": TEXT},
+// {"batch": [TEXT | [TEXT, TEXT], ...], "special": BOOL} -> {"encodings": [{"ids", "types",
+// "offsets", "attention", "special", "overflowing"}, ...]}, {"decode": IDS, "skip": BOOL} ->
+// {"text": TEXT},
 // {"stream": [IDS, ...], "skip": BOOL} -> {"pieces": [...]}, the last piece being what Finish adds.
 // "encode" with "truncate": true cuts the ids as tokenizer.json says.
+#include <array>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,6 +15,7 @@
 
 using nereid::tokenizer::Encoding;
 using nereid::tokenizer::IncrementalDecoder;
+using nereid::tokenizer::TextPair;
 using nereid::tokenizer::Tokenizer;
 using Json = nlohmann::json;
 
@@ -31,10 +34,26 @@ Json Members(const Encoding& encoding) {
   for (const auto& span : encoding.offsets) offsets.push_back({span.begin, span.end});
   for (const Encoding& part : encoding.overflowing) overflowing.push_back(Members(part));
   return {{"ids", encoding.ids},
+          {"types", encoding.type_ids},
           {"offsets", offsets},
           {"attention", encoding.attention_mask},
           {"special", encoding.special_mask},
           {"overflowing", overflowing}};
+}
+
+// Texts, or pairs of texts.
+nereid::Result<std::vector<Encoding>> EncodeBatch(const Tokenizer& tokenizer, const Json& batch,
+                                                  bool special) {
+  const nereid::tokenizer::EncodeOptions options = {.add_special_tokens = special};
+  if (!batch.empty() && batch[0].is_array()) {
+    const auto texts = batch.get<std::vector<std::array<std::string, 2>>>();
+    std::vector<TextPair> pairs;
+    for (const auto& pair : texts) pairs.push_back({pair[0], pair[1]});
+    return tokenizer.EncodePairs(pairs, options);
+  }
+  const auto texts = batch.get<std::vector<std::string>>();
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  return tokenizer.EncodeBatch(views, options);
 }
 
 Json Answer(const Tokenizer& tokenizer, const Json& request) {
@@ -48,10 +67,7 @@ Json Answer(const Tokenizer& tokenizer, const Json& request) {
     return {{"ids", *ids}};
   }
   if (request.contains("batch")) {
-    const auto texts = request["batch"].get<std::vector<std::string>>();
-    const std::vector<std::string_view> views(texts.begin(), texts.end());
-    const auto batch =
-        tokenizer.EncodeBatch(views, {.add_special_tokens = request.value("special", false)});
+    const auto batch = EncodeBatch(tokenizer, request["batch"], request.value("special", false));
     if (!batch.ok()) return {{"error", batch.status().message()}};
     Json answers = Json::array();
     for (const Encoding& one : *batch) answers.push_back(Members(one));

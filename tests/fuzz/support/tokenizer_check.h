@@ -14,7 +14,7 @@ namespace nereid::tokenizer {
 inline void CheckLists(const Encoding& encoding) {
   const size_t count = encoding.ids.size();
   if (encoding.offsets.size() != count || encoding.attention_mask.size() != count ||
-      encoding.special_mask.size() != count) {
+      encoding.special_mask.size() != count || encoding.type_ids.size() != count) {
     std::abort();
   }
   for (const Encoding& part : encoding.overflowing) CheckLists(part);
@@ -23,9 +23,11 @@ inline void CheckLists(const Encoding& encoding) {
 // Truncation and padding of the file are followed, or refused.
 inline void CheckEncodesFully(const Tokenizer& tokenizer) {
   const std::string_view texts[] = {"", "a b\u00e9c <s>d"};
-  const auto batch = tokenizer.EncodeBatch(texts);
-  if (!batch.ok()) return;
-  for (const Encoding& encoding : *batch) CheckLists(encoding);
+  if (const auto batch = tokenizer.EncodeBatch(texts); batch.ok()) {
+    for (const Encoding& encoding : *batch) CheckLists(encoding);
+  }
+  const auto pair = tokenizer.EncodePair("hello a 12", texts[1]);
+  if (pair.ok()) CheckLists(*pair);
 }
 
 // It encodes, and what it streams is what it decodes.
