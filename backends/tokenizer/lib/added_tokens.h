@@ -14,6 +14,7 @@
 #include "nereid/status.h"
 #include "normalizer.h"
 #include "token_table.h"
+#include "token_trie.h"
 
 namespace nereid::tokenizer {
 
@@ -36,29 +37,6 @@ struct AddedToken {
 // `over` without an id get that of the vocabulary, or are left out where it has none.
 void Overlay(std::span<const AddedToken> over, const TokenTable& vocabulary,
              std::vector<AddedToken>& tokens);
-
-// Finds the leftmost longest of a set of strings; empty strings never match.
-class TokenTrie {
- public:
-  // The first of equal strings counts. `value` is what Find returns.
-  void Add(std::string_view text, int32_t value);
-
-  struct Match {
-    size_t begin, end;
-    int32_t value;
-  };
-  std::optional<Match> Find(std::string_view text, size_t from) const;
-
- private:
-  struct Node {
-    int32_t value = -1;
-    std::vector<std::pair<unsigned char, int32_t>> children;
-  };
-  int32_t Child(int32_t node, char byte) const;
-
-  std::vector<Node> nodes_ = {Node()};
-  bool starts_[256] = {};
-};
 
 class AddedTokens {
  public:

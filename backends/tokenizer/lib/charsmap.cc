@@ -161,37 +161,18 @@ Charsmap::Match Charsmap::Find(std::string_view text, bool longest) const {
 
 namespace {
 
-// Characters replaced, then spaces: a dummy one before, none at the ends and none doubled, as
+// Characters replaced, spaces marked: a dummy one before, none at the ends and none doubled, as
 // asked.
 class SentencePieceStep : public NormalizerStep {
  public:
-  SentencePieceStep(Charsmap map, SentencePieceSpaces spaces)
-      : map_(std::move(map)), spaces_(spaces) {}
+  SentencePieceStep(Charsmap map, TokenTrie kept, SentencePieceSpaces spaces)
+      : map_(std::move(map)), kept_(std::move(kept)), spaces_(spaces) {}
 
   bool Apply(std::string_view text, std::string& out) const override {
-    std::string mapped;
-    mapped.reserve(text.size() + 1);
-    for (size_t at = 0; at < text.size();) {
-      const Charsmap::Match match = map_.Longest(text.substr(at));
-      const size_t size = match.size > 0 ? match.size : Utf8Length(text[at]);
-      mapped.append(match.size > 0 ? match.replacement : text.substr(at, size));
-      at += size;
-    }
-    std::string_view left = mapped;
-    if (spaces_.remove_extra) {
-      left.remove_prefix(std::min(left.find_first_not_of(' '), left.size()));
-      left = left.substr(0, left.find_last_not_of(' ') + 1);
-    }
-    if (left.empty()) return true;
     const size_t begin = out.size();
-    if (spaces_.dummy_prefix) out.append(kSpaceMark);
-    for (size_t i = 0; i < left.size(); ++i) {
-      if (left[i] != ' ') {
-        out.push_back(left[i]);
-      } else if (!spaces_.remove_extra || left[i - 1] != ' ') {
-        out.append(kSpaceMark);
-      }
-    }
+    Walk(
+        text, [&] { out.append(kSpaceMark); },
+        [&](std::string_view bytes, size_t, size_t, size_t) { out.append(bytes); });
     if (spaces_.remove_extra) {  // marks written as such end a text no more than spaces do
       while (std::string_view(out).substr(begin).ends_with(kSpaceMark)) {
         out.resize(out.size() - kSpaceMark.size());
@@ -199,58 +180,89 @@ class SentencePieceStep : public NormalizerStep {
     }
     return true;
   }
+
   bool ApplyAligned(AlignedText& text) const override {
-    AlignedText mapped = AlignedText::EmptyLike(text);
-    const std::string& old = text.text();
-    for (size_t at = 0; at < old.size();) {
-      const Charsmap::Match match = map_.Longest(std::string_view(old).substr(at));
-      const size_t size = match.size > 0 ? match.size : Utf8Length(old[at]);
-      if (match.size > 0) {
-        mapped.Append(match.replacement, text.Origin(at, at + size));
-      } else {
-        mapped.Append(text, at, at + size);
-      }
-      at += size;
+    AlignedText made = AlignedText::EmptyLike(text);
+    bool has_prefix = false;
+    Walk(
+        text.text(), [&] { has_prefix = true; },
+        [&](std::string_view bytes, size_t begin, size_t end, size_t copied) {
+          if (copied != std::string::npos) {
+            made.Append(text, copied, copied + bytes.size());
+          } else {
+            made.Append(bytes, text.Origin(begin, end));
+          }
+        });
+    if (has_prefix && made.text().empty())
+      made.Append(kSpaceMark, text.from(0));
+    else if (has_prefix)
+      made.Prepend(kSpaceMark);
+    while (spaces_.remove_extra && made.text().ends_with(kSpaceMark)) {
+      made = made.Slice(0, made.text().size() - kSpaceMark.size());
     }
-    MarkSpaces(mapped);
-    text = std::move(mapped);
+    text = std::move(made);
     return true;
   }
 
  private:
-  // What Apply does to the spaces of a mapped text.
-  void MarkSpaces(AlignedText& mapped) const {
-    const std::string& text = mapped.text();
-    size_t begin = 0, end = text.size();
-    if (spaces_.remove_extra) {
-      begin = std::min(text.find_first_not_of(' '), text.size());
-      end = std::max(begin, text.find_last_not_of(' ') + 1);
+  // What comes next of a text: `size` bytes, which become `becomes`.
+  struct Next {
+    size_t size;
+    std::string_view becomes;
+    bool is_copied;  // byte for byte
+  };
+  Next NextOf(std::string_view text, size_t at) const {
+    if (const auto kept = kept_.empty() ? std::nullopt : kept_.FindAt(text, at)) {
+      return {kept->end - at, text.substr(at, kept->end - at), true};
     }
-    AlignedText made = AlignedText::EmptyLike(mapped);
-    for (size_t i = begin; i < end; ++i) {
-      if (text[i] != ' ') {
-        made.Append(mapped, i, i + 1);
-      } else if (!spaces_.remove_extra || text[i - 1] != ' ') {
-        made.Append(kSpaceMark, mapped.from(i));
+    const Charsmap::Match match = map_.Longest(text.substr(at));
+    if (match.size > 0) return {match.size, match.replacement, false};
+    const size_t size = Utf8Length(text[at]);
+    return {size, text.substr(at, size), true};
+  }
+
+  // Calls `prefix()` where a dummy prefix stands before what follows, then for each stretch of the
+  // result `add(bytes, begin, end, copied)`: it comes from text[begin, end), and is a copy of what
+  // is at `copied`, or of nothing (npos).
+  template <typename Prefix, typename Add>
+  void Walk(std::string_view text, Prefix prefix, Add add) const {
+    size_t at = 0;
+    while (spaces_.remove_extra && at < text.size()) {
+      const Next next = NextOf(text, at);
+      if (next.becomes != " ") break;
+      at += next.size;
+    }
+    if (at >= text.size()) return;
+    if (spaces_.dummy_prefix) prefix();
+    bool is_behind_space = spaces_.remove_extra;
+    for (size_t size = 0; at < text.size(); at += size) {
+      const Next next = NextOf(text, at);
+      size = next.size;
+      const std::string_view bytes = next.becomes;
+      size_t done = 0;
+      while (is_behind_space && done < bytes.size() && bytes[done] == ' ') ++done;
+      if (done < bytes.size()) is_behind_space = spaces_.remove_extra && bytes.back() == ' ';
+      while (done < bytes.size()) {
+        const bool is_space = bytes[done] == ' ';
+        const size_t end = is_space ? done + 1 : std::min(bytes.find(' ', done), bytes.size());
+        const size_t copied = next.is_copied && !is_space ? at + done : std::string::npos;
+        add(is_space ? kSpaceMark : bytes.substr(done, end - done), at, at + size, copied);
+        done = end;
       }
     }
-    if (spaces_.dummy_prefix) made.Prepend(kSpaceMark);
-    while (spaces_.remove_extra && made.text().ends_with(kSpaceMark)) {
-      made = made.Slice(0, made.text().size() - kSpaceMark.size());
-    }
-    mapped = std::move(made);
   }
 
   static constexpr std::string_view kSpaceMark = "\u2581";
   Charsmap map_;
+  TokenTrie kept_;
   SentencePieceSpaces spaces_;
 };
 
 }  // namespace
 
-std::unique_ptr<const NormalizerStep> MakeSentencePieceStep(Charsmap map,
+std::unique_ptr<const NormalizerStep> MakeSentencePieceStep(Charsmap map, TokenTrie kept,
                                                             SentencePieceSpaces spaces) {
-  return std::make_unique<SentencePieceStep>(std::move(map), spaces);
+  return std::make_unique<SentencePieceStep>(std::move(map), std::move(kept), spaces);
 }
 
 Result<std::unique_ptr<const NormalizerStep>> MakePrecompiledStep(std::string_view base64) {

@@ -11,6 +11,7 @@
 
 #include "nereid/status.h"
 #include "normalizer.h"
+#include "token_trie.h"
 
 namespace nereid::tokenizer {
 
@@ -39,12 +40,12 @@ class Charsmap {
 };
 
 // What sentencepiece does before it segments: replaces characters by the longest entries of the map
-// and writes spaces as U+2581.
+// and writes spaces as U+2581. What `kept` finds in the text stays as it is but for its spaces.
 struct SentencePieceSpaces {
   bool dummy_prefix = true;
   bool remove_extra = true;
 };
-std::unique_ptr<const NormalizerStep> MakeSentencePieceStep(Charsmap map,
+std::unique_ptr<const NormalizerStep> MakeSentencePieceStep(Charsmap map, TokenTrie kept,
                                                             SentencePieceSpaces spaces);
 
 // The Precompiled normalizer. `base64` is its precompiled_charsmap.

@@ -7,6 +7,7 @@
 
 #include "bpe_model.h"
 #include "charsmap.h"
+#include "frozen_pieces.h"
 #include "proto_reader.h"
 #include "side_files.h"
 #include "tokenizer_parts.h"
@@ -150,16 +151,26 @@ std::vector<MergeRule> MakeRules(const Model& model, const TokenTable& vocabular
   return rules;
 }
 
+// Tokens wherever they stand, in the text as it is and as it is segmented.
+TokenTrie UserPieces(const Model& model) {
+  TokenTrie pieces;
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const Piece& piece = model.pieces[id];
+    if (piece.type == kUserDefined) pieces.Add(piece.text, static_cast<int32_t>(id));
+  }
+  return pieces;
+}
+
 std::vector<AddedToken> AddedPieces(const Model& model) {
   std::vector<AddedToken> tokens;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const Piece& piece = model.pieces[id];
-    if (piece.type != kControl && piece.type != kUnknown && piece.type != kUserDefined) continue;
+    if (piece.type != kControl && piece.type != kUnknown) continue;
     AddedToken token;
     token.content = piece.text;
     token.id = static_cast<int32_t>(id);
     token.normalized = false;
-    token.special = piece.type != kUserDefined;
+    token.special = true;
     tokens.push_back(std::move(token));
   }
   return tokens;
@@ -183,22 +194,21 @@ nlohmann::json DecoderSpec(const Model& model) {
   return {{"type", "Sequence"}, {"decoders", steps}};
 }
 
-// Scores as sentencepiece has them: single precision, user-defined pieces before all others.
+// Scores as sentencepiece has them (0.2.1 and later): single precision, user-defined pieces before
+// all others, one long one before several.
 std::unique_ptr<const TextModel> MakeUnigram(const Model& model, const TokenTable& vocabulary,
                                              std::optional<int32_t> unk_id) {
   constexpr float kUnkPenalty = 10.0F;
-  float min_score = FLT_MAX, max_score = FLT_MIN;
+  float min_score = FLT_MAX;
   for (const Piece& piece : model.pieces) {
-    if (piece.type != kNormal) continue;
-    min_score = std::min(min_score, piece.score);
-    max_score = std::max(max_score, piece.score);
+    if (piece.type == kNormal) min_score = std::min(min_score, piece.score);
   }
   std::vector<UnigramModel::Token> tokens;
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const Piece& piece = model.pieces[id];
     if (piece.type != kNormal && piece.type != kUserDefined) continue;
-    const double user_score = static_cast<float>(piece.text.size()) * max_score - 0.1;
-    const double score = piece.type == kNormal ? piece.score : user_score;
+    const auto user_score = static_cast<float>(0.1 * (static_cast<double>(piece.text.size()) - 1));
+    const float score = piece.type == kNormal ? piece.score : user_score;
     tokens.push_back({piece.text, static_cast<int32_t>(id), score});
   }
   UnigramOptions options;
@@ -218,7 +228,8 @@ Status SetSpaces(const Model& model, const SideOptions& side, TokenizerParts& pa
         Charsmap map,
         Charsmap::Make(model.charsmap.empty() ? std::string_view("\0\0\0\0", 4) : model.charsmap));
     const SentencePieceSpaces spaces{prefix && !first, model.remove_extra_whitespaces};
-    parts.normalizer = Normalizer::Of(MakeSentencePieceStep(std::move(map), spaces));
+    parts.normalizer =
+        Normalizer::Of(MakeSentencePieceStep(std::move(map), UserPieces(model), spaces));
   } else {
     parts.normalizer = Normalizer::ForSentencePiece(prefix && !first);
   }
@@ -256,6 +267,9 @@ PartsResult LoadSentencePiece(std::string_view bytes, const SideOptions& side) {
                              rules.size());
     }
     parts->model = std::make_unique<BpeModel>(parts->vocabulary, rules, bpe);
+    if (TokenTrie pieces = UserPieces(model); !pieces.empty()) {
+      parts->model = std::make_unique<FrozenPieces>(std::move(pieces), std::move(parts->model));
+    }
   }
   std::vector<AddedToken> added = AddedPieces(model);
   Overlay(side.added, parts->vocabulary, added);

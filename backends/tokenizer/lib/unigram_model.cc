@@ -48,12 +48,10 @@ void UnigramModel::Encode(std::string_view piece, ModelScratch& scratch,
 template <typename Score>
 void UnigramModel::FindPaths(std::string_view piece,
                              std::vector<ModelScratch::PathEnd>& paths) const {
-  // sentencepiece compares the sum in double precision with a rounded one.
-  const auto offer = [&](size_t end, double score, int32_t id, size_t begin) {
+  const auto offer = [&](size_t end, double sum, int32_t id, size_t begin) {
     ModelScratch::PathEnd& path = paths[end];
-    if (path.begin < 0 || score > path.score) {
-      path = {static_cast<Score>(score), id, static_cast<int32_t>(begin)};
-    }
+    const auto score = static_cast<Score>(sum);
+    if (path.begin < 0 || score > path.score) path = {score, id, static_cast<int32_t>(begin)};
   };
   for (size_t begin = 0; begin < piece.size();) {
     const double so_far = paths[begin].score;
@@ -64,7 +62,7 @@ void UnigramModel::FindPaths(std::string_view piece,
       has_single |= end == next;
     });
     if (!has_single) {
-      offer(next, static_cast<Score>(unk_score_ + so_far), options_.unk_id.value_or(-1), begin);
+      offer(next, unk_score_ + so_far, options_.unk_id.value_or(-1), begin);
     }
     begin = next;
   }

@@ -32,12 +32,25 @@ def ask(path, requests):
     return Driver(path).ask(requests)
 
 
+# Pieces that users defined, in the text as it is (spaces, what a normalizer would change) and as it is segmented (U+2581).
+USER = ["<sep>", "user", "use", "\u2581the", "\u2581\u2581", "a\u2581b", "b  a", " x", "\ufb01", "\u212bb", "ab\u2581"]
+
+
+def user_texts():
+    rng = random.Random(4)
+    parts = USER + [" ", "  ", "the", "a", "b", "x", "\u2581", "\u00e9", "fi", "\u3000", "\x07", "user the"]
+    return ["".join(rng.choice(parts) for _ in range(rng.randrange(1, 9))) for _ in range(400)]
+
+
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 @pytest.mark.parametrize("options", [
     {"normalization_rule_name": "nmt_nfkc"},
     {"normalization_rule_name": "identity", "remove_extra_whitespaces": False, "byte_fallback": True},
-    {"normalization_rule_name": "nfkc_cf", "add_dummy_prefix": False, "user_defined_symbols": ["<sep>", "user"]},
-], ids=["nmt_nfkc", "identity with bytes", "nfkc_cf with user symbols"])
+    {"normalization_rule_name": "nfkc_cf", "add_dummy_prefix": False, "user_defined_symbols": USER},
+    {"normalization_rule_name": "nmt_nfkc", "user_defined_symbols": USER},
+    {"normalization_rule_name": "identity", "remove_extra_whitespaces": False, "user_defined_symbols": USER},
+    {"normalization_rule_name": "nmt_nfkc", "remove_extra_whitespaces": False, "byte_fallback": True, "user_defined_symbols": USER},
+], ids=["nmt_nfkc", "identity with bytes", "nfkc_cf with user symbols", "nmt_nfkc with user symbols", "identity with user symbols", "all spaces with user symbols"])
 def test_a_trained_model_agrees_with_sentencepiece(kind, options, tmp_path):
     sentencepiece = pytest.importorskip("sentencepiece")
     model = io.BytesIO()
@@ -46,14 +59,16 @@ def test_a_trained_model_agrees_with_sentencepiece(kind, options, tmp_path):
     path = tmp_path / "tokenizer.model"
     path.write_bytes(model.getvalue())
     reference = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    # Control pieces written in the text are recognised here, which sentencepiece does not do; user symbols split the text.
-    cases = [text for text in texts() if not any(mark in text for mark in ("<s>", "</s>", "<unk>", "<sep>", "user", "\x00"))]
+    # Control pieces written in the text are recognised here, which sentencepiece does not do.
+    cases = [text for text in texts() + user_texts() if not any(mark in text for mark in ("<s>", "</s>", "<unk>", "\x00"))]
     answers = ask(path, [{"encode": text} for text in cases])
     for text, answer in zip(cases, answers):
         assert answer.get("ids") == reference.encode(text), repr(text)
     rng = random.Random(2)
     # Runs of byte pieces that are not UTF-8 come out as tokenizer.json has them, not one U+FFFD a byte.
     pieces = [id for id in range(reference.get_piece_size()) if not (reference.is_byte(id) or reference.is_control(id) or reference.is_unknown(id))]
+    if "user_defined_symbols" in options:  # where it comes first, its space goes
+        pieces.remove(reference.piece_to_id(" x"))
     rows = [reference.encode(text) for text in sentences(40)] + [rng.choices(pieces, k=9) for _ in range(100)]
     answers = ask(path, [{"decode": row} for row in rows])
     for row, answer in zip(rows, answers):
