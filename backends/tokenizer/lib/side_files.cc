@@ -19,19 +19,21 @@ constexpr std::string_view kConfig = "tokenizer_config.json";
 constexpr const char* kTokenKeys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                       "pad_token", "cls_token", "mask_token"};
 
-// The file's JSON object, or null when there is none.
-Result<Json> ReadSideFile(const std::string& directory, std::string_view name) {
-  const std::filesystem::path path = std::filesystem::path(directory) / name;
+// The file's text, or nothing when there is none.
+Result<std::optional<std::string>> ReadText(const std::filesystem::path& path) {
   std::error_code error;
   const uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) return Json();
+  if (error) return std::optional<std::string>();
   if (size > kMaxSideFileBytes)
     return InvalidArgError("'", path.string(), "': ", size, " bytes are too many");
   std::ifstream file(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (IsTooDeep(text)) return InvalidArgError("'", path.string(), "': nested too deep");
+  return std::optional<std::string>(std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
+Result<Json> ParseObject(const std::string& text, std::string_view shown) {
+  if (IsTooDeep(text)) return InvalidArgError("'", shown, "': nested too deep");
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return InvalidArgError("'", path.string(), "': not a JSON object");
+  if (!json.is_object()) return InvalidArgError("'", shown, "': not a JSON object");
   return json;
 }
 
@@ -42,8 +44,8 @@ std::optional<std::string> ContentOf(const Json& entry) {
   return content.get<std::string>();
 }
 
-std::optional<int32_t> NamedToken(const Json& file, const char* key, const TokenizerParts& parts) {
-  const std::optional<std::string> content = ContentOf(Member(file, key));
+std::optional<int32_t> IdOf(const Json& entry, const TokenizerParts& parts) {
+  const std::optional<std::string> content = ContentOf(entry);
   return content ? parts.IdOfToken(*content) : std::nullopt;
 }
 
@@ -114,13 +116,32 @@ Result<std::vector<AddedToken>> ReadAddedTokens(const Json& file, const Contents
 
 }  // namespace
 
+std::array<std::pair<const char*, Json*>, 5> SideFiles::Slots() {
+  return {{{kConfig.data(), &config_},
+           {"special_tokens_map.json", &special_map_},
+           {"added_tokens.json", &added_},
+           {"generation_config.json", &generation_},
+           {"config.json", &model_}}};
+}
+
 Result<SideFiles> SideFiles::Read(const std::string& directory) {
   SideFiles files;
-  NEREID_ASSIGN_OR_RETURN(files.config_, ReadSideFile(directory, kConfig));
-  NEREID_ASSIGN_OR_RETURN(files.special_map_, ReadSideFile(directory, "special_tokens_map.json"));
-  NEREID_ASSIGN_OR_RETURN(files.added_, ReadSideFile(directory, "added_tokens.json"));
-  NEREID_ASSIGN_OR_RETURN(files.generation_, ReadSideFile(directory, "generation_config.json"));
-  NEREID_ASSIGN_OR_RETURN(files.model_, ReadSideFile(directory, "config.json"));
+  for (const auto& [name, json] : files.Slots()) {
+    const std::filesystem::path path = std::filesystem::path(directory) / name;
+    NEREID_ASSIGN_OR_RETURN(const std::optional<std::string> text, ReadText(path));
+    if (!text) continue;
+    NEREID_ASSIGN_OR_RETURN(*json, ParseObject(*text, path.string()));
+  }
+  return files;
+}
+
+Result<SideFiles> SideFiles::FromTexts(const std::map<std::string, std::string>& texts) {
+  SideFiles files;
+  for (const auto& [name, json] : files.Slots()) {
+    const auto text = texts.find(name);
+    if (text == texts.end()) continue;
+    NEREID_ASSIGN_OR_RETURN(*json, ParseObject(text->second, name));
+  }
   return files;
 }
 
@@ -128,6 +149,15 @@ Result<SideFiles> SideFiles::Read(const std::string& directory) {
 std::vector<const Json*> SideFiles::RoleFiles() const {
   if (!Member(config_, "added_tokens_decoder").is_null()) return {&config_};
   return {&special_map_, &config_};
+}
+
+// Who has the role: a string or an object, or null. A null that is written out counts too, as in
+// the reference: that file takes the role away.
+const Json& SideFiles::RoleOf(const char* key) const {
+  for (const Json* file : RoleFiles()) {
+    if (file->is_object() && file->contains(key)) return Member(*file, key);
+  }
+  return Member(config_, key);
 }
 
 // The tokens that the files give a role, without ids.
@@ -148,13 +178,8 @@ std::vector<AddedToken> SideFiles::NamedTokens() const {
     if (token.content.empty() || !known.insert(token.content).second) return;
     tokens.push_back(std::move(token));
   };
-  const std::vector<const Json*> files = RoleFiles();
-  for (const char* key : kTokenKeys) {
-    const auto names = [&](const Json* file) { return ContentOf(Member(*file, key)).has_value(); };
-    const auto file = std::find_if(files.begin(), files.end(), names);
-    if (file != files.end()) add(Member(**file, key));
-  }
-  for (const Json* file : files) {
+  for (const char* key : kTokenKeys) add(RoleOf(key));
+  for (const Json* file : RoleFiles()) {
     for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
       for (const Json& entry : Member(*file, key)) add(entry);
     }
@@ -186,12 +211,10 @@ void SideFiles::FindSpecialIds(TokenizerParts& parts) const {
   const auto offer = [](std::optional<int32_t>& slot, std::optional<int32_t> id) {
     if (!slot) slot = id;
   };
-  for (const Json* file : RoleFiles()) {
-    offer(found.bos, NamedToken(*file, "bos_token", parts));
-    offer(found.eos, NamedToken(*file, "eos_token", parts));
-    offer(found.pad, NamedToken(*file, "pad_token", parts));
-    offer(found.unk, NamedToken(*file, "unk_token", parts));
-  }
+  found.bos = IdOf(RoleOf("bos_token"), parts);
+  found.eos = IdOf(RoleOf("eos_token"), parts);
+  found.pad = IdOf(RoleOf("pad_token"), parts);
+  found.unk = IdOf(RoleOf("unk_token"), parts);
   for (const Json* file : {&generation_, &model_}) {
     offer(found.bos, NumberedToken(*file, "bos_token_id"));
     offer(found.eos, NumberedToken(*file, "eos_token_id"));

@@ -3,9 +3,12 @@
 // name ids. Each is read once. [any thread]
 #pragma once
 
+#include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "added_tokens.h"
@@ -29,6 +32,8 @@ class SideFiles {
  public:
   // A file that is not a JSON object is an error; an absent one is not.
   static Result<SideFiles> Read(const std::string& directory);
+  // The same from the texts of the files, by name. Other names do not count.
+  static Result<SideFiles> FromTexts(const std::map<std::string, std::string>& texts);
 
   // INVALID_ARG names the file, the field, and what is wrong.
   Result<SideOptions> Options() const;
@@ -39,6 +44,8 @@ class SideFiles {
  private:
   void FindSpecialIds(TokenizerParts& parts) const;
   std::vector<const nlohmann::json*> RoleFiles() const;
+  const nlohmann::json& RoleOf(const char* key) const;
+  std::array<std::pair<const char*, nlohmann::json*>, 5> Slots();
   std::vector<AddedToken> NamedTokens() const;
 
   nlohmann::json config_, special_map_, added_, generation_, model_;

@@ -50,6 +50,43 @@ TEST_F(SideFilesTest, TheMapOfSpecialTokensCountsBeforeAConfigWithoutADecoder) {
   EXPECT_TRUE(tokenizer->IsSpecial('B'));
 }
 
+// Answers of transformers 4.46.
+TEST_F(SideFilesTest, ANullInTheMapTakesARoleAway) {
+  Write("tokenizer.json", ByteLevelSpec({}).dump());
+  Write("special_tokens_map.json", R"({"bos_token": null, "pad_token": null})");
+  Write("tokenizer_config.json", R"({"bos_token": "B", "eos_token": "E", "pad_token": "P"})");
+  auto tokenizer = Load();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->special_ids().bos, std::nullopt);
+  EXPECT_EQ(tokenizer->special_ids().eos, 'E');
+  EXPECT_EQ(tokenizer->special_ids().pad, std::nullopt);
+  EXPECT_FALSE(tokenizer->IsSpecial('B'));
+  EXPECT_FALSE(tokenizer->IsSpecial('P'));
+  Write("generation_config.json", R"({"pad_token_id": 7})");  // an id is one all the same
+  tokenizer = Load();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->special_ids().pad, 7);
+}
+
+TEST_F(SideFilesTest, TheConfigAddsAndRemovesBosAndEosOfPairs) {
+  json spec = ByteLevelSpec({});
+  const auto ids = [&] {
+    const auto pair = (*Tokenizer::Load(folder_.string()))->EncodePair("a", "b");
+    EXPECT_TRUE(pair.ok());
+    return pair.ok() ? pair->ids : std::vector<int32_t>();
+  };
+  Write("tokenizer.json", spec.dump());
+  Write("tokenizer_config.json",
+        R"({"bos_token": "B", "eos_token": "E", "add_bos_token": true, "add_eos_token": true})");
+  EXPECT_EQ(ids(), (std::vector<int32_t>{'B', 'a', 'E', 'B', 'b', 'E'}));
+  spec["post_processor"] = {
+      {"type", "RobertaProcessing"}, {"cls", {"B", 66u}}, {"sep", {"E", 69u}}};
+  Write("tokenizer.json", spec.dump());
+  EXPECT_EQ(ids(), (std::vector<int32_t>{'B', 'a', 'E', 'E', 'b', 'E'}));
+  Write("tokenizer_config.json", R"({"bos_token": "B", "eos_token": "E", "add_eos_token": false})");
+  EXPECT_EQ(ids(), (std::vector<int32_t>{'B', 'a', 'b'}));
+}
+
 TEST_F(SideFilesTest, TheConfigAddsAndRemovesBosAndEos) {
   json spec = ByteLevelSpec({});
   spec["post_processor"] = {

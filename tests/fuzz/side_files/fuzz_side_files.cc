@@ -1,0 +1,63 @@
+// Any bytes as the files beside a tokenizer, a line each, in the order of kNames; an empty line
+// stands for no file. A verdict, never a crash; with what is accepted a tokenizer of either kind
+// (tokens read from JSON, ranks of bytes) encodes, alone and in pairs, and streams as it decodes.
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "../support/tokenizer_check.h"
+#include "rank_tokenizer.h"
+#include "side_files.h"
+#include "tokenizer_parts.h"
+
+namespace {
+
+using namespace nereid::tokenizer;
+
+constexpr const char* kNames[] = {"tokenizer_config.json", "special_tokens_map.json",
+                                  "added_tokens.json", "generation_config.json", "config.json"};
+
+constexpr std::string_view kWords = R"({"version": "1.0",
+  "added_tokens": [{"id": 1, "content": "<s>", "special": true, "normalized": false},
+                   {"id": 6, "content": "new", "special": false, "lstrip": true}],
+  "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "WhitespaceSplit"},
+  "post_processor": {"type": "BertProcessing", "cls": ["<s>", 1], "sep": ["</s>", 2]},
+  "decoder": null,
+  "model": {"type": "WordLevel", "unk_token": "<unk>",
+            "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "hello": 3, "a": 4, "12": 5}}})";
+
+PartsResult LoadBytes(const SideOptions& side) {
+  RankTokenizer ranks;
+  ranks.pattern = R"(\s+|\S+)";
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    ranks.arena.push_back(static_cast<char>(byte));
+    ranks.tokens.push_back({byte, 1, byte});
+  }
+  return MakeRankTokenizer(ranks, side);
+}
+
+void Check(const SideFiles& files, PartsResult parts) {
+  if (!parts.ok() || !files.Finish(**parts).ok()) return;
+  const Tokenizer tokenizer(std::move(*parts));
+  CheckEncodesAndStreams(tokenizer);
+  CheckEncodesFully(tokenizer);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  std::string_view rest(reinterpret_cast<const char*>(data), size);
+  std::map<std::string, std::string> texts;
+  for (const char* name : kNames) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    if (end > 0) texts[name] = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  const auto files = SideFiles::FromTexts(texts);
+  if (!files.ok()) return 0;
+  const auto side = files->Options();
+  if (!side.ok()) return 0;
+  Check(*files, LoadTokenizerJson(kWords, *side));
+  Check(*files, LoadBytes(*side));
+  return 0;
+}
