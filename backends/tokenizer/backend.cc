@@ -1,5 +1,5 @@
-// The tokenizer backend: text to ids or ids to text, by the parameter `mode`. A model loads its
-// tokenizer once; its instances share it.
+// The tokenizer backend: text to ids or ids to text, by the parameter `mode`. The instances of a
+// model share its tokenizer, and so do models of the same files.
 #include "nereid/backend.h"
 
 #include <filesystem>
@@ -8,6 +8,7 @@
 
 #include "postprocessing.h"
 #include "preprocessing.h"
+#include "shared_tokenizer.h"
 #include "tensor_specs.h"
 #include "tokenizer.h"
 
@@ -36,7 +37,7 @@ class TokenizerModel : public Model {
                         "the tokenizer's own files say what it is"));
     }
     NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer,
-                            Tokenizer::Load(TokenizerPath().string()));
+                            LoadShared(TokenizerPath().string()));
     if (mode == Mode::kPreprocessing) {
       NEREID_ASSIGN_OR_RETURN(const bool add, parameters().Bool("add_special_tokens", true));
       NEREID_ASSIGN_OR_RETURN(const InvalidUtf8 invalid, ReadInvalidUtf8());

@@ -1,13 +1,15 @@
 // See lazy_tokenizer.h.
 #include "llm_core/adapter/lazy_tokenizer.h"
 
+#include "shared_tokenizer.h"
+
 namespace nereid::llm_adapter {
 
 Result<std::shared_ptr<const tokenizer::Tokenizer>> LazyTokenizer::Get() {
   const std::lock_guard lock(mutex_);
   if (!was_tried_) {
     was_tried_ = true;
-    Result<std::shared_ptr<const tokenizer::Tokenizer>> loaded = tokenizer::Tokenizer::Load(path_);
+    Result<std::shared_ptr<const tokenizer::Tokenizer>> loaded = tokenizer::LoadShared(path_);
     if (loaded.ok()) {
       tokenizer_ = std::move(*loaded);
     } else {

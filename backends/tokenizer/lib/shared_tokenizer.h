@@ -1,0 +1,17 @@
+// Tokenizers that a process has loaded, for whoever asks for the same files: the models before and
+// behind an LLM hold one vocabulary. [any thread]
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "nereid/status.h"
+#include "tokenizer.h"
+
+namespace nereid::tokenizer {
+
+// As Tokenizer::Load, but for a tokenizer that somebody still holds and whose files, and those
+// beside them, are as they were then. Who asks while another one loads the same waits for it.
+Result<std::shared_ptr<const Tokenizer>> LoadShared(const std::string& path);
+
+}  // namespace nereid::tokenizer

@@ -1,0 +1,66 @@
+// One tokenizer for all who ask for the same files, as long as those stay as they are.
+#include "shared_tokenizer.h"
+
+#include <thread>
+
+#include "test_tokenizers.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+class SharedTokenizerTest : public TokenizerFolderTest {
+ protected:
+  std::shared_ptr<const Tokenizer> Shared(const std::filesystem::path& path) {
+    const auto loaded = LoadShared(path.string());
+    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+    return loaded.ok() ? *loaded : nullptr;
+  }
+};
+
+TEST_F(SharedTokenizerTest, TheSameFilesAreHeldOnce) {
+  Write("tokenizer.json", ByteLevelSpec({}).dump());
+  const auto first = Shared(folder_);
+  EXPECT_EQ(Shared(folder_ / "."), first);
+  EXPECT_EQ(Shared(folder_ / "tokenizer.json")->vocab_size(), first->vocab_size());
+}
+
+TEST_F(SharedTokenizerTest, NobodyHoldsOnToOneThatIsNotUsed) {
+  Write("tokenizer.json", ByteLevelSpec({}).dump());
+  const std::weak_ptr<const Tokenizer> gone = Shared(folder_);
+  EXPECT_TRUE(gone.expired());
+  EXPECT_NE(Shared(folder_), nullptr);
+}
+
+TEST_F(SharedTokenizerTest, FilesThatChangedAreReadAgain) {
+  Write("tokenizer.json", ByteLevelSpec({}).dump());
+  const auto first = Shared(folder_);
+  Write("tokenizer_config.json", R"({"eos_token": "E"})");
+  const auto second = Shared(folder_);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(second->special_ids().eos, 'E');
+  EXPECT_EQ(Shared(folder_), second);
+  Write("tokenizer.json", ByteLevelSpec({"h e"}).dump());
+  EXPECT_NE(Shared(folder_), second);
+}
+
+TEST_F(SharedTokenizerTest, WhatCannotBeLoadedIsTriedAgain) {
+  Write("tokenizer.json", "{");
+  EXPECT_FALSE(LoadShared(folder_.string()).ok());
+  EXPECT_FALSE(LoadShared((folder_ / "absent").string()).ok());
+  Write("tokenizer.json", ByteLevelSpec({}).dump());
+  EXPECT_NE(Shared(folder_), nullptr);
+}
+
+TEST_F(SharedTokenizerTest, WhoeverAsksAtTheSameTimeGetsTheSame) {
+  Write("tokenizer.json", ByteLevelSpec().dump());
+  std::vector<std::shared_ptr<const Tokenizer>> got(4);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& one : got) threads.emplace_back([&] { one = Shared(folder_); });
+  }
+  EXPECT_NE(got[0], nullptr);
+  for (const auto& one : got) EXPECT_EQ(one, got[0]);
+}
+
+}  // namespace
+}  // namespace nereid::tokenizer
