@@ -80,11 +80,12 @@ std::vector<float> LongRopeFrequencies(ConfigReader& scaling, std::string_view k
   return inv_freq;
 }
 
-void ApplyLongRope(ConfigReader& config, ConfigReader& scaling, int32_t max_positions,
-                   RopeSpec& rope) {
+// `original`: where neither says it.
+void ApplyLongRope(ConfigReader& config, ConfigReader& scaling, int32_t original,
+                   int32_t max_positions, RopeSpec& rope) {
   const int32_t context =
       scaling.SizeOr("original_max_position_embeddings",
-                     config.SizeOr("original_max_position_embeddings", max_positions));
+                     config.SizeOr("original_max_position_embeddings", original));
   const double factor = scaling.NumberOr("factor", static_cast<double>(max_positions) / context);
   const double magnitude =
       factor <= 1.0 || context < 2 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(context));
@@ -136,6 +137,7 @@ void DynamicFrequencies(const RopeSpec& rope, int32_t num_tokens, float* inv_fre
 
 int32_t ReadExtendedPositions(ConfigReader& config, int32_t positions) {
   ConfigReader scaling = ScalingOf(config);
+  if (scaling.Has("full_attention")) scaling = scaling.Object("full_attention");
   const std::string kind = KindOf(scaling);
   if (kind != "linear" && kind != "dynamic" && kind != "yarn") return positions;
   const double trained =
@@ -177,7 +179,8 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& de
   } else if (kind == "yarn") {
     ApplyYarn(scaling, theta, factor, max_positions, rope);
   } else if (kind == "longrope" || kind == "su") {
-    ApplyLongRope(config, scaling, max_positions, rope);
+    const int32_t original = defaults.original_positions;
+    ApplyLongRope(config, scaling, original > 0 ? original : max_positions, max_positions, rope);
   } else if (kind == "dynamic") {
     if (dim > 2) rope.trained_positions = max_positions;  // the base of one pair does not count
     rope.dynamic_factor = factor;

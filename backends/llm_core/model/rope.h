@@ -14,6 +14,8 @@ struct RopeDefaults {
   double theta = 10000.0;
   double partial_factor = 1.0;  // the share of a head that turns
   int32_t max_positions = 2048;
+  // longrope: what the model was trained on first; 0: max_position_embeddings.
+  int32_t original_positions = 0;
 };
 
 // Reads rope_theta, partial_rotary_factor and rope_scaling / rope_parameters of `config` for heads
@@ -22,7 +24,8 @@ struct RopeDefaults {
 RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& defaults = {});
 
 // The tokens that a rope with such a scaling is said to reach: `positions` (that is
-// max_position_embeddings), or `factor` times what it was trained on where that is more.
+// max_position_embeddings), or `factor` times what it was trained on where that is more. Where
+// layers have ropes of their own, that of the layers without a window counts.
 int32_t ReadExtendedPositions(ConfigReader& config, int32_t positions);
 
 }  // namespace nereid::llm

@@ -231,13 +231,30 @@ INSTANTIATE_TEST_SUITE_P(, FamilyDefaultsTest,
                                            FamilyDefaults{"gemma2", 4, 256, 8192},
                                            FamilyDefaults{"gemma3_text", 4, 256, 131072}));
 
-// Of a Gemma 3 whose global layers have this rope.
-RopeSpec NestedRope(const std::string& rope, const std::string& pairs = "") {
-  const DecoderSpec spec = SpecOf(
+TEST(DecoderSpecTest, APhi3WasTrainedOnItsFamilysPositionsUnlessItSaysOthers) {
+  const auto spec_of = [](const std::string& pairs) {
+    return SpecOf(StrCat(
+        R"({"model_type":"phi3","vocab_size":8,"hidden_size":64,"intermediate_size":64,)",
+        R"("num_attention_heads":16,"num_hidden_layers":1,"max_position_embeddings":131072,)",
+        pairs, R"("rope_scaling":{"type":"longrope","short_factor":[1.0,1.0],)",
+        R"("long_factor":[2.0,4.0]}})"));
+  };
+  EXPECT_EQ(spec_of("").ropes[0].short_positions, 4096);
+  EXPECT_FLOAT_EQ(spec_of("").ropes[0].magnitude, 1.1902381f);  // sqrt(1 + log(32) / log(4096))
+  EXPECT_EQ(spec_of(R"("original_max_position_embeddings":8192,)").ropes[0].short_positions, 8192);
+}
+
+// A Gemma 3 whose global layers have this rope.
+DecoderSpec NestedSpec(const std::string& rope, const std::string& pairs = "") {
+  return SpecOf(
       StrCat(R"({"model_type":"gemma3_text","vocab_size":8,"hidden_size":64,"head_dim":4,)",
              R"("intermediate_size":64,"num_attention_heads":4,"num_hidden_layers":1,)", pairs,
              R"("rope_parameters":{"sliding_attention":{"rope_theta":10000},"full_attention":)",
              rope, "}}"));
+}
+
+RopeSpec NestedRope(const std::string& rope, const std::string& pairs = "") {
+  const DecoderSpec spec = NestedSpec(rope, pairs);
   EXPECT_EQ(spec.ropes.size(), 2u);
   return spec.ropes.empty() ? RopeSpec{} : spec.ropes[0];
 }
@@ -255,6 +272,21 @@ TEST(DecoderSpecTest, ARopeOfSomeLayersKnowsThePositionsOfAll) {
   const RopeSpec yarn =
       NestedRope(R"({"rope_type":"yarn","original_max_position_embeddings":8192})", pairs);
   EXPECT_FLOAT_EQ(yarn.magnitude, 1.1386294f);  // 1 + 0.1 log(32768 / 8192)
+}
+
+TEST(DecoderSpecTest, TheLimitFollowsTheRopeOfTheGlobalLayers) {
+  const std::string pairs = R"("max_position_embeddings":4096,)";
+  const auto limit_of = [&](const std::string& rope, int32_t asked) {
+    DecoderSpec spec = NestedSpec(rope, pairs);
+    LimitPositions(spec, asked);
+    return std::pair(spec.max_positions, spec.ropes[0].trained_positions);
+  };
+  const std::string dynamic = R"({"rope_type":"dynamic","factor":2})";
+  EXPECT_EQ(limit_of(dynamic, 0), std::pair(4096, 0));
+  EXPECT_EQ(limit_of(dynamic, 6000), std::pair(6000, 4096));
+  EXPECT_EQ(limit_of(dynamic, 100000), std::pair(8192, 4096));
+  EXPECT_EQ(limit_of(R"({"rope_type":"linear","factor":8})", 100000), std::pair(32768, 0));
+  EXPECT_EQ(limit_of(R"({"rope_theta":1000000})", 100000), std::pair(4096, 0));
 }
 
 TEST(CheckpointTest, ReadsShards) {

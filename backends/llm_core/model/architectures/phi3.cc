@@ -5,7 +5,9 @@
 namespace nereid::llm {
 
 void BuildPhi3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
-  ReadLlamaConfig(config, spec, {.rope = {.max_positions = 4096}, .norm_epsilon = 1e-5});
+  ReadLlamaConfig(
+      config, spec,
+      {.rope = {.max_positions = 4096, .original_positions = 4096}, .norm_epsilon = 1e-5});
   ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0,
                      spec);
   MapLlamaDecoder(spec, map);
