@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "cpu_reference/ops/op_table.h"
 #include "ops_fixture.h"
@@ -22,8 +23,9 @@ class Attention {
     view_.head_dim = head_dim;
     view_.value_size = (head_dim + 15) / 16 * 16;
     const int32_t blocks = (tokens + kBlockSize - 1) / kBlockSize + 3;
-    keys_.assign(blocks * 2 * view_.key_block_size(), 1e30f);  // what others left behind
-    values_.assign(blocks * 2 * view_.value_block_size(), 1e30f);
+    constexpr float kLeft = std::numeric_limits<float>::quiet_NaN();  // by others, whatever it is
+    keys_.assign(blocks * 2 * view_.key_block_size(), kLeft);
+    values_.assign(blocks * 2 * view_.value_block_size(), kLeft);
     view_.keys = keys_.data();
     view_.values = values_.data();
     for (int32_t i = 0; i + 3 < blocks; ++i) table_.push_back((i * 5 + 2) % (blocks - 3) + 3);
