@@ -2,8 +2,6 @@
 #include "llm_core/adapter/generation.h"
 
 #include <algorithm>
-#include <chrono>
-#include <optional>
 
 #include "llm_core/adapter/llm_metrics.h"
 #include "llm_core/adapter/logits_format.h"
@@ -18,101 +16,11 @@ constexpr size_t kMaxQueuedNews = 64;  // of a sequence; then the newest are mer
 constexpr float kNoLogProb = -1.0f;    // fills up the shorter sequences of a response
 constexpr int32_t kNoId = -1;
 
-int64_t NowNs() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-}
-
-class RowSink : public llm::OutputSink {
- public:
-  RowSink(std::shared_ptr<Generation> generation, size_t row,
-          std::shared_ptr<const StopTexts> stop_texts, int64_t arrival_ns)
-      : generation_(std::move(generation)),
-        row_(row),
-        stop_texts_(std::move(stop_texts)),
-        arrival_ns_(arrival_ns) {}
-
-  bool IsCancelled() const override { return generation_->IsCancelled(); }
-  void OnScheduled() override {
-    if (first_scheduled_ns_ == 0) first_scheduled_ns_ = NowNs();
-  }
-  llm::StopVerdict OnToken(int32_t sequence_index, std::span<const int32_t> ids) override {
-    if (stop_texts_ == nullptr) return OutputSink::OnToken(sequence_index, ids);
-    const auto index = static_cast<size_t>(sequence_index);
-    while (watched_.size() <= index) watched_.emplace_back().text.emplace(stop_texts_);
-    watched_[index].verdict = watched_[index].text->OnToken(ids);
-    return watched_[index].verdict;
-  }
-  void OnOutput(const llm::Output& output) override {
-    const auto index = static_cast<size_t>(output.sequence_index);
-    if (timings_.size() <= index) timings_.resize(index + 1);
-    Timing& timing = timings_[index];
-    timing.arrival_ns = arrival_ns_;
-    timing.first_scheduled_ns = first_scheduled_ns_;
-    if (output.ids.size() > output.first_new) {
-      timing.last_token_ns = NowNs();
-      if (timing.first_token_ns == 0) timing.first_token_ns = timing.last_token_ns;
-    }
-    generation_->Post(row_, output, timing, Tail(output));
-  }
-  void OnError(const Status& status) override { generation_->PostError(row_, status); }
-
- private:
-  // What a stop string was found in, and the last word on it.
-  struct Watched {
-    std::optional<StopText> text;
-    llm::StopVerdict verdict;
-  };
-
-  // The ids for what a token has before the stop string that begins within it.
-  llm::TokenIds Tail(const llm::Output& output) const {
-    const auto index = static_cast<size_t>(output.sequence_index);
-    if (index >= watched_.size() || output.finish != llm::FinishReason::kStop) return {};
-    const Watched& watched = watched_[index];
-    const auto num_visible = static_cast<size_t>(watched.verdict.num_visible);
-    const bool is_its = watched.verdict.finish == llm::FinishReason::kStop;
-    if (!is_its || output.ids.size() != num_visible) return {};  // something else ended it
-    return watched.text->Tail(output.ids);
-  }
-
-  const std::shared_ptr<Generation> generation_;
-  const size_t row_;
-  const std::shared_ptr<const StopTexts> stop_texts_;
-  const int64_t arrival_ns_;
-  int64_t first_scheduled_ns_ = 0;
-  std::vector<Timing> timings_;   // by sequence
-  std::vector<Watched> watched_;  // by sequence
-};
-
 void Append(std::vector<float>& to, std::span<const float> from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
 }  // namespace
-
-ConfiguredOutputs::ConfiguredOutputs(const ModelConfig& config)
-    : is_batching(config.max_batch_size() > 0), is_decoupled(config.is_decoupled()) {
-  for (const TensorSpec& output : config.outputs()) {
-    names.push_back(output.name);
-    if (output.name == "context_logits") context_logits = output.datatype;
-    if (output.name == "generation_logits") generation_logits = output.datatype;
-  }
-}
-
-Status ConfiguredOutputs::CheckLogits() const {
-  const std::pair<const char*, DataType> all[] = {{"context_logits", context_logits},
-                                                  {"generation_logits", generation_logits}};
-  for (const auto& [name, datatype] : all) {
-    if (IsLogitsType(datatype)) continue;
-    return UnsupportedError("output '", name, "': logits of type ", ConfigName(datatype),
-                            " are not supported, expected TYPE_FP32, TYPE_FP16 or TYPE_BF16");
-  }
-  return {};
-}
-
-bool ConfiguredOutputs::Has(std::string_view name) const {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 Result<std::shared_ptr<Generation>> Generation::Create(Request request, const ClientRequest& client,
                                                        const ConfiguredOutputs& outputs,
@@ -138,7 +46,7 @@ Generation::Generation(Request request, const ClientRequest& client,
       outputs_(outputs),
       responses_(responses),
       metrics_(metrics),
-      arrival_ns_(NowNs()),
+      arrival_ns_(SteadyNowNs()),
       sender_(std::move(request).IntoSender()),
       factory_(std::move(factory)),
       rows_(client.rows.size()) {

@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "llm_core/adapter/configured_outputs.h"
 #include "llm_core/adapter/request_reader.h"
+#include "llm_core/adapter/row_sink.h"
 #include "llm_core/engine/request.h"
 #include "nereid/backend.h"
 
@@ -19,29 +21,6 @@ namespace nereid::llm_adapter {
 
 class LlmMetrics;
 class ResponseThread;
-
-// Which outputs the model's configuration has.
-struct ConfiguredOutputs {
-  explicit ConfiguredOutputs(const ModelConfig& config);
-  bool Has(std::string_view name) const;
-  // UNSUPPORTED names logits of a type that there is no conversion to.
-  Status CheckLogits() const;
-
-  bool is_batching;
-  bool is_decoupled;
-  int32_t vocab_size = 0;  // of the logits
-  std::vector<std::string> names;
-  // As the configuration has them (logits_datatype): FP32, FP16 or BF16.
-  DataType context_logits = DataType::kFp32, generation_logits = DataType::kFp32;
-};
-
-// When a sequence got how far, by the steady clock. 0: not yet.
-struct Timing {
-  int64_t arrival_ns = 0;
-  int64_t first_scheduled_ns = 0;
-  int64_t first_token_ns = 0;
-  int64_t last_token_ns = 0;
-};
 
 class Generation : public std::enable_shared_from_this<Generation> {
  public:

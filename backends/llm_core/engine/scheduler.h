@@ -103,8 +103,6 @@ class Scheduler {
   bool EnsureBlocks(Sequence& sequence, int32_t num_tokens);
   void Preempt(size_t running_index);
   void AppendToBatch(Sequence& sequence, int32_t num_tokens, Batch& batch);
-  // What beams, logits and prompt log probabilities need beyond the plain entry.
-  void AskForMore(const Sequence& sequence, BatchSequence& entry) const;
   // Whether it has grown longer than keys of its kind allow.
   bool Outgrew(const Sequence& sequence) const {
     return limits_.long_positions > 0 && !sequence.is_long &&
