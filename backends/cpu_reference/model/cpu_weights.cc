@@ -10,6 +10,7 @@
 #include <span>
 #include <thread>
 
+#include "cpu_reference/model/integer_strips.h"
 #include "llm_core/model/int4_rows.h"
 
 namespace nereid::cpu {
@@ -153,13 +154,17 @@ class Loader {
     std::memset(packed, 0, num_strips * matrix.strip_bytes());
     std::fill_n(scales, num_strips * groups * kStripOutputs, 0.0f);
     std::fill_n(zeros, num_strips * groups * kStripOutputs, uint16_t{0});
-    for (int64_t row = 0; row < matrix.rows; ++row) {
-      const int64_t strip = row / kStripOutputs, output = row % kStripOutputs;
-      PackRow(rows.Row(row), matrix.type, packed + strip * matrix.strip_bytes() + 4 * output);
+    if (!PackStrips(weight, rows.column_order(), matrix, packed)) {
+      for (int64_t row = 0; row < matrix.rows; ++row) {
+        const int64_t strip = row / kStripOutputs, output = row % kStripOutputs;
+        PackRow(rows.Row(row), matrix.type, packed + strip * matrix.strip_bytes() + 4 * output);
+      }
+    }
+    for (int64_t row = 0; row < matrix.rows; row += kStripOutputs) {
+      const int64_t count = std::min(kStripOutputs, matrix.rows - row);
       for (int64_t group = 0; group < groups; ++group) {
-        const int64_t at = (strip * groups + group) * kStripOutputs + output;
-        scales[at] = rows.Scale(row, group);
-        zeros[at] = static_cast<uint16_t>(rows.Zero(row, group));
+        const int64_t at = row * groups + group * kStripOutputs;
+        rows.ScalesAndZeros(row, count, group, scales + at, zeros + at);
       }
     }
     matrix.data = packed;

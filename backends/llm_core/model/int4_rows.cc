@@ -36,6 +36,25 @@ float ElementAsFloat(const TensorView& tensor, int64_t index) {
   return value;
 }
 
+void ElementsAsFloat(const TensorView& tensor, int64_t first, int64_t count, float* to) {
+  const uint8_t* const data = tensor.bytes.data();
+  if (tensor.type == DataType::kF32) {
+    std::memcpy(to, data + first * 4, static_cast<size_t>(count) * 4);
+    return;
+  }
+  const bool is_half = tensor.type == DataType::kF16;
+  for (int64_t i = 0; i < count; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, data + (first + i) * 2, 2);
+    const uint32_t wide = uint32_t{bits} << 16;
+    if (is_half) {
+      to[i] = HalfToFloat(bits);
+    } else {
+      std::memcpy(to + i, &wide, 4);
+    }
+  }
+}
+
 Int4Rows::Int4Rows(const ResolvedWeight& weight)
     : weight_(&weight),
       num_stored_rows_(weight.source.tensor_shape[0]),
@@ -185,6 +204,20 @@ int32_t Int4Rows::Zero(int64_t row, int64_t group) const {
   const uint32_t word = Word(quant.zeros, group * (num_stored_rows_ / n) + stored / n);
   const bool is_awq = quant.method == QuantMethod::kAwq;
   return ValueOf(word, is_awq ? kAwqNibble[stored % 8] : stored % n) + quant.zero_offset;
+}
+
+void Int4Rows::ScalesAndZeros(int64_t first, int64_t count, int64_t group, float* scales,
+                              uint16_t* zeros) const {
+  const QuantParts& quant = weight_->quant;
+  const bool by_group = quant.method == QuantMethod::kAwq || quant.method == QuantMethod::kGptq;
+  const bool is_one = quant.scales.bytes.size() == Info(quant.scales.type).size_bytes;
+  if (by_group && !is_one && weight_->source.num_groups == 1) {
+    const int64_t stored = weight_->source.SourceRow(first);
+    ElementsAsFloat(quant.scales, group * num_stored_rows_ + stored, count, scales);
+  } else {
+    for (int64_t i = 0; i < count; ++i) scales[i] = Scale(first + i, group);
+  }
+  for (int64_t i = 0; i < count; ++i) zeros[i] = static_cast<uint16_t>(Zero(first + i, group));
 }
 
 }  // namespace nereid::llm

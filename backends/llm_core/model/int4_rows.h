@@ -1,7 +1,8 @@
 // Rows of a matrix of integers, whatever layout the checkpoint keeps it in: AWQ, GPTQ,
 // compressed-tensors or TensorRT-LLM. weight[r][c] = (Row(r)[c] - Zero(r, g)) * Scale(r, g), where
 // c is a column in the order of column_order() and g = c / group_size(). Executors repack rows as
-// their kernels want them, at load. Borrows the checkpoint. [load thread]
+// their kernels want them, at load, or what the layouts have in words by ways of their own. Borrows
+// the checkpoint. [load thread]
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,9 @@ class Int4Rows {
   std::span<const uint8_t> Row(int64_t row);
   float Scale(int64_t row, int64_t group) const;
   int32_t Zero(int64_t row, int64_t group) const;  // 0 to 16 or 256
+  // The same of rows [first, first + count).
+  void ScalesAndZeros(int64_t first, int64_t count, int64_t group, float* scales,
+                      uint16_t* zeros) const;
 
  private:
   explicit Int4Rows(const ResolvedWeight& weight);
@@ -61,5 +65,7 @@ class Int4Rows {
 
 // Element `index` of a tensor of F32, F16 or BF16.
 float ElementAsFloat(const TensorView& tensor, int64_t index);
+// Elements [first, first + count).
+void ElementsAsFloat(const TensorView& tensor, int64_t first, int64_t count, float* to);
 
 }  // namespace nereid::llm
