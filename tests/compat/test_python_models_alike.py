@@ -79,13 +79,13 @@ ROWS = {
     **{f"caller {case}": case_of_caller(case) for case in (
         "early", "exec", "unnamed", "bytes", "large", "unknown", "fails", "async", "stream_refused", "request", "codes", "types", "strings", "config",
         "constants", "tensors", "refusals", "sequence", "free", "directory", "nameless", "memory", "dlpack", "args", "control", "async_cancel",
-        "logs", "texts", "parameters", "config_changes", "control_texts", "errors_of_calls")},
+        "logs", "texts", "parameters", "config_changes", "control_texts", "errors_of_calls", "kinds_of_texts", "metric_kinds", "own_readiness", "positional")},
     "flood": ("flood", tensors(IN=np.array([3], np.int32)), {}),
     "caller stream": case_of_caller("stream", [5.0]),
     "caller stream_resumed": case_of_caller("stream_resumed", [3.0]),
     "caller async_stream": case_of_caller("async_stream", [3.0]),
 }
-OUTPUTS = {"all": {}, "both": {"outputs": ["OTHER", "OUT"]}, "one": {"outputs": ["OUT"]}, "the other": {"outputs": ["OTHER"]}}
+OUTPUTS = {"all": {}, "one": {"outputs": ["OTHER"]}}
 LOOSE = ("as_configured", "in_another_order", "undeclared", "undeclared_alone", "undeclared_and_long", "missing", "none", "twice", "of_another_type",
          "of_another_shape")
 ROWS |= {f"{model} {case}, {which}": (model, {"CASE": np.array([case.encode()], np.object_)}, outputs)
@@ -94,13 +94,14 @@ SPEAK_TWICE = ("speaker", "loose")  # decoupled, too
 # What is said to a model one after the other; `told` answers with what was raised to it meanwhile.
 SPOKEN = {
     **{case: (case, "told") for case in (
-        "final", "final_later", "final_much_later", "sender_of_a_thread", "errors", "misuse", "sent_and_returned", "half_sent_and_returned", "returns_list",
+        "final", "final_later", "final_much_later", "sender_of_a_thread", "errors", "misuse", "sent_and_returned", "half_sent_and_returned", "half_sent_and_raised", "returns_list",
         "rescheduled_and_returned", "returns_tuple", "returns_dict", "returns_response", "returns_text", "returns_two", "returns_nothing")},
     "a sender whose request was answered": ("sends_after_return", "kept", "told"),
     "a sender whose request failed": ("raised", "kept", "told"),
 }
 DIFFERENCES = {
     "speaker half_sent_and_returned": "an error takes the place of a response that waits for its final flag; there both are sent",
+    "speaker half_sent_and_raised": "the same",
     "counter, fails": "an exception in a coroutine is the error of its open requests; there they end without one",
     "caller fails": "an error of a called model keeps its code; there it becomes INTERNAL",
     "caller memory": "a response of a called model has parameters, which 2.51 does not know",

@@ -41,6 +41,10 @@ def test_arguments_of_initialize(python_server, python_repository):
     ("cancelled_late", [0, True]),
     ("nameless", ["Tensor name cannot be an empty string."] * 2),
     ("async_cancel", ["cancelled", [2.0, 4.0]]),
+    ("own_readiness", [True, True, False, False, "Failed to check model readiness: Failed to process the request for model 'caller_0_0', message: failed "
+                       "to get model version from specified version string 'one' (details: stol), version should be an integral value > 0",
+                       "TypeError", "TypeError", "TypeError"]),
+    ("positional", ["id", 7, 0, 0, ["OUT"], [2.0, 4.0], "text", 2, True, 0, 1, "PyCapsule", "IN", None, "InferenceTrace"]),
     ("unnamed", [2.0, 4.0]),
     ("early", "BLS is only supported during the 'execute' function."),
 ])

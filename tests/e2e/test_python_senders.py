@@ -54,6 +54,7 @@ def test_a_sender_refuses_what_cannot_be_sent(python_server):
     ("returns_two", "InferenceRequest(s) size is:1, and InferenceResponse(s) size is:2"),
     ("rescheduled_and_returned", "Expected a None object in the execute function return list for reschduled request, found type '"),
     ("half_sent_and_returned", "Unable to send response. Non-decoupled model cannot send more than one response."),
+    ("half_sent_and_raised", "ValueError: behind what was sent"),
     ("raised", "ValueError: raised"),
     ("never", "expected exactly 1 response, because the model is not decoupled; its response sender was closed without one"),
 ])

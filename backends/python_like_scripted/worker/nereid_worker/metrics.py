@@ -1,5 +1,6 @@
 """Metrics on the host's page. The host keeps them; here are their numbers."""
 import enum
+import json
 
 from . import calls, protocol
 from .arguments import text_of
@@ -19,6 +20,21 @@ def _call(failed, operation, arguments):
         raise TritonModelException(f"{failed}: {error}") from None
 
 
+def _number(value):
+    if isinstance(value, (str, bytes, bytearray)):
+        raise TypeError(f"expected a number, got {value!r}")
+    return float(value)
+
+
+def _label_texts(labels):
+    """Keys are what JSON makes of them, values are texts."""
+    texts = tuple(json.loads(json.dumps(labels)).items())
+    if any(type(value) is not str for _, value in texts):
+        raise TritonModelException(f"Error when creating Metric: Failed to process the request for model '{calls.instance_name}', message: "
+                                   "attempt to access JSON non-string as string")
+    return texts
+
+
 class Metric:
     def __init__(self, family, labels, buckets):
         if labels is not None and not isinstance(labels, dict):
@@ -28,20 +44,18 @@ class Metric:
         if (buckets is not None) != (family._kind == MetricKind.HISTOGRAM):
             raise TritonModelException("Failed to create metric. " + (
                 "Missing required buckets." if buckets is None else "Unexpected buckets found."))
-        labels = tuple((text_of(key, "labels: expected keys"), text_of(value, "labels: expected values"))
-                       for key, value in (labels or {}).items())
-        buckets = None if buckets is None else tuple(float(each) for each in buckets)
+        buckets = None if buckets is None else tuple(_number(each) for each in buckets)
         self._family = family  # lives as long as its metrics
-        self._key = _call("Error when creating Metric", protocol.NEW_METRIC, (family._key, labels, buckets))
+        self._key = _call("Error when creating Metric", protocol.NEW_METRIC, (family._key, _label_texts(labels or {}), buckets))
 
     def increment(self, value):
-        _call("Failed to increment metric value", protocol.INCREMENT_METRIC, (self._key, float(value)))
+        _call("Failed to increment metric value", protocol.INCREMENT_METRIC, (self._key, _number(value)))
 
     def set(self, value):
-        _call("Failed to set metric value", protocol.SET_METRIC, (self._key, float(value)))
+        _call("Failed to set metric value", protocol.SET_METRIC, (self._key, _number(value)))
 
     def observe(self, value):
-        _call("Failed to observe metric value", protocol.OBSERVE_METRIC, (self._key, float(value)))
+        _call("Failed to observe metric value", protocol.OBSERVE_METRIC, (self._key, _number(value)))
 
     def value(self):
         return _call("Failed to get metric value", protocol.METRIC_VALUE, (self._key,))

@@ -141,6 +141,42 @@ class TritonPythonModel:
         self.histogram.observe(5)
         return [self.metric.value(), gauge.value(), bool(refused)]
 
+    def case_metric_kinds(self, values, request):
+        """What each kind of metric does and refuses."""
+        families = [pb_utils.MetricFamily(name=f"caller_kind_{kind}", description="of a kind", kind=kind_value) for kind, kind_value in (
+            ("counter", pb_utils.MetricFamily.COUNTER), ("gauge", pb_utils.MetricFamily.GAUGE), ("histogram", pb_utils.MetricFamily.HISTOGRAM))]
+        counter, gauge, histogram = families
+        metrics = [counter.Metric(labels={"a": "b"}), gauge.Metric(), histogram.Metric(buckets=[1.0, 2.0])]
+        seen = []
+        for metric in metrics:
+            for act in (lambda: metric.increment(2), lambda: metric.increment(-1), lambda: metric.set(7.5), lambda: metric.observe(1.5), metric.value):
+                seen.append(self.told(act))
+        seen += [self.told(each) for each in (
+            lambda: histogram.Metric(), lambda: histogram.Metric(buckets=(1.0, 2.0)), lambda: histogram.Metric(buckets=[]),
+            lambda: histogram.Metric(buckets=[2.0, 1.0]), lambda: counter.Metric(labels={1: 2}), lambda: counter.Metric(labels={1: "x", True: "y", 1.5: "z"}),
+            lambda: counter.Metric(labels={"k": b"x"}), lambda: metrics[0].increment("1"), lambda: metrics[0].increment(np.float32(1)),
+            lambda: pb_utils.MetricFamily(name="caller_kind_counter", description="of a kind", kind=pb_utils.MetricFamily.GAUGE),
+            lambda: pb_utils.MetricFamily("by place", "of a kind", pb_utils.MetricFamily.COUNTER), lambda: pb_utils.MetricFamily(name="no_kind"))]
+        del metrics[:]
+        return [*seen, gauge.Metric(labels={"again": "yes"}).value()]
+
+    def case_own_readiness(self, values, request):
+        return [pb_utils.is_model_ready("caller"), pb_utils.is_model_ready(model_name="caller", model_version="1"), pb_utils.is_model_ready("caller", "2"),
+                pb_utils.is_model_ready("nosuch"), *(self.told(each) for each in (
+                    lambda: pb_utils.is_model_ready("caller", "one"), lambda: pb_utils.is_model_ready("caller", 1), lambda: pb_utils.is_model_ready(),
+                    lambda: pb_utils.is_model_ready(None)))]
+
+    def case_positional(self, values, request):
+        """Arguments by their place, as those that have names may be given."""
+        tensor = pb_utils.Tensor("IN", values)
+        made = pb_utils.InferenceRequest("id", 7, [tensor], ["OUT"], "doubler", 1, 0, 0)
+        error = pb_utils.TritonError("text", pb_utils.TritonError.NOT_FOUND)
+        response = pb_utils.InferenceResponse([], error)
+        return [made.request_id(), made.correlation_id(), made.flags(), made.timeout(), sorted(made.requested_output_names()), result_of(made.exec(False)),
+                error.message(), int(error.code()), response.has_error(), len(response.output_tensors()), tensor.__dlpack_device__()[0],
+                type(tensor.__dlpack__(None)).__name__, pb_utils.get_input_tensor_by_name(made, "IN").name(), pb_utils.get_input_tensor_by_name(made, "X"),
+                type(request.trace()).__name__]
+
     def case_control(self, values, request):
         before = pb_utils.is_model_ready("spare")
         pb_utils.load_model("spare")

@@ -86,6 +86,10 @@ class TritonPythonModel:
         sender.send(answer("half sent"))
         return [answer("returned")]
 
+    def case_half_sent_and_raised(self, request, sender):
+        sender.send(answer("half sent"))
+        raise ValueError("behind what was sent")
+
     def case_sent_and_raised(self, request, sender):
         sender.send(answer("sent before it raised"), FINAL)
         raise ValueError("too late to be heard")
