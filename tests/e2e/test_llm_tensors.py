@@ -184,14 +184,31 @@ def test_logits_of_another_type_are_refused_by_name(start_server, tmp_path):
     assert "output 'context_logits': logits of type TYPE_FP64 are not supported, expected TYPE_FP32" in pathlib.Path(server.log).read_text()
 
 
+def add_model(root, name, key, value):
+    (root / name / "1").mkdir(parents=True)
+    more = f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+    (root / name / "config.pbtxt").write_text(CONFIG.format(path=DEMO) + more)
+
+
 def test_parameters_without_an_effect_are_named_in_the_log(start_server, tmp_path):
-    for name, value in (("normalised", "true"), ("plain", "false")):  # ours are never normalised
-        (tmp_path / name / "1").mkdir(parents=True)
-        more = f'parameters {{ key: "normalize_log_probs" value {{ string_value: "{value}" }} }}'
-        (tmp_path / name / "config.pbtxt").write_text(CONFIG.format(path=DEMO) + more)
-    log = pathlib.Path(start_server(tmp_path).log).read_text()
+    add_model(tmp_path, "normalised", "normalize_log_probs", "true")  # ours are never normalised
+    add_model(tmp_path, "plain", "normalize_log_probs", "false")
+    add_model(tmp_path, "guided", "guided_decoding_backend", "xgrammar")
+    log = start_server(tmp_path).text()
     assert "model 'normalised': parameter 'normalize_log_probs' (true) has no effect in this backend" in log
+    assert "model 'guided': parameter 'guided_decoding_backend' (xgrammar) has no effect in this backend" in log
     assert "model 'plain': parameter" not in log
+
+
+@pytest.mark.parametrize("key, value, message", [
+    ("num_nodes", "2", "parameter 'num_nodes' is 2: not supported, expected 1"),
+    ("decoding_mode", "medusa", "parameter 'decoding_mode' is 'medusa': not supported"),
+    ("encoder_model_path", "/engines/encoder", "parameter 'encoder_model_path' is '/engines/encoder': not supported"),
+])
+def test_parameters_that_ask_for_what_is_not_there_are_refused_by_name(start_server, tmp_path, key, value, message):
+    add_model(tmp_path, "llm", key, value)
+    server = start_server(tmp_path, ["--exit-on-error=false", "--strict-readiness=false"], wait_for="/v2/health/live")
+    assert message in server.text()
 
 
 @pytest.mark.parametrize("fields, message", [
@@ -213,7 +230,7 @@ def test_metrics_have_the_published_families(llm):
 
     def value(line):
         page = urllib.request.urlopen(f"http://127.0.0.1:{llm.metrics}/metrics").read().decode()
-        found = [each for each in page.splitlines() if each.startswith(line)]
+        found = [each for each in page.splitlines() if each.startswith(line) and 'model="llm"' in each]
         return [float(each.split()[-1]) for each in found]
 
     def poll(line, wanted):  # gauges are renewed after the answer was sent

@@ -24,6 +24,11 @@ Status RefuseUnsupported(const ConfigParameters& parameters) {
       return UnsupportedError("parameter '", key, "' is '", *value, "': not supported");
     }
   }
+  NEREID_ASSIGN_OR_RETURN(const int64_t num_nodes, parameters.Int("num_nodes", 1));
+  if (num_nodes > 1) {
+    return UnsupportedError("parameter 'num_nodes' is ", num_nodes,
+                            ": not supported, expected 1: a model's GPUs are of one host");
+  }
   const std::string mode = parameters.String("decoding_mode", "top_k_top_p");
   if (mode != "top_k" && mode != "top_p" && mode != "top_k_top_p" && mode != "auto" &&
       mode != "beam_search") {
@@ -42,7 +47,8 @@ Status RefuseUnsupported(const ConfigParameters& parameters) {
 void NoteIgnored(const ConfigParameters& parameters, bool records_steps,
                  std::vector<std::string>& notes) {
   for (const char* key : {"kv_cache_host_memory_bytes", "enable_trt_overlap", "gpu_weights_percent",
-                          "cuda_graph_mode", "cross_kv_cache_fraction", "normalize_log_probs"}) {
+                          "cuda_graph_mode", "cross_kv_cache_fraction", "normalize_log_probs",
+                          "participant_ids", "guided_decoding_backend"}) {
     const std::string* value = parameters.Find(key);
     if (value == nullptr || *value == "0" || *value == "false" || *value == "False") continue;
     if (records_steps && key == std::string_view("cuda_graph_mode")) continue;
