@@ -2,14 +2,13 @@
 import json
 import os
 import pathlib
-import queue
 import sys
 import time
 import urllib.error
 import urllib.request
 
 import pytest
-import tritonclient.grpc as grpcclient
+from streams import stream_of  # noqa: F401: for the tests of Python models
 
 MODELS = pathlib.Path(__file__).parent / "python_models"
 PATIENCE_S = 60
@@ -135,20 +134,3 @@ def write_model(root, name, code, config=""):
     (root / name / "config.pbtxt").write_text(config or (MODELS / "doubler/config.pbtxt").read_text())
     if code is not None:
         (root / name / "1/model.py").write_text(code)
-
-
-def stream_of(server, model, inputs, **further):
-    """The responses of a stream that have outputs, until its end."""
-    arrived, seen = queue.Queue(), []
-    with grpcclient.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
-        client.start_stream(lambda result, error: arrived.put((result, error)))
-        client.async_stream_infer(model, inputs, enable_empty_final_response=True, **further)
-        while True:
-            result, error = arrived.get(timeout=PATIENCE_S)
-            assert error is None, error
-            response = result.get_response()
-            if response.outputs:
-                seen.append(result)
-            if response.parameters["triton_final_response"].bool_param:
-                client.stop_stream()
-                return seen

@@ -17,6 +17,7 @@ import tritonclient.grpc as grpcclient
 import tritonclient.grpc.aio as grpcaio
 import tritonclient.http as httpclient
 import tritonclient.http.aio as httpaio
+from streams import streamed_text
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "data/demo_golden.json").read_text())["prompts"]
 TOKENS = 48
@@ -79,17 +80,7 @@ def test_grpc_unary_writes_the_same(demo):
 
 
 def test_grpc_stream_joins_to_the_same(demo):
-    answers, text = queue.Queue(), ""
-    with grpcclient.InferenceServerClient(f"127.0.0.1:{demo.grpc}") as client:
-        client.start_stream(lambda result, error: answers.put((result, error)))
-        client.async_stream_infer("ensemble", inputs_for(grpcclient, GOLDEN[1]["text"], TOKENS, True), enable_empty_final_response=True)
-        while True:
-            result, error = answers.get(timeout=60)
-            assert error is None
-            piece = result.as_numpy("text_output")
-            text += piece.flatten()[0].decode() if piece is not None and piece.size else ""
-            if result.get_response().parameters["triton_final_response"].bool_param:
-                break
+    text = streamed_text(demo, "ensemble", inputs_for(grpcclient, GOLDEN[1]["text"], TOKENS, True))
     assert text == GOLDEN[1]["greedy_text"]
 
 

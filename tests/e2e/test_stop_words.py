@@ -3,7 +3,6 @@
 The known answers are those of the demo model without stop words (tests/data/demo_golden.json), cut at the word."""
 import json
 import pathlib
-import queue
 import shutil
 import urllib.request
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
+from streams import streamed_text
 from tritonclient.utils import InferenceServerException
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "data/demo_golden.json").read_text())["prompts"]
@@ -109,24 +109,13 @@ def test_log_probabilities_are_those_of_the_tokens(server):
 
 
 def test_a_grpc_stream_ends_before_the_word(demo):
-    answers, text = queue.Queue(), ""
     given = []
     for name, value, datatype in (("text_input", np.array([[GOLDEN[1]["text"].encode()]], dtype=object), "BYTES"),
                                   ("max_tokens", np.array([[TOKENS]], dtype=np.int32), "INT32"), ("stream", np.array([[True]]), "BOOL"),
                                   ("stop_words", np.array([["old fish".encode(), b"never"]], dtype=object), "BYTES")):
         given.append(grpcclient.InferInput(name, value.shape, datatype))
         given[-1].set_data_from_numpy(value)
-    with grpcclient.InferenceServerClient(f"127.0.0.1:{demo.grpc}") as client:
-        client.start_stream(lambda result, error: answers.put((result, error)))
-        client.async_stream_infer("ensemble", given, enable_empty_final_response=True)
-        while True:
-            result, error = answers.get(timeout=60)
-            assert error is None
-            piece = result.as_numpy("text_output")
-            text += piece.flatten()[0].decode() if piece is not None and piece.size else ""
-            if result.get_response().parameters["triton_final_response"].bool_param:
-                break
-    assert text == cut(GOLDEN[1]["greedy_text"], "old fish")[0]
+    assert streamed_text(demo, "ensemble", given) == cut(GOLDEN[1]["greedy_text"], "old fish")[0]
 
 
 # The engine by itself, without a chain.

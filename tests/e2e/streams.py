@@ -1,0 +1,29 @@
+"""gRPC streams of one request, for every end-to-end test."""
+import queue
+
+import tritonclient.grpc as grpcclient
+
+PATIENCE_S = 60
+
+
+def stream_of(server, model, inputs, **further):
+    """The responses of a stream that have outputs, until its end."""
+    arrived, seen = queue.Queue(), []
+    with grpcclient.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
+        client.start_stream(lambda result, error: arrived.put((result, error)))
+        client.async_stream_infer(model, inputs, enable_empty_final_response=True, **further)
+        while True:
+            result, error = arrived.get(timeout=PATIENCE_S)
+            assert error is None, error
+            response = result.get_response()
+            if response.outputs:
+                seen.append(result)
+            if response.parameters["triton_final_response"].bool_param:
+                client.stop_stream()
+                return seen
+
+
+def streamed_text(server, model, inputs):
+    """What the pieces of `text_output` join to."""
+    pieces = [result.as_numpy("text_output") for result in stream_of(server, model, inputs)]
+    return "".join(piece.flatten()[0].decode() for piece in pieces if piece is not None and piece.size)
