@@ -151,10 +151,12 @@ class Loader {
     auto* packed = Allocate<uint8_t>(num_strips * matrix.strip_bytes());
     auto* scales = Allocate<float>(num_strips * groups * kStripOutputs);
     auto* zeros = Allocate<uint16_t>(num_strips * groups * kStripOutputs);
-    std::memset(packed, 0, num_strips * matrix.strip_bytes());
-    std::fill_n(scales, num_strips * groups * kStripOutputs, 0.0f);
-    std::fill_n(zeros, num_strips * groups * kStripOutputs, uint16_t{0});
+    // Of outputs that fill up the last strip.
+    const int64_t last = (num_strips - 1) * groups * kStripOutputs;
+    std::fill_n(scales + last, groups * kStripOutputs, 0.0f);
+    std::fill_n(zeros + last, groups * kStripOutputs, uint16_t{0});
     if (!PackStrips(weight, rows.column_order(), matrix, packed)) {
+      std::memset(packed, 0, num_strips * matrix.strip_bytes());
       for (int64_t row = 0; row < matrix.rows; ++row) {
         const int64_t strip = row / kStripOutputs, output = row % kStripOutputs;
         PackRow(rows.Row(row), matrix.type, packed + strip * matrix.strip_bytes() + 4 * output);

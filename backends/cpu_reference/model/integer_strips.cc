@@ -198,11 +198,18 @@ bool PackStrips(const llm::ResolvedWeight& weight, std::span<const int32_t> colu
   if (matrix.columns % 8 != 0 || (!is_int4 && !column_order.empty())) return false;
   const uint8_t* const data = weight.tensor.bytes.data();
   const int64_t stored_rows = source.tensor_shape[0], first = source.first_row;
+  const auto clear_last = [&] {
+    const int64_t strip_bytes = matrix.strip_bytes();
+    if (matrix.rows % kStripOutputs == 0) return;
+    std::memset(to + (matrix.num_strips() - 1) * strip_bytes, 0, static_cast<size_t>(strip_bytes));
+  };
   switch (weight.quant.method) {
     case llm::QuantMethod::kAwq:
+      clear_last();
       PackAwq({data + first / 2, stored_rows / 2}, matrix, to);
       return true;
     case llm::QuantMethod::kGptq: {
+      clear_last();
       const Rows rows = {data + first * 4, stored_rows * 4};
       if (column_order.empty()) PackGptq(rows, matrix, to);
       if (!column_order.empty()) PackGptqByOrder(rows, matrix, column_order, to);
@@ -210,6 +217,7 @@ bool PackStrips(const llm::ResolvedWeight& weight, std::span<const int32_t> colu
     }
     case llm::QuantMethod::kPacked: {
       if (!is_int4) return false;
+      clear_last();
       const int64_t stride = matrix.columns / 2;
       PackRows({data + first * stride, stride}, matrix, to);
       return true;

@@ -10,7 +10,7 @@
 
 namespace nereid::cpu {
 
-// Fills the strips of `matrix` at `to`; they have to be zeros before. `column_order`: as of
+// Fills the strips of `matrix` at `to`, whose last outputs may be none. `column_order`: as of
 // Int4Rows. False, and nothing is written, for what has to go row by row: other layouts, and rows
 // that do not begin and end with a word or do not lie together.
 bool PackStrips(const llm::ResolvedWeight& weight, std::span<const int32_t> column_order,

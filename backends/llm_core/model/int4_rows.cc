@@ -211,13 +211,25 @@ void Int4Rows::ScalesAndZeros(int64_t first, int64_t count, int64_t group, float
   const QuantParts& quant = weight_->quant;
   const bool by_group = quant.method == QuantMethod::kAwq || quant.method == QuantMethod::kGptq;
   const bool is_one = quant.scales.bytes.size() == Info(quant.scales.type).size_bytes;
-  if (by_group && !is_one && weight_->source.num_groups == 1) {
-    const int64_t stored = weight_->source.SourceRow(first);
+  const bool lie_together = by_group && weight_->source.num_groups == 1;
+  const int64_t stored = weight_->source.SourceRow(first), n = values_a_word();
+  if (lie_together && !is_one) {
     ElementsAsFloat(quant.scales, group * num_stored_rows_ + stored, count, scales);
   } else {
     for (int64_t i = 0; i < count; ++i) scales[i] = Scale(first + i, group);
   }
-  for (int64_t i = 0; i < count; ++i) zeros[i] = static_cast<uint16_t>(Zero(first + i, group));
+  if (!lie_together || quant.zeros.bytes.empty() || stored % n != 0 || count % n != 0) {
+    for (int64_t i = 0; i < count; ++i) zeros[i] = static_cast<uint16_t>(Zero(first + i, group));
+    return;
+  }
+  const bool is_awq = quant.method == QuantMethod::kAwq;
+  for (int64_t i = 0; i < count; i += n) {
+    const uint32_t word = Word(quant.zeros, group * (num_stored_rows_ / n) + (stored + i) / n);
+    for (int64_t j = 0; j < n; ++j) {
+      const int32_t value = ValueOf(word, is_awq ? kAwqNibble[j] : j);
+      zeros[i + j] = static_cast<uint16_t>(value + quant.zero_offset);
+    }
+  }
 }
 
 }  // namespace nereid::llm

@@ -72,7 +72,8 @@ int ValueIn(const std::vector<uint8_t>& strips, const WeightMatrix& matrix, int6
 void ExpectStrips(const Stored& stored) {
   llm::Int4Rows rows = *llm::Int4Rows::Of(stored.weight, 8);
   const WeightMatrix matrix = ShapeOf(rows);
-  std::vector<uint8_t> strips(static_cast<size_t>(matrix.num_strips() * matrix.strip_bytes()));
+  const int64_t size = matrix.num_strips() * matrix.strip_bytes();
+  std::vector<uint8_t> strips(static_cast<size_t>(size), 0xA5);
   ASSERT_TRUE(PackStrips(stored.weight, rows.column_order(), matrix, strips.data()));
   for (int64_t row = 0; row < matrix.rows; ++row) {
     const std::span<const uint8_t> values = rows.Row(row);
@@ -81,7 +82,7 @@ void ExpectStrips(const Stored& stored) {
     }
   }
   for (int64_t row = matrix.rows; row < matrix.num_strips() * 16; ++row) {
-    EXPECT_EQ(ValueIn(strips, matrix, row, 0), 0);
+    for (int64_t c = 0; c < matrix.columns; ++c) EXPECT_EQ(ValueIn(strips, matrix, row, c), 0);
   }
 }
 
