@@ -216,7 +216,7 @@ bool PackStrips(const llm::ResolvedWeight& weight, std::span<const int32_t> colu
       return true;
     }
     case llm::QuantMethod::kPacked: {
-      if (!is_int4) return false;
+      if (!is_int4 || !column_order.empty()) return false;
       clear_last();
       const int64_t stride = matrix.columns / 2;
       PackRows({data + first * stride, stride}, matrix, to);

@@ -128,6 +128,7 @@ TEST(IntegerStrips, LeaveTheRestToTheRows) {
   EXPECT_FALSE(is_taken(Stored(QuantMethod::kGptq, 4, 32, 16, 0, 12, true)));
   EXPECT_FALSE(is_taken(Stored(QuantMethod::kGptq, 8, 32, 16, 0, 16, false)));
   EXPECT_FALSE(is_taken(Stored(QuantMethod::kPacked, 8, 32, 16, 0, 16, true)));
+  EXPECT_FALSE(is_taken(Stored(QuantMethod::kPacked, 4, 32, 16, 0, 16, false)));
   EXPECT_FALSE(is_taken(Stored(QuantMethod::kTrtAwq, 4, 32, 16, 0, 16, true)));
 }
 
