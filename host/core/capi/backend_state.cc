@@ -1,6 +1,7 @@
 // TRITONBACKEND_State: implicit state of sequence models. A handle belongs to its sequence.
 // [instance thread]
 #include "capi/handles.h"
+#include "capi/wished_memory.h"
 #include "request/infer_request.h"
 #include "request/sequence_states.h"
 
@@ -54,8 +55,8 @@ TRITONSERVER_Error* TRITONBACKEND_StateBuffer(TRITONBACKEND_State* state, void**
   NEREID_RETURN_IF_NULL(memory_type_id);
   return AtCEdge([&]() -> Status {
     StateTensor& tensor = *FromHandle(state);
-    NEREID_ASSIGN_OR_RETURN(*buffer,
-                            tensor.Buffer(buffer_byte_size, {*memory_type, *memory_type_id}));
+    const nereid::MemoryPlace wish{nereid::WishedMemoryType(memory_type), *memory_type_id};
+    NEREID_ASSIGN_OR_RETURN(*buffer, tensor.Buffer(buffer_byte_size, wish));
     *memory_type = tensor.attributes().memory_type;
     *memory_type_id = tensor.attributes().memory_type_id;
     return Status::Ok();

@@ -1,5 +1,6 @@
 // TRITONBACKEND_Input and TRITONBACKEND_Output: tensors as a backend sees them. [instance thread]
 #include "capi/handles.h"
+#include "capi/wished_memory.h"
 #include "request/tensor.h"
 
 using nereid::AtCEdge;
@@ -8,6 +9,7 @@ using nereid::InputBuffer;
 using nereid::InputBuffers;
 using nereid::InputTensor;
 using nereid::Status;
+using nereid::WishedMemoryType;
 
 namespace {
 
@@ -80,7 +82,8 @@ TRITONSERVER_Error* TRITONBACKEND_InputBufferForHostPolicy(
   return AtCEdge([&]() -> Status {
     InputTensor& tensor = *FromHandle(input);
     const InputBuffer* found = nullptr;
-    NEREID_ASSIGN_OR_RETURN(const auto* buffers, tensor.BuffersAt(*memory_type, host_policy_name));
+    NEREID_ASSIGN_OR_RETURN(const auto* buffers,
+                            tensor.BuffersAt(WishedMemoryType(memory_type), host_policy_name));
     Status status = FindBuffer(tensor, *buffers, index, &found);
     *buffer = found->base;
     *buffer_byte_size = found->attributes.byte_size;
@@ -118,6 +121,7 @@ TRITONSERVER_Error* TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output* output, voi
   NEREID_RETURN_IF_NULL(memory_type);
   NEREID_RETURN_IF_NULL(memory_type_id);
   return AtCEdge([&]() -> Status {
+    *memory_type = WishedMemoryType(memory_type);
     NEREID_ASSIGN_OR_RETURN(
         *buffer, FromHandle(output)->AllocateBuffer(buffer_byte_size, memory_type, memory_type_id));
     return Status::Ok();

@@ -13,6 +13,7 @@
 #define MAX_LINE_BYTES 256
 #define ANY_ERROR (-1)
 #define SUCCESS (-2)
+#define UNSET ((TRITONSERVER_MemoryType)32593)  // what a stack may hold
 
 struct Report {
   char lines[MAX_LINES][MAX_LINE_BYTES];
@@ -57,6 +58,13 @@ static void TryRequest(struct Report* report, struct TRITONBACKEND_Request* requ
   Note(report, "the first input", SUCCESS, TRITONBACKEND_RequestInputByIndex(request, 0, &input));
   Note(report, "a buffer beyond the last", invalid,
        TRITONBACKEND_InputBuffer(input, 99, &data, &size_bytes, &type, &id));
+  type = UNSET;
+  Note(report, "a buffer wherever it is", SUCCESS,
+       TRITONBACKEND_InputBuffer(input, 0, &data, &size_bytes, &type, &id));
+  Note(report, "a type of memory that was left unset", SUCCESS,
+       type == TRITONSERVER_MEMORY_CPU
+           ? NULL
+           : TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, "it is not the CPU's"));
   Note(report, "an output beyond the last", invalid,
        TRITONBACKEND_RequestOutputName(request, 99, &name));
   Note(report, "a parameter beyond the last", invalid,
@@ -75,7 +83,7 @@ static void TryResponse(struct Report* report, struct TRITONBACKEND_Request* req
   struct TRITONBACKEND_State* state = NULL;
   const int64_t shape[1] = {1};
   void* buffer = NULL;
-  TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
+  TRITONSERVER_MemoryType type = UNSET;
   int64_t id = 0;
   const int invalid = TRITONSERVER_ERROR_INVALID_ARG;
   Note(report, "a state of a model without", invalid,
