@@ -25,19 +25,15 @@ bool IsReadable(const pollfd& polled) {
   return (polled.revents & (POLLIN | POLLHUP)) != 0;
 }
 
-// A call of another model is several hand-overs, and the next comes after its answer. look.py's _TIMES.
+// A call of another model is several hand-overs. Equal to _TIMES in look.py.
 constexpr int kLookTimes = 4;
 
 // poll() without end, after a look that may spare the sleep.
 template <size_t kCount>
 bool LookAndSleep(SpinWait& spin, pollfd (&polled)[kCount]) {
-  if (spin.MayPay()) {
-    if (spin.Until([&] { return poll(polled, kCount, 0) != 0; })) return true;
-    return poll(polled, kCount, -1) >= 0;
-  }
-  const auto start = std::chrono::steady_clock::now();
-  const int count = poll(polled, kCount, -1);
-  spin.NoteSleep(std::chrono::steady_clock::now() - start);
+  if (spin.MayPay() && spin.Until([&] { return poll(polled, kCount, 0) != 0; })) return true;
+  int count = -1;
+  spin.Rest([&] { count = poll(polled, kCount, -1); });
   return count >= 0;
 }
 

@@ -16,6 +16,8 @@
 namespace nereid {
 
 class SpinWait {
+  using Clock = std::chrono::steady_clock;
+
  public:
   // Looks are `times` as long as NEREID_SPIN_US says.
   explicit SpinWait(int times = 1) : limit_(times * Get().limit) {}
@@ -34,6 +36,7 @@ class SpinWait {
       num_spinning_.fetch_sub(1, std::memory_order_relaxed);
       return false;
     }
+    has_looked_ = true;
     const auto start = Clock::now();
     auto spent = Clock::duration::zero();
     bool is_ready = false;
@@ -47,14 +50,21 @@ class SpinWait {
     return is_ready;
   }
 
-  // Tells how long a sleep was that no look came before. One that a look would have spared says that
-  // looks pay again.
-  void NoteSleep(std::chrono::steady_clock::duration slept) {
-    if (!is_crowded_ && slept <= 2 * limit_) num_to_skip_ = 0;
+  // Sleeps by sleep(). A sleep that no look came before, though one would have spared it, brings
+  // looks back; after a look that found its core crowded nothing does.
+  template <typename Sleep>
+  void Rest(const Sleep& sleep) {
+    if (has_looked_ || is_crowded_) {
+      sleep();
+    } else {
+      const auto start = Clock::now();
+      sleep();
+      if (Clock::now() - start <= 2 * limit_) num_to_skip_ = 0;
+    }
+    has_looked_ = false;
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   static constexpr unsigned kMaxToSkip = 1023;
 
   struct Settings {
@@ -93,6 +103,7 @@ class SpinWait {
   std::chrono::microseconds limit_;
   unsigned num_to_skip_ = 0;  // looks to leave out before the next
   unsigned num_skipped_ = 0;
+  bool has_looked_ = false;  // since the last sleep
   bool is_crowded_ = false;  // at the last look
 };
 

@@ -34,7 +34,7 @@ bool DirectScheduler::Take(size_t instance, TakeMode mode, std::vector<InferRequ
       if (!queue_.empty() || stopped_ || retired_.Contains(instance)) break;
     }
     ++num_waiting_;
-    arrived_.wait(lock);
+    spin.Rest([&] { arrived_.wait(lock); });
     --num_waiting_;
   }
   if (retired_.Contains(instance)) {

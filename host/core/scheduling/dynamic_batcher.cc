@@ -61,7 +61,7 @@ void DynamicBatcher::WaitIdle(size_t instance, std::unique_lock<std::mutex>& loc
     if (stopped_ || retired_.Contains(instance) || !IsHeld()) return;
   }
   ++num_idle_;
-  idle_.wait(lock);
+  spin.Rest([&] { idle_.wait(lock); });
   --num_idle_;
   if (num_woken_ > 0) --num_woken_;
 }

@@ -37,23 +37,25 @@ TEST_F(SpinWaitTest, GivesUpAndThenLooksLessOften) {
   EXPECT_GE(num_left_out_then, num_left_out);
 }
 
-TEST_F(SpinWaitTest, DoesNotLookAgainAfterALongSleep) {
-  EXPECT_FALSE(spin_.Until([] { return false; }));
-  spin_.NoteSleep(std::chrono::seconds(1));
-  EXPECT_FALSE(spin_.MayPay());
-}
-
 TEST_F(SpinWaitTest, LooksAgainAfterAShortSleep) {
-  const auto looks_again = [] {  // unless another thread had the core during the look
+  const auto looks_again = [] {  // unless another thread had the core during the look or the sleep
     SpinWait spin;
     EXPECT_FALSE(spin.Until([] { return false; }));
-    spin.NoteSleep(std::chrono::nanoseconds(1));
+    spin.Rest([] {});
+    EXPECT_FALSE(spin.MayPay());
+    spin.Rest([] {});
     return spin.MayPay();
   };
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   bool has_looked = false;
   while (!(has_looked = looks_again()) && std::chrono::steady_clock::now() < end) continue;
   EXPECT_TRUE(has_looked);
+}
+
+TEST_F(SpinWaitTest, RestsByTheSleepThatItIsGiven) {
+  int num_slept = 0;
+  for (int i = 0; i < 3; ++i) spin_.Rest([&] { ++num_slept; });
+  EXPECT_EQ(num_slept, 3);
 }
 
 TEST_F(SpinWaitTest, EndsWhateverManyThreadsLookFor) {

@@ -75,7 +75,7 @@ void EventLoop::Run() {
     // Whoever posts from now on finds the mark and writes to the eventfd.
     LoopTask* expected = nullptr;
     if (!posted_.compare_exchange_strong(expected, AsleepMark())) continue;
-    event_base_loop(base_, EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY);
+    spin_.Rest([this] { event_base_loop(base_, EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY); });
     expected = AsleepMark();
     posted_.compare_exchange_strong(expected, nullptr);
   }
