@@ -1,9 +1,10 @@
 // Products alone: each matrix of a layer, by format and rows, one behind the other as in a recorded
 // step, over more weights than the cache holds; with the norm and the gate that belong to them. Or
-// rope with its writes to the cache: up to 512 rows of as many sequences, more of one.
+// rope with its writes to the cache: up to 512 rows of as many sequences, more of one. Or attention
+// of prompts of so many rows, as many as make 8,192.
 //
 //   gpu_kernel_bench [--shape 8b|1b|70b/4] [--rows 1,8,16] [--weights bf16|fp8|int4] [--kernel
-//   auto|stream|split|rope] [--split 0]
+//   auto|stream|split|rope|attention] [--split 0]
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -15,12 +16,14 @@
 
 #include "gpu_llm/cuda/memory.h"
 #include "gpu_llm/cuda/stream.h"
+#include "gpu_llm/kernels/prefill_attention.h"
 #include "gpu_llm/kernels/quantize_rows.h"
 #include "gpu_llm/kernels/random_fill.h"
 #include "gpu_llm/kernels/rope.h"
 #include "gpu_llm/kernels/split_gemm.h"
 #include "gpu_llm/kernels/stream_gemm.h"
 #include "gpu_llm/model/linear.h"
+#include "gpu_llm/step_plan.h"
 
 namespace nereid::bench {
 namespace {
@@ -29,7 +32,7 @@ using namespace gpu;
 
 constexpr double kRoof = 4.65e12;  // bytes a second, of an H200
 constexpr int64_t kPoolBytes = int64_t{1} << 30;
-constexpr int kMaxRows = 2048, kMaxDepth = 14336, kMaxOutputs = 28672;
+constexpr int kMaxRows = 8192, kMaxDepth = 14336, kMaxOutputs = 28672;
 
 struct Shape {
   const char* name;
@@ -111,10 +114,16 @@ class Bench {
                         stream_.get()));
         return;
       }
-      const LinearCall call = {
-          &one,           in_.as<__nv_bfloat16>(),     nullptr,      norm,
-          1e-5f,          normed_.as<__nv_bfloat16>(), shape.output, out_.data(),
-          scratch_.data()};
+      const LinearCall call = {&one,
+                               in_.as<__nv_bfloat16>(),
+                               nullptr,
+                               norm,
+                               1e-5f,
+                               normed_.as<__nv_bfloat16>(),
+                               shape.output,
+                               out_.data(),
+                               scratch_.data(),
+                               kMaxRows};
       if (const Status status = runner.Run(call, num_rows, may_time, stream_.get()); !status.ok()) {
         std::printf("error: %s\n", status.message().c_str());
         std::exit(1);
@@ -130,6 +139,56 @@ class Bench {
     std::printf("%-5s %-8s %4d rows: %6.1f us, %5.0f GB/s, %3.0f %% of the roof, %3.0f TFLOP/s\n",
                 name, shape.name, num_rows, us, static_cast<double>(bytes) / us / 1e3,
                 100.0 * static_cast<double>(bytes) / (us * 1e-6) / kRoof, operations / us / 1e6);
+  }
+
+  // 32 and 8 heads of 128; prompts of `length` tokens.
+  void RunAttention(int length, CacheFormat format) {
+    constexpr int kHeads = 32, kKvHeads = 8, kDim = 128;
+    const int count = std::max(1, 8192 / length);
+    const int blocks = (length + kBlockTokens - 1) / kBlockTokens;
+    std::vector<std::vector<int32_t>> tables(count);
+    llm::Batch batch;
+    for (int i = 0; i < count; ++i) {
+      for (int b = 0; b < blocks; ++b) tables[i].push_back(b * count + i);
+      llm::BatchSequence& sequence = batch.sequences.emplace_back();
+      sequence.first_token = i * length;
+      sequence.num_tokens = length;
+      sequence.block_table = tables[i];
+      batch.token_ids.insert(batch.token_ids.end(), length, 0);
+    }
+    StepPlanner planner({kHeads, kKvHeads, 132});
+    planner.Plan(batch);
+    const int64_t words_bytes = static_cast<int64_t>(planner.words().size_bytes());
+    const DeviceMemory words = std::move(*DeviceMemory::Allocate(words_bytes, "a plan"));
+    Check(cudaMemcpy(words.data(), planner.words().data(), words_bytes, cudaMemcpyHostToDevice));
+    const int64_t cache_bytes = int64_t{count} * blocks * kKvHeads * HeadBytes(kDim, format);
+    Check(cudaMemset(pool_.data(), 0x3c, cache_bytes));  // small numbers in every format
+    const StepLayout layout(planner.shape());
+    PrefillAttentionParams params = {};
+    params.qkv = out_.as<__nv_bfloat16>();
+    params.out = scratch_.as<__nv_bfloat16>();
+    params.cache = pool_.data();
+    params.tiles = reinterpret_cast<const PrefillTile*>(words.as<int32_t>() + layout.prefill_tiles);
+    params.words = words.as<int32_t>();
+    params.num_tiles = planner.shape().num_prefill;
+    params.num_heads = kHeads;
+    params.num_kv_heads = kKvHeads;
+    params.head_dim = kDim;
+    params.qkv_stride = (kHeads + 2 * kKvHeads) * kDim;
+    params.scale = 0.088f;
+    params.format = format;
+    RandomFill(out_.as<__nv_bfloat16>(), int64_t{count} * length * params.qkv_stride, 1.0f, 3,
+               nullptr);
+    if (format == CacheFormat::kBf16)
+      RandomFill(pool_.as<__nv_bfloat16>(), cache_bytes / 2, 1.0f, 4, nullptr);
+    for (const int processors : {0, 132}) {
+      params.num_processors = processors;
+      const double us = Measure(8, [&](int) { PrefillAttention(params, stream_.get()); });
+      const double operations = 2.0 * count * length * (length + 1.0) * kHeads * kDim;
+      std::printf(
+          "attention, cache of %d bytes an element, %5d tokens x %3d: %7.1f us, %3.0f TFLOP/s\n",
+          format == CacheFormat::kBf16 ? 2 : 1, length, count, us, operations / us / 1e6);
+    }
   }
 
   // 32 and 8 heads of 128.
@@ -232,6 +291,12 @@ int Main(int argc, char** argv) {
     if (!given["--weights"].empty() && given["--weights"] != name) continue;
     const std::string rows = given["--rows"];
     for (size_t at = 0; at < rows.size(); at = std::min(rows.size(), rows.find(',', at)) + 1) {
+      if (given["--kernel"] == "attention") {
+        if (format != WeightFormat::kInt4)
+          bench.RunAttention(std::atoi(rows.c_str() + at),
+                             format == WeightFormat::kFp8 ? CacheFormat::kFp8 : CacheFormat::kBf16);
+        continue;
+      }
       if (given["--kernel"] == "rope") {
         if (format != WeightFormat::kInt4)
           bench.RunRope(std::atoi(rows.c_str() + at),

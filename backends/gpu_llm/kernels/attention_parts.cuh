@@ -1,8 +1,11 @@
 // How shares of attention are put together: those of warps that took other tokens, and those of
 // items that took other blocks of a context. A share of a query head is its values, the largest
-// score and the sum of weights. Device code alone.
+// score and the sum of weights. And how values that are not of the context are kept out: a weight
+// of 0 does not suffice, 0 x NaN is NaN. Device code alone.
 #pragma once
 
+#include "gpu_llm/kernels/async_copy.cuh"
+#include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/kernels/device.cuh"
 #include "gpu_llm/step_plan.h"
 
@@ -63,6 +66,26 @@ __device__ __forceinline__ PartSum SumItemParts(const float* partials, const Dec
     all.max = max;
   }
   return all;
+}
+
+// Values of a tile's tokens [first, first + kTokens) become 0, but for those of tokens [begin, end)
+// of the tile; by `num_threads` threads, of which this is number `thread`, and which then meet.
+// What was there before may be no number. The copy engine and wgmma see what is written.
+template <int kHeadDim, int kTokens>
+__device__ __forceinline__ void ClearValues(char* values, int first, int begin, int end, int thread,
+                                            int num_threads) {
+  constexpr int kPieces = kTokens / 8;  // of 16 bytes, of a column
+  for (int i = thread; i < kHeadDim * kPieces; i += num_threads) {
+    const int token = first + i % kPieces * 8;
+    const auto mask = [&](int pair) {
+      const int low = token + 2 * pair, high = low + 1;
+      return (low >= begin && low < end ? 0xffffu : 0u) |
+             (high >= begin && high < end ? 0xffff0000u : 0u);
+    };
+    auto& piece = *reinterpret_cast<uint4*>(values + ValueOffset<kHeadDim>(token, i / kPieces));
+    piece = {piece.x & mask(0), piece.y & mask(1), piece.z & mask(2), piece.w & mask(3)};
+  }
+  ProxyFence();
 }
 
 }  // namespace nereid::gpu

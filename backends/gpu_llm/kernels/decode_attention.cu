@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
   float row_max[2] = {kNegativeInfinity, kNegativeInfinity}, row_sum[2] = {};
 
   for (int i = 0; warp < kWarps && i < num_tiles; ++i) {
-    const char* tile = stages + i % Shape::kStages * Shape::kStageBytes;
+    char* tile = stages + i % Shape::kStages * Shape::kStageBytes;
     BarrierWait(full + i % Shape::kStages, i / Shape::kStages & 1);
     uint32_t keys[2][2 * Shape::kSteps];
 #pragma unroll
@@ -145,6 +145,12 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
     for (int j = 0; j < 2; ++j) {
       weights[0][j] = PackBf16(scores[j][0], scores[j][1]);
       weights[1][j] = kBothHalves ? PackBf16(scores[j][2], scores[j][3]) : 0;
+    }
+    if (const int end = item.length - (first_tile + i) * kBlockTokens;
+        end < kWarpTokens * (warp + 1)) {  // the context ends in or before the warp's tokens
+      ClearValues<kHeadDim, kWarpTokens>(tile + TileBytes(kHeadDim), kWarpTokens * warp, 0, end,
+                                         threadIdx.x % 32, 32);
+      __syncwarp();
     }
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; ++n) {

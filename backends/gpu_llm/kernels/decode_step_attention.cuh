@@ -195,7 +195,7 @@ struct AttentionSums {
 
 template <int kHeadDim>
 __device__ __forceinline__ void AttendTile(const DecodeStepParams& p, const AttentionUnit& unit,
-                                           int tile_index, const char* tile,
+                                           int tile_index, char* tile,
                                            const uint32_t (&q)[HeadShape<kHeadDim>::kWords],
                                            AttentionSums<kHeadDim>& sums) {
   const int warp = threadIdx.x / 32 % kTileWarps, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -237,6 +237,15 @@ __device__ __forceinline__ void AttendTile(const DecodeStepParams& p, const Atte
       sums.sum += scores[j][b];
     }
     weights[j] = PackBf16(scores[j][0], scores[j][1]);
+  }
+  // Of the tile's tokens, those that are seen; where the warp has others, their values count 0
+  // times.
+  const int begin = unit.first_visible - tile_index * kBlockTokens;
+  const int end = unit.item.length - tile_index * kBlockTokens;
+  if (begin > kWarpTokens * warp || end < kWarpTokens * (warp + 1)) {
+    ClearValues<kHeadDim, kWarpTokens>(tile + TileBytes(kHeadDim), kWarpTokens * warp, begin, end,
+                                       threadIdx.x % 32, 32);
+    __syncwarp();
   }
 #pragma unroll
   for (int n = 0; n < kHeadDim / 8; ++n) {

@@ -1,9 +1,16 @@
-// One block of threads a tile of kQueryRows queries of one key/value head: row r is query head r %
-// group of token r / group. A producer brings KV blocks in by bulk copies, ahead of two consumer
-// groups of four warps with 64 rows each. The next block's scores are computed while the softmax of
-// this one runs. Of a cache in one byte an element the producers, a group of four warps as well,
-// bring blocks in as they are and unpack them to what the consumers take.
+// A block of threads takes tiles of kQueryRows queries of one key/value head, one after the other:
+// row r is query head r % group of token r / group. A producer brings KV blocks in by bulk copies,
+// on into the next tile, ahead of two consumer groups of four warps with 64 rows each. While a
+// group has the softmax of one block, the tensor cores add up the values of the block before. Of a
+// cache in one byte an element the producers, a group of four warps as well, bring blocks in as
+// they are and unpack them to what the consumers take. What follows the context in its last block
+// is another owner's, and may be no number: scores there are replaced, values cleared, since a
+// weight of 0 does not make a 0 of them.
+// 8,192 tokens, heads of 128, on an H200: 539 TFLOP/s, 68 % of what cuBLAS reaches.
+#include <algorithm>
+
 #include "gpu_llm/kernels/async_copy.cuh"
+#include "gpu_llm/kernels/attention_parts.cuh"
 #include "gpu_llm/kernels/byte_format.cuh"
 #include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/kernels/device.cuh"
@@ -22,6 +29,9 @@ struct PrefillShape {
   static constexpr bool kQueriesInShared = kHeadDim > 128;           // else in registers
   static constexpr int kPanelBytes = KeyPanelColumns(kHeadDim) * 2;  // of a row
   static constexpr int kStages = kHeadDim > 128 ? 2 : 4;
+  // Values of a block are added up while the next one's scores become weights; it takes a further
+  // stage, and registers.
+  static constexpr bool kOverlaps = kHeadDim <= 128;
   static constexpr int kQueryBytes = kQueriesInShared ? kQueryRows * kHeadDim * 2 : 0;
   static constexpr bool kUnpacks = kFormat != CacheFormat::kBf16;
   static constexpr int kPackedStages = !kUnpacks ? 0 : kHeadDim > 128 ? 1 : 2;
@@ -36,6 +46,60 @@ struct PrefillShape {
 
 struct Softmax {
   float max[2], sum[2];
+};
+
+// A tile, and the KV blocks that it sees.
+struct Work {
+  PrefillTile tile;
+  int kv_head, first_block, num_blocks;
+  int num_last;  // tokens of the last block; what follows is of no sequence, or of another
+};
+
+// What this block of threads does in its `turn`. The longest comes first, and turns go up and down
+// the blocks of threads: whoever has the longest of one has the shortest of the next.
+__device__ __forceinline__ bool GetWork(const PrefillAttentionParams& p, int turn, Work& work) {
+  const auto grid = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+  const int index = turn * grid + (turn % 2 == 0 ? block : grid - 1 - block);
+  if (index >= p.num_tiles * p.num_kv_heads) return false;
+  const PrefillTile tile = p.tiles[index / p.num_kv_heads];
+  const int group = p.num_heads / p.num_kv_heads;
+  const int last_index = min((tile.tile + 1) * kQueryRows, tile.num_tokens * group) - 1;
+  const int first_position = tile.num_cached + tile.tile * kQueryRows / group;
+  const int last_position = tile.num_cached + last_index / group;
+  work.tile = tile;
+  work.kv_head = index % p.num_kv_heads;
+  work.first_block = p.window > 0 ? max(0, first_position - p.window + 1) / kBlockTokens : 0;
+  work.num_blocks = last_position / kBlockTokens + 1 - work.first_block;
+  work.num_last = min(kBlockTokens, tile.num_cached + tile.num_tokens -
+                                        (work.first_block + work.num_blocks - 1) * kBlockTokens);
+  return true;
+}
+
+// Walks the KV blocks of all work of this block of threads.
+class BlockCursor {
+ public:
+  __device__ explicit BlockCursor(const PrefillAttentionParams& p) : p_(p) {
+    is_there_ = GetWork(p_, turn_, work_);
+  }
+  __device__ bool is_there() const { return is_there_; }
+  __device__ const Work& work() const { return work_; }
+  __device__ bool is_last() const { return i_ == work_.num_blocks - 1; }
+  // Of a layer of the cache, in heads of a block.
+  __device__ int64_t head() const {
+    const int block = p_.words[work_.tile.table_offset + work_.first_block + i_];
+    return int64_t{block} * p_.num_kv_heads + work_.kv_head;
+  }
+  __device__ void Advance() {
+    if (++i_ < work_.num_blocks) return;
+    i_ = 0;
+    is_there_ = GetWork(p_, ++turn_, work_);
+  }
+
+ private:
+  const PrefillAttentionParams& p_;
+  Work work_;
+  int turn_ = 0, i_ = 0;
+  bool is_there_;
 };
 
 // The queries of this thread's two rows, as operand a of step s; or all of them into shared memory,
@@ -71,6 +135,7 @@ struct Queries {
       }
     } else {
       char* mine = to + consumer * 64 * kHeadDim * 2;
+      asm volatile("bar.sync %0, 128;" ::"r"(1 + consumer) : "memory");  // the last tile's are read
       for (int i = threadIdx.x % 128; i < 64 * kHeadDim / 8; i += 128) {
         const int row = i / (kHeadDim / 8), column = i % (kHeadDim / 8) * 8;
         const bf16* from = row_address(consumer * 64 + row);
@@ -103,56 +168,89 @@ struct Queries {
   }
 };
 
-// Scores of one KV block become weights, in place; `out` and the sums are rescaled to the new
-// maxima.
-template <int kValues>
+// 2^x; what is smaller than a normal number is 0.
+__device__ __forceinline__ float Exp2(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+// Weights grow up to 2^kSlack before sums are rescaled to a new maximum, which is rare then. A
+// row's result does not depend on others for that: it has a base of its own.
+constexpr float kSlack = 8.0f;
+
+// Scores of one KV block become weights, in place; `keep`: what rescales what was added up before.
 __device__ __forceinline__ void ToWeights(const PrefillAttentionParams& p, float (&scores)[32],
-                                          Softmax& state, float (&out)[kValues], int first_token,
+                                          Softmax& state, float (&keep)[2], int first_token,
                                           const int (&position)[2], bool masks) {
   const int t = threadIdx.x % 4;
   // exp(x) = exp2(x * log2(e)); without a soft cap the scale goes into the same multiplication.
   constexpr float kLog2E = 1.4426950408889634f;
   float factor = p.scale * kLog2E;
   if (p.soft_cap > 0.0f) {
+    const float inverse = p.scale / p.soft_cap;
 #pragma unroll
-    for (float& score : scores) score = p.soft_cap * tanhf(score * p.scale / p.soft_cap);
+    for (float& score : scores) score = p.soft_cap * tanhf(score * inverse);
     factor = kLog2E;
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float max = state.max[half];
+    if (masks) {  // columns (after, last] of the block are seen
+      const int last = position[half] - first_token - 2 * t;
+      const int after = p.window > 0 ? last - p.window : -kBlockTokens;
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
+      for (int j = 0; j < 8; ++j) {
 #pragma unroll
-      for (int b = 0; b < 2; ++b) {
-        float& score = scores[4 * j + 2 * half + b];
-        if (masks) {
-          const int token = first_token + 8 * j + 2 * t + b;
-          if (token > position[half] || (p.window > 0 && token + p.window <= position[half]))
-            score = kNegativeInfinity;
+        for (int b = 0; b < 2; ++b) {
+          if (8 * j + b > last || 8 * j + b <= after)
+            scores[4 * j + 2 * half + b] = kNegativeInfinity;
         }
-        max = fmaxf(max, score);
       }
     }
+    float max = kNegativeInfinity;
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+      max = fmaxf(max, fmaxf(scores[4 * j + 2 * half], scores[4 * j + 2 * half + 1]));
     max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
     max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
-    const float base = max == kNegativeInfinity ? 0.0f : max * factor;
-    const float keep = exp2f(state.max[half] * factor - base);
-    state.max[half] = max;
+    const bool grows = (max - state.max[half]) * factor > kSlack;  // never where all is hidden
+    keep[half] = grows ? Exp2((state.max[half] - max) * factor) : 1.0f;
+    if (grows) state.max[half] = max;
+    const float base = state.max[half] == kNegativeInfinity ? 0.0f : state.max[half] * factor;
     float sum = 0.0f;
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
 #pragma unroll
       for (int b = 0; b < 2; ++b) {
         float& score = scores[4 * j + 2 * half + b];
-        score = exp2f(score * factor - base);
+        score = Exp2(score * factor - base);
         sum += score;
       }
     }
-    state.sum[half] = state.sum[half] * keep + sum;
+    state.sum[half] = state.sum[half] * keep[half] + sum;
+  }
+  Pin(scores);  // here, not behind a wait that follows
+}
+
+template <int kValues>
+__device__ __forceinline__ void Rescale(float (&out)[kValues], const float (&keep)[2]) {
+  if (!__any_sync(0xffffffffu, keep[0] != 1.0f || keep[1] != 1.0f)) return;
 #pragma unroll
-    for (int n = 0; n < kValues / 4; ++n)
-      out[4 * n + 2 * half] *= keep, out[4 * n + 2 * half + 1] *= keep;
+  for (int n = 0; n < kValues / 4; ++n) {
+    out[4 * n] *= keep[0], out[4 * n + 1] *= keep[0];
+    out[4 * n + 2] *= keep[1], out[4 * n + 3] *= keep[1];
+  }
+}
+
+// As operand a of the four steps of a block's product with its values.
+__device__ __forceinline__ void PackWeights(const float (&scores)[32], uint32_t (&weights)[16]) {
+#pragma unroll
+  for (int s = 0; s < 4; ++s) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const int j = 2 * s + k / 2;
+      weights[4 * s + k] = PackBf16(scores[4 * j + 2 * (k % 2)], scores[4 * j + 2 * (k % 2) + 1]);
+    }
   }
 }
 
@@ -226,33 +324,160 @@ __device__ void Unpack(const char* packed, char* to) {
   }
 }
 
-// KV blocks of a tile of queries, in order, into the ring.
+// KV blocks of all tiles, in order, into the ring; by one thread.
+template <int kHeadDim>
+__device__ void Produce(const PrefillAttentionParams& p, char* stages, uint64_t* full,
+                        uint64_t* empty) {
+  constexpr int kStages = PrefillShape<kHeadDim, CacheFormat::kBf16>::kStages;
+  constexpr auto kBytes = static_cast<uint32_t>(HeadBytes(kHeadDim));
+  const char* cache = static_cast<const char*>(p.cache);
+  int n = 0;
+  for (BlockCursor cursor(p); cursor.is_there(); cursor.Advance(), ++n) {
+    const int stage = n % kStages;
+    if (n >= kStages) BarrierWait(empty + stage, (n / kStages - 1) & 1);
+    BarrierExpect(full + stage, kBytes);
+    BulkCopy(stages + stage * kBytes, cache + cursor.head() * kBytes, kBytes, full + stage);
+  }
+}
+
+// The same of blocks that are unpacked on the way; by 128 threads.
 template <int kHeadDim, CacheFormat kFormat>
-__device__ void ProduceUnpacked(const PrefillAttentionParams& p, const PrefillTile& tile,
-                                int kv_head, int first_block, int num_blocks, char* stages,
-                                uint64_t* full, uint64_t* empty, uint64_t* arrived, char* packed) {
+__device__ void ProduceUnpacked(const PrefillAttentionParams& p, char* stages, uint64_t* full,
+                                uint64_t* empty, uint64_t* arrived, char* packed) {
   using Shape = PrefillShape<kHeadDim, kFormat>;
-  const char* cache = static_cast<const char*>(p.cache) + int64_t{kv_head} * Shape::kPackedBytes;
-  const auto copy = [&](int i) {
-    if (i >= num_blocks || threadIdx.x != 0) return;
-    uint64_t* barrier = arrived + i % Shape::kPackedStages;
-    const int block = p.words[tile.table_offset + first_block + i];
+  const char* cache = static_cast<const char*>(p.cache);
+  BlockCursor ahead(p);
+  const auto copy = [&](int n) {
+    if (threadIdx.x != 0 || !ahead.is_there()) return;
+    uint64_t* barrier = arrived + n % Shape::kPackedStages;
     BarrierExpect(barrier, Shape::kPackedBytes);
-    BulkCopy(packed + i % Shape::kPackedStages * Shape::kPackedBytes,
-             cache + int64_t{block} * p.num_kv_heads * Shape::kPackedBytes, Shape::kPackedBytes,
-             barrier);
+    BulkCopy(packed + n % Shape::kPackedStages * Shape::kPackedBytes,
+             cache + ahead.head() * Shape::kPackedBytes, Shape::kPackedBytes, barrier);
+    ahead.Advance();
   };
-  for (int i = 0; i < Shape::kPackedStages; ++i) copy(i);
-  for (int i = 0; i < num_blocks; ++i) {
-    const int stage = i % Shape::kStages;
-    if (i >= Shape::kStages) BarrierWait(empty + stage, (i / Shape::kStages - 1) & 1);
-    BarrierWait(arrived + i % Shape::kPackedStages, i / Shape::kPackedStages & 1);
-    Unpack<kHeadDim, kFormat>(packed + i % Shape::kPackedStages * Shape::kPackedBytes,
-                              stages + stage * HeadBytes(kHeadDim));
+  for (int n = 0; n < Shape::kPackedStages; ++n) copy(n);
+  int n = 0;
+  for (BlockCursor now(p); now.is_there(); now.Advance(), ++n) {
+    const int stage = n % Shape::kStages;
+    char* from = packed + n % Shape::kPackedStages * Shape::kPackedBytes;
+    if (n >= Shape::kStages) BarrierWait(empty + stage, (n / Shape::kStages - 1) & 1);
+    BarrierWait(arrived + n % Shape::kPackedStages, n / Shape::kPackedStages & 1);
+    if (now.is_last() && now.work().num_last < kBlockTokens) {
+      auto* factors = reinterpret_cast<float*>(from + ByteScalesOffset(kHeadDim));
+      const auto token = static_cast<int>(threadIdx.x);
+      if (token >= now.work().num_last && token < kBlockTokens)
+        factors[kBlockTokens + token] = 0.0f;
+      asm volatile("bar.sync 4, 128;" ::: "memory");
+    }
+    Unpack<kHeadDim, kFormat>(from, stages + stage * HeadBytes(kHeadDim));
     ProxyFence();
     BarrierArrive(full + stage);
-    asm volatile("bar.sync 3, 128;" ::: "memory");  // all have read what the next copy overwrites
-    copy(i + Shape::kPackedStages);
+    asm volatile("bar.sync 4, 128;" ::: "memory");  // all have read what the next copy overwrites
+    copy(n + Shape::kPackedStages);
+  }
+}
+
+// A tile, by one of the consumer groups; `first`: of its first KV block, counted over all tiles.
+template <int kHeadDim, CacheFormat kFormat>
+__device__ __forceinline__ void Consume(const PrefillAttentionParams& p, const Work& work,
+                                        int first, char* shared, char* stages, uint64_t* full,
+                                        uint64_t* empty) {
+  using Shape = PrefillShape<kHeadDim, kFormat>;
+  const PrefillTile& tile = work.tile;
+  const int group = p.num_heads / p.num_kv_heads, num_blocks = work.num_blocks;
+  const int consumer = threadIdx.x / 128 - 1, warp = threadIdx.x % 128 / 32,
+            g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  Queries<kHeadDim> queries;
+  queries.Load(p, tile, group, work.kv_head * group, shared);
+  int index[2], position[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    index[half] = tile.tile * kQueryRows + consumer * 64 + warp * 16 + g + 8 * half;
+    position[half] = tile.num_cached + index[half] / group;
+  }
+  // Rows of this group of warps: blocks that all of them see whole need no mask.
+  const int group_first = tile.num_cached + (tile.tile * kQueryRows + consumer * 64) / group;
+  const int group_last = tile.num_cached + (tile.tile * kQueryRows + consumer * 64 + 63) / group;
+
+  float out[kHeadDim / 2] = {};
+  Softmax state = {{kNegativeInfinity, kNegativeInfinity}, {0.0f, 0.0f}};
+  const auto stage_of = [&](int i) { return (first + i) % Shape::kStages; };
+  const auto keys_of = [&](int i) {
+    return SharedAddress(stages + stage_of(i) * HeadBytes(kHeadDim));
+  };
+  const auto values_of = [&](int i) {
+    return keys_of(i) + static_cast<uint32_t>(TileBytes(kHeadDim));
+  };
+  const auto wait_for = [&](int i) {
+    BarrierWait(full + stage_of(i), (first + i) / Shape::kStages & 1);
+    if (Shape::kUnpacks || i < num_blocks - 1 || work.num_last == kBlockTokens) return;
+    // By both groups together; what follows the context is another owner's.
+    ClearValues<kHeadDim, kBlockTokens>(
+        stages + stage_of(i) * HeadBytes(kHeadDim) + TileBytes(kHeadDim), 0, 0, work.num_last,
+        static_cast<int>(threadIdx.x) - 128, 128 * kConsumers);
+    asm volatile("bar.sync 3, %0;" ::"n"(128 * kConsumers) : "memory");
+  };
+  const auto release = [&](int i) {
+    if (threadIdx.x % 128 == 0) BarrierArrive(empty + stage_of(i));
+  };
+  const auto weigh = [&](int i, float(&scores)[32], float(&keep)[2]) {
+    const int first_token = (work.first_block + i) * kBlockTokens;
+    const bool masks = first_token + kBlockTokens - 1 > group_first ||
+                       (p.window > 0 && first_token + p.window <= group_last);
+    ToWeights(p, scores, state, keep, first_token, position, masks);
+  };
+  float scores[32], keep[2];
+  uint32_t weights[16];
+  wait_for(0);
+  queries.Multiply(scores, keys_of(0));
+  WgmmaWait<0>();
+  Pin(scores);
+  weigh(0, scores, keep);
+  PackWeights(scores, weights);
+  for (int i = 1; i < num_blocks; ++i) {
+    if constexpr (Shape::kOverlaps) {
+      wait_for(i);
+      queries.Multiply(scores, keys_of(i));
+      AddValues<kHeadDim>(out, weights, values_of(i - 1));
+      WgmmaWait<1>();
+      Pin(scores);
+      weigh(i, scores, keep);
+      WgmmaWait<0>();
+      Pin(out);
+      release(i - 1);
+    } else {
+      AddValues<kHeadDim>(out, weights, values_of(i - 1));
+      WgmmaWait<0>();
+      Pin(out);
+      release(i - 1);
+      wait_for(i);
+      queries.Multiply(scores, keys_of(i));
+      WgmmaWait<0>();
+      Pin(scores);
+      weigh(i, scores, keep);
+    }
+    Rescale(out, keep);
+    PackWeights(scores, weights);
+  }
+  AddValues<kHeadDim>(out, weights, values_of(num_blocks - 1));
+  WgmmaWait<0>();
+  Pin(out);
+  release(num_blocks - 1);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float sum = state.sum[half];
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    if (index[half] >= tile.num_tokens * group) continue;
+    bf16* to = p.out + (int64_t{tile.first_row + index[half] / group} * p.num_heads +
+                        work.kv_head * group + index[half] % group) *
+                           kHeadDim;
+    const float scale = 1.0f / sum;
+#pragma unroll
+    for (int n = 0; n < kHeadDim / 8; ++n) {
+      *reinterpret_cast<uint32_t*>(to + 8 * n + 2 * t) =
+          PackBf16(out[4 * n + 2 * half] * scale, out[4 * n + 2 * half + 1] * scale);
+    }
   }
 }
 
@@ -277,95 +502,23 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
   __syncthreads();
   LaunchNext();
   WaitForPrevious();
-  const PrefillTile tile = p.tiles[blockIdx.x / p.num_kv_heads];
-  const int kv_head = blockIdx.x % p.num_kv_heads;
-  const int group = p.num_heads / p.num_kv_heads;
-  const int last_index = min((tile.tile + 1) * kQueryRows, tile.num_tokens * group) - 1;
-  const int first_position = tile.num_cached + tile.tile * kQueryRows / group;
-  const int last_position = tile.num_cached + last_index / group;
-  const int first_block = p.window > 0 ? max(0, first_position - p.window + 1) / kBlockTokens : 0;
-  const int num_blocks = last_position / kBlockTokens + 1 - first_block;
-
   if (threadIdx.x < 128) {
     GiveRegisters<Shape::kProducerRegisters>();
     if constexpr (Shape::kUnpacks) {
-      ProduceUnpacked<kHeadDim, kFormat>(p, tile, kv_head, first_block, num_blocks, stages, full,
-                                         empty, arrived, packed);
+      ProduceUnpacked<kHeadDim, kFormat>(p, stages, full, empty, arrived, packed);
     } else if (threadIdx.x == 0) {
-      const char* cache = static_cast<const char*>(p.cache) + kv_head * HeadBytes(kHeadDim);
-      for (int i = 0; i < num_blocks; ++i) {
-        const int stage = i % Shape::kStages;
-        if (i >= Shape::kStages) BarrierWait(empty + stage, (i / Shape::kStages - 1) & 1);
-        const int block = p.words[tile.table_offset + first_block + i];
-        BarrierExpect(full + stage, static_cast<uint32_t>(HeadBytes(kHeadDim)));
-        BulkCopy(stages + stage * HeadBytes(kHeadDim),
-                 cache + int64_t{block} * p.num_kv_heads * HeadBytes(kHeadDim),
-                 static_cast<uint32_t>(HeadBytes(kHeadDim)), full + stage);
-      }
+      Produce<kHeadDim>(p, stages, full, empty);
     }
     return;
   }
   TakeRegisters<Shape::kConsumerRegisters>();
-  const int consumer = threadIdx.x / 128 - 1, warp = threadIdx.x % 128 / 32,
-            g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  Queries<kHeadDim> queries;
-  queries.Load(p, tile, group, kv_head * group, shared);
-  int index[2], position[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    index[half] = tile.tile * kQueryRows + consumer * 64 + warp * 16 + g + 8 * half;
-    position[half] = tile.num_cached + index[half] / group;
-  }
-  // Rows of this group of warps: blocks that all of them see whole need no mask.
-  const int group_first = tile.num_cached + (tile.tile * kQueryRows + consumer * 64) / group;
-  const int group_last = tile.num_cached + (tile.tile * kQueryRows + consumer * 64 + 63) / group;
-
-  float out[kHeadDim / 2] = {};
-  Softmax state = {{kNegativeInfinity, kNegativeInfinity}, {0.0f, 0.0f}};
-  const auto stage_address = [&](int i) {
-    return SharedAddress(stages + i % Shape::kStages * HeadBytes(kHeadDim));
-  };
-  for (int i = 0; i < num_blocks; ++i) {
-    float scores[32];
-    BarrierWait(full + i % Shape::kStages, i / Shape::kStages & 1);
-    queries.Multiply(scores, stage_address(i));
-    WgmmaWait<0>();
-    Pin(scores);
-    Pin(out);
-    const int first_token = (first_block + i) * kBlockTokens;
-    const bool masks = first_token + kBlockTokens - 1 > group_first ||
-                       (p.window > 0 && first_token + p.window <= group_last);
-    ToWeights(p, scores, state, out, first_token, position, masks);
-    uint32_t weights[16];
-#pragma unroll
-    for (int s = 0; s < 4; ++s) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        const int j = 2 * s + k / 2;
-        weights[4 * s + k] = PackBf16(scores[4 * j + 2 * (k % 2)], scores[4 * j + 2 * (k % 2) + 1]);
-      }
-    }
-    AddValues<kHeadDim>(out, weights,
-                        stage_address(i) + static_cast<uint32_t>(TileBytes(kHeadDim)));
-    WgmmaWait<0>();
-    Pin(out);
-    if (threadIdx.x % 128 == 0) BarrierArrive(empty + i % Shape::kStages);
-  }
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float sum = state.sum[half];
-    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    if (index[half] >= tile.num_tokens * group) continue;
-    bf16* to = p.out + (int64_t{tile.first_row + index[half] / group} * p.num_heads +
-                        kv_head * group + index[half] % group) *
-                           kHeadDim;
-    const float scale = 1.0f / sum;
-#pragma unroll
-    for (int n = 0; n < kHeadDim / 8; ++n) {
-      *reinterpret_cast<uint32_t*>(to + 8 * n + 2 * t) =
-          PackBf16(out[4 * n + 2 * half] * scale, out[4 * n + 2 * half + 1] * scale);
-    }
+  Work work, next;
+  bool is_there = GetWork(p, 0, work);
+  for (int turn = 1, first = 0; is_there; ++turn) {
+    const bool is_more = GetWork(p, turn, next);  // on its way while this one is at work
+    Consume<kHeadDim, kFormat>(p, work, first, shared, stages, full, empty);
+    first += work.num_blocks;
+    work = next, is_there = is_more;
   }
 }
 
@@ -375,7 +528,9 @@ void LaunchAs(const PrefillAttentionParams& p, cudaStream_t stream) {
   static_assert(kShared <= 227 * 1024);
   (void)cudaFuncSetAttribute(PrefillAttentionKernel<kHeadDim, kFormat>,
                              cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
-  Launch(PrefillAttentionKernel<kHeadDim, kFormat>, p.num_tiles * p.num_kv_heads, kThreads, kShared,
+  const int count = p.num_tiles * p.num_kv_heads;
+  Launch(PrefillAttentionKernel<kHeadDim, kFormat>,
+         p.num_processors > 0 ? std::min(count, p.num_processors) : count, kThreads, kShared,
          stream, p);
 }
 

@@ -21,6 +21,8 @@ struct PrefillAttentionParams {
   int window;             // 0: all of the context
   float scale, soft_cap;  // soft_cap 0: none
   CacheFormat format;
+  int num_processors;  // of the device, each of which takes several tiles; 0: one a block of
+                       // threads
 };
 
 void PrefillAttention(const PrefillAttentionParams& params, cudaStream_t stream);

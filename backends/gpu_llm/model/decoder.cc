@@ -20,6 +20,9 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
                                 const DecoderLimits& limits, const DecoderShare& share) {
   Decoder decoder(spec, weights, share);
   decoder.cache_format_ = limits.cache_format;
+  decoder.max_num_tokens_ = limits.max_num_tokens;
+  decoder.max_num_logits_ = limits.max_num_logits;
+  decoder.num_processors_ = limits.num_processors;
   const int64_t tokens = limits.max_num_tokens;
   const auto allocate = [](DeviceMemory& memory, int64_t size_bytes, const char* what) -> Status {
     NEREID_ASSIGN_OR_RETURN(memory, DeviceMemory::Allocate(static_cast<size_t>(size_bytes), what));
@@ -107,10 +110,13 @@ Status Decoder::AllocateCache(int32_t num_blocks) {
   NEREID_ASSIGN_OR_RETURN(
       cache_,
       DeviceMemory::Allocate(num_blocks * CacheBlockBytes(*spec_, cache_format_), "the KV cache"));
-  NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(cache_.data(), 0, cache_.size_bytes()));
-  NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
   cache_layer_bytes_ = static_cast<int64_t>(cache_.size_bytes()) / spec_->num_layers();
-  return {};
+  return FillCache(0);
+}
+
+Status Decoder::FillCache(uint8_t byte) {
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(cache_.data(), byte, cache_.size_bytes()));
+  return CudaStatus(cudaDeviceSynchronize(), "the KV cache");
 }
 
 Status Decoder::CopyBlock(int32_t from, int32_t to, cudaStream_t stream) {
@@ -180,6 +186,7 @@ Status Decoder::RunHead(const StepShape& shape, const int32_t* words, int32_t fi
   head.normed = normed_.as<__nv_bfloat16>();
   head.output = StreamOutput::kFloat;
   head.out = share_.group == nullptr ? logits_.data() : own_logits_.data();
+  head.row_room = std::min(max_num_tokens_, max_num_logits_);
   if (spec_->norm.kind == llm::NormKind::kLayer) {
     ApplyNorm(weights_->final_norm, head.rows, count, normed_, stream);
     head.in = head.normed;
@@ -243,6 +250,7 @@ Status Decoder::Multiply(const char* name, const GpuMatrix& matrix, const Device
   call.output = output;
   call.out = out.data();
   call.scratch = gate_up_.data();
+  call.row_room = max_num_tokens_;
   call.name = name;
   call.timer = timer_;
   return linear_->Run(call, num_rows, may_time, stream);
@@ -449,6 +457,7 @@ void Decoder::Attend(int32_t layer, const StepShape& shape, const int32_t* words
     params.scale = spec_->attention_scale * spec.score_scale;
     params.soft_cap = spec_->attention_soft_cap;
     params.format = cache_format_;
+    params.num_processors = num_processors_;
     MarkAttention("attention, prompts", false, spec.sliding_window, stream);
     PrefillAttention(params, stream);
   }

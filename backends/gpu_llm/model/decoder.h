@@ -52,6 +52,8 @@ class Decoder {
   static int64_t CacheBlockBytes(const llm::DecoderSpec& spec, CacheFormat format);
   // Zeroed: what was never written is read where a block is not full.
   Status AllocateCache(int32_t num_blocks);
+  // All of it with such bytes, as another owner may have left them: for tests.
+  Status FillCache(uint8_t byte);
 
   // `words`, on the device, is laid out as `shape` says.
   Status Forward(const StepShape& shape, const int32_t* words, bool may_time, cudaStream_t stream);
@@ -121,6 +123,7 @@ class Decoder {
   const llm::DecoderSpec* spec_;
   const GpuWeights* weights_;
   DecoderShare share_;
+  int32_t max_num_tokens_ = 0, max_num_logits_ = 0, num_processors_ = 0;
   RopeTables rope_tables_;
   Experts experts_;
   DeviceMemory cache_;  // [layers][blocks][kv_heads] heads of a block

@@ -3,22 +3,28 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
+
+#include "gpu_llm/model/algorithm_trial.h"
 
 namespace nereid::gpu {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{64} << 20;
-constexpr int kCandidates = 8;
-constexpr int kRepeats = 3;
+// What a trial may cost: short products are timed more often, and have more to choose from.
+constexpr int kShortRows = 1024;
+constexpr int kMaxProposals = 16;  // for a number of rows
+constexpr int NumProposals(int num_rows) {
+  return num_rows <= kShortRows ? kMaxProposals : kMaxProposals / 2;
+}
+constexpr int NumRepeats(int num_rows) {
+  return num_rows <= kShortRows ? 2 : 1;
+}
+// Of the way in which algorithms are chosen: what another one has chosen is not read.
+constexpr int kWay = 2;
 
-// Sizes that share an algorithm. Steps of prompts beside decoding sequences are of all sizes up to
-// about a thousand rows, and what is fast for 500 may take half again as long as need be for 300.
-int Bucket(int num_rows) {
-  if (num_rows <= 256) return (num_rows + 7) / 8 * 8;
-  if (num_rows <= 1024) return (num_rows + 127) / 128 * 128;
-  int bucket = 2048;
-  while (bucket < num_rows) bucket *= 2;
-  return bucket;
+bool IsSame(const cublasLtMatmulAlgo_t& a, const cublasLtMatmulAlgo_t& b) {
+  return std::bit_cast<Algorithm>(a) == std::bit_cast<Algorithm>(b);
 }
 
 }  // namespace
@@ -82,8 +88,9 @@ Result<Gemm> Gemm::Create() {
   cudaDeviceProp properties = {};
   NEREID_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
   NEREID_RETURN_IF_CUDA_ERROR(cudaGetDeviceProperties(&properties, device));
-  gemm.algorithms_ = AlgorithmCache(AlgorithmCache::DefaultFolder(),
-                                    StrCat(properties.name, "-cublaslt-", cublasLtGetVersion()));
+  gemm.algorithms_ =
+      AlgorithmCache(AlgorithmCache::DefaultFolder(),
+                     StrCat(properties.name, "-cublaslt-", cublasLtGetVersion(), "-", kWay));
   return gemm;
 }
 
@@ -96,56 +103,91 @@ cublasStatus_t Gemm::Multiply(const GemmCall& call, const Layouts& layouts,
                         workspace_.data(), workspace_.size_bytes(), stream);
 }
 
-Result<cublasLtMatmulAlgo_t> Gemm::Choose(const GemmCall& call, const Layouts& layouts, bool times,
-                                          cudaStream_t stream) {
+Result<std::vector<cublasLtMatmulAlgo_t>> Gemm::Propose(const GemmCall& call,
+                                                        const Layouts& layouts, int count) {
   cublasLtMatmulPreference_t preference = nullptr;
   (void)cublasLtMatmulPreferenceCreate(&preference);
   const size_t workspace_bytes = workspace_.size_bytes();
   (void)cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &workspace_bytes, sizeof(workspace_bytes));
-  cublasLtMatmulHeuristicResult_t found[kCandidates];
-  int count = 0;
+  cublasLtMatmulHeuristicResult_t found[kMaxProposals];
+  int num_found = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       handle_.get(), layouts.operation, layouts.weights, layouts.in, layouts.out, layouts.out,
-      preference, times ? kCandidates : 1, found, &count);
+      preference, count, found, &num_found);
   (void)cublasLtMatmulPreferenceDestroy(preference);
-  if (status != CUBLAS_STATUS_SUCCESS || count == 0) {
+  if (status != CUBLAS_STATUS_SUCCESS || num_found == 0) {
     return InternalError("cuBLASLt has no algorithm for ", call.num_rows, " x ", call.depth, " by ",
                          call.num_outputs, ": ", cublasLtGetStatusString(status));
   }
-  int best = 0;
-  float best_ms = 0.0f;
-  for (int i = 0; times && i < count; ++i) {
-    void* out = call.accumulates ? call.scratch : call.out;
-    if (Multiply(call, layouts, found[i].algo, out, stream) != CUBLAS_STATUS_SUCCESS) continue;
-    NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(start_.get(), stream));
-    for (int repeat = 0; repeat < kRepeats; ++repeat)
-      (void)Multiply(call, layouts, found[i].algo, out, stream);
-    NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(end_.get(), stream));
-    NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(end_.get()));
-    float ms = 0.0f;
-    NEREID_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, start_.get(), end_.get()));
-    if (best_ms == 0.0f || ms < best_ms) best = i, best_ms = ms;
+  std::vector<cublasLtMatmulAlgo_t> algorithms;
+  for (int i = 0; i < num_found; ++i) algorithms.push_back(found[i].algo);
+  return algorithms;
+}
+
+Result<double> Gemm::Time(const GemmCall& call, const Layouts& layouts,
+                          const cublasLtMatmulAlgo_t& algorithm, void* out, cudaStream_t stream) {
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(start_.get(), stream));
+  const int repeats = NumRepeats(call.num_rows);
+  for (int repeat = 0; repeat < repeats; ++repeat)
+    (void)Multiply(call, layouts, algorithm, out, stream);
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(end_.get(), stream));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(end_.get()));
+  float ms = 0.0f;
+  NEREID_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, start_.get(), end_.get()));
+  return 1e-3 * ms / repeats;
+}
+
+Status Gemm::Try(const GemmCall& given, const AlgorithmKey& key, cudaStream_t stream) {
+  GemmCall call = given;
+  call.num_rows = std::clamp(TrialRows(given.num_rows), given.num_rows,
+                             std::max(given.num_rows, given.row_room));
+  const Layouts layouts(call);
+  std::vector<cublasLtMatmulAlgo_t> candidates;
+  for (const int num_rows : ProposalRows(call.num_rows)) {
+    GemmCall other = call;
+    other.num_rows = num_rows;
+    const Layouts of_other(other);
+    if (!of_other.is_ok()) return InternalError("cuBLASLt: no descriptors for a trial");
+    const auto proposed = Propose(other, of_other, NumProposals(num_rows));
+    if (!proposed.ok()) continue;
+    for (const cublasLtMatmulAlgo_t& algorithm : *proposed) {
+      const auto is_it = [&](const cublasLtMatmulAlgo_t& one) { return IsSame(one, algorithm); };
+      if (std::none_of(candidates.begin(), candidates.end(), is_it))
+        candidates.push_back(algorithm);
+    }
   }
-  return found[best].algo;
+  void* out = call.accumulates ? call.scratch : call.out;
+  const auto time = [&](int i) -> Result<std::optional<double>> {
+    if (Multiply(call, layouts, candidates[i], out, stream) != CUBLAS_STATUS_SUCCESS)
+      return std::optional<double>();
+    NEREID_ASSIGN_OR_RETURN(const double seconds, Time(call, layouts, candidates[i], out, stream));
+    return std::optional<double>(seconds);
+  };
+  NEREID_ASSIGN_OR_RETURN(const std::optional<int> fastest,
+                          FindFastest(static_cast<int>(candidates.size()), time));
+  if (fastest) algorithms_.Add(key, std::bit_cast<Algorithm>(candidates[*fastest]));
+  return {};
 }
 
 Status Gemm::Run(const GemmCall& call, bool may_time, cudaStream_t stream) {
   if (call.num_rows == 0) return {};
   const Layouts layouts(call);
   if (!layouts.is_ok()) return InternalError("cuBLASLt: descriptors of a product can not be made");
-  const AlgorithmKey key = {call.num_outputs, call.depth,        Bucket(call.num_rows),
+  const AlgorithmKey key = {call.num_outputs, call.depth,        TrialRows(call.num_rows),
                             call.is_fp8(),    call.out_is_float, call.accumulates};
   static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
-  if (const auto known = algorithms_.Find(key)) {
-    // An algorithm of the same bucket may not fit this very size.
+  std::optional<Algorithm> known = algorithms_.Find(key);
+  if (!known && may_time) {
+    NEREID_RETURN_IF_ERROR(Try(call, key, stream));
+    known = algorithms_.Find(key);
+  }
+  if (known) {  // it may not fit this very size
     const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*known);
     if (Multiply(call, layouts, algorithm, call.out, stream) == CUBLAS_STATUS_SUCCESS) return {};
   }
-  NEREID_ASSIGN_OR_RETURN(const cublasLtMatmulAlgo_t algorithm,
-                          Choose(call, layouts, may_time, stream));
-  if (may_time) algorithms_.Add(key, std::bit_cast<Algorithm>(algorithm));
-  const cublasStatus_t status = Multiply(call, layouts, algorithm, call.out, stream);
+  NEREID_ASSIGN_OR_RETURN(const auto proposed, Propose(call, layouts, 1));
+  const cublasStatus_t status = Multiply(call, layouts, proposed[0], call.out, stream);
   if (status == CUBLAS_STATUS_SUCCESS) return {};
   return InternalError("cuBLASLt: product of ", call.num_rows, " x ", call.depth, " by ",
                        call.num_outputs, " failed: ", cublasLtGetStatusString(status));

@@ -1,5 +1,6 @@
 // Products of a step with the weights, by cuBLASLt. Which of its algorithms is taken for a size is
-// found by timing them once, and remembered (algorithm_cache.h). [engine thread]
+// found by timing them once (algorithm_trial.h), and remembered (algorithm_cache.h). [engine
+// thread]
 #pragma once
 
 #include <cublasLt.h>
@@ -8,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "gpu_llm/cuda/memory.h"
 #include "gpu_llm/cuda/stream.h"
@@ -28,6 +30,9 @@ struct GemmCall {
   void* scratch =
       nullptr;  // with `accumulates`: as large as out, overwritten when algorithms are timed
   int num_rows = 0, num_outputs = 0, depth = 0;
+  // Rows that in, in_factors, out and scratch have room for: trials take more than num_rows, and
+  // leave anything in those beyond. Less than num_rows: no more than those.
+  int row_room = 0;
   bool out_is_float = false;  // else bf16
   bool accumulates = false;
 
@@ -50,8 +55,15 @@ class Gemm {
   class Layouts;
 
   Gemm() = default;
-  Result<cublasLtMatmulAlgo_t> Choose(const GemmCall& call, const Layouts& layouts, bool times,
-                                      cudaStream_t stream);
+  // What the library holds for the best for this size, best first, at most so many.
+  Result<std::vector<cublasLtMatmulAlgo_t>> Propose(const GemmCall& call, const Layouts& layouts,
+                                                    int count);
+  // Adds the fastest algorithm for the key, which is the call's, to those that are known, if any
+  // can run.
+  Status Try(const GemmCall& call, const AlgorithmKey& key, cudaStream_t stream);
+  // Seconds.
+  Result<double> Time(const GemmCall& call, const Layouts& layouts,
+                      const cublasLtMatmulAlgo_t& algorithm, void* out, cudaStream_t stream);
   cublasStatus_t Multiply(const GemmCall& call, const Layouts& layouts,
                           const cublasLtMatmulAlgo_t& algorithm, void* out, cudaStream_t stream);
 

@@ -231,6 +231,7 @@ GemmCall CallOf(const LinearCall& call, int num_rows) {
   gemm.out = call.output == StreamOutput::kSiluGate ? call.scratch : call.out;
   gemm.scratch = call.scratch;
   gemm.num_rows = num_rows;
+  gemm.row_room = call.row_room;
   gemm.num_outputs = call.weights->num_outputs;
   gemm.depth = call.weights->depth;
   gemm.out_is_float = call.output == StreamOutput::kFloat;

@@ -25,6 +25,7 @@ struct LinearCall {
   StreamOutput output = StreamOutput::kBf16;
   void* out = nullptr;
   void* scratch = nullptr;         // [num_rows, num_outputs] bf16, for kAdd and kSiluGate
+  int row_room = 0;                // of in, normed, out and scratch: as GemmCall's
   const char* name = "a product";  // in tables of times
   OperatorTimer* timer = nullptr;  // null: nothing is timed
 };

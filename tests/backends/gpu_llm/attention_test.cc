@@ -30,6 +30,7 @@ struct Heads {
 struct Run {
   int num_cached, num_tokens;
 };
+using Runs = std::vector<Run>;
 
 class AttentionTest : public testing::GpuTest<::testing::TestWithParam<Heads>> {};
 
@@ -49,15 +50,16 @@ class Scene {
 
   int row_size() const { return (heads_.num_heads + 2 * heads_.num_kv_heads) * heads_.head_dim; }
 
-  // Writes all that is cached before the step, then plans and runs the step.
-  std::vector<float> OnDevice() {
+  // Writes all that is cached before the step, then plans and runs the step. `is_used`: all blocks
+  // are full of another owner's keys and values, which are no numbers or infinite.
+  std::vector<float> OnDevice(bool is_used = false) {
     Scatter();
-    std::vector<int32_t> identity;
     const int max_positions = 16384;
     std::vector<float2> no_rotation(max_positions, float2{1.0f, 0.0f});
     cos_sin_ = ToDevice(no_rotation);
     cache_ = ToDevice(std::vector<uint16_t>(
         num_blocks_ * heads_.num_kv_heads * HeadBytes(heads_.head_dim, heads_.format) / 2, 0));
+    if (is_used) LeaveOver();
     Step(true);
     return Step(false);
   }
@@ -133,6 +135,37 @@ class Scene {
     }
   }
 
+  void LeaveOver() {
+    const int num_rows = num_blocks_ * kBlockTokens;
+    constexpr uint16_t kNan = 0x7fc0, kInfinity = 0x7f80;
+    std::vector<uint16_t> rows(static_cast<size_t>(num_rows) * row_size(), kNan);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (i / row_size() % 2 == 1) rows[i] = kInfinity;
+    }
+    std::vector<int32_t> positions(num_rows, 0), slots(num_rows);
+    for (int i = 0; i < num_rows; ++i) slots[i] = i;
+    const DeviceMemory qkv = ToDevice(rows), of_rows = ToDevice(positions), to = ToDevice(slots);
+    RopeWrite(Rope(qkv, of_rows.as<int32_t>(), to.as<int32_t>(), num_rows), nullptr);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  }
+
+  RopeWriteParams Rope(const DeviceMemory& qkv, const int32_t* positions, const int32_t* slots,
+                       int num_rows) const {
+    RopeWriteParams rope = {};
+    rope.qkv = qkv.as<__nv_bfloat16>();
+    rope.positions = positions;
+    rope.cache_slots = slots;
+    rope.cos_sin = cos_sin_.as<float2>();
+    rope.cache = cache_.data();
+    rope.num_rows = num_rows;
+    rope.num_heads = heads_.num_heads;
+    rope.num_kv_heads = heads_.num_kv_heads;
+    rope.head_dim = heads_.head_dim;
+    rope.rope_dim = 2;
+    rope.format = heads_.format;
+    return rope;
+  }
+
   // `fills`: writes what comes before the runs; else runs them.
   std::vector<float> Step(bool fills) {
     llm::Batch batch;
@@ -158,18 +191,8 @@ class Scene {
         ToDevice(std::vector<int32_t>(planner.words().begin(), planner.words().end()));
     const DeviceMemory qkv = ToDevice(rows);
     const auto num_rows = static_cast<int>(batch.token_ids.size());
-    RopeWriteParams rope = {};
-    rope.qkv = qkv.as<__nv_bfloat16>();
-    rope.positions = words.as<int32_t>() + layout.positions;
-    rope.cache_slots = words.as<int32_t>() + layout.cache_slots;
-    rope.cos_sin = cos_sin_.as<float2>();
-    rope.cache = cache_.data();
-    rope.num_rows = num_rows;
-    rope.num_heads = heads_.num_heads;
-    rope.num_kv_heads = heads_.num_kv_heads;
-    rope.head_dim = heads_.head_dim;
-    rope.rope_dim = 2;
-    rope.format = heads_.format;
+    const RopeWriteParams rope = Rope(qkv, words.as<int32_t>() + layout.positions,
+                                      words.as<int32_t>() + layout.cache_slots, num_rows);
     RopeWrite(rope, nullptr);
     if (fills) {
       EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -250,6 +273,19 @@ TEST_P(AttentionTest, PrefillEqualsAPlainLoop) {
 TEST_P(AttentionTest, MixedStepsEqualAPlainLoop) {
   Scene scene(GetParam(), {{300, 1}, {0, 97}, {17, 1}, {64, 40}});
   EXPECT_LT(RelativeError(scene.OnDevice(), scene.Reference()), kTolerance);
+}
+
+// A weight of 0 is not enough: 0 x NaN is NaN.
+TEST_P(AttentionTest, WhatAnotherSequenceLeftInABlockIsNotSeen) {
+  const Runs steps[] = {
+      {{0, 1}, {31, 1}, {62, 1}, {63, 1}, {64, 1}, {700, 1}, {129, 1}},
+      {{2500, 1}},
+      {{0, 150}, {0, 2}, {33, 31}, {33, 30}, {100, 64}, {0, 65}, {190, 3}, {0, 64}},
+      {{300, 1}, {0, 97}, {17, 1}, {64, 40}}};
+  for (const Runs& runs : steps) {
+    Scene fresh(GetParam(), runs), used(GetParam(), runs);
+    EXPECT_EQ(used.OnDevice(true), fresh.OnDevice());  // bit by bit, and no NaN
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
