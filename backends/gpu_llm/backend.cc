@@ -64,6 +64,9 @@ class GpuModel : public llm_adapter::LlmModel {
     options.on_profile = [model = std::string(name())](const std::string& table) {
       LogInfo(StrCat("model '", model, "': what operators took\n", table));
     };
+    options.on_warning = [model = std::string(name())](const std::string& what) {
+      LogWarning(StrCat("model '", model, "': ", what));
+    };
     if (const std::string* text = context().parameters().Find("gpu_device_ids");
         text != nullptr && !text->empty()) {
       NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> devices, gpu::ParseDeviceIds(*text));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "gpu_llm/cache_budget.h"
 #include "gpu_llm/cuda/device.h"
 #include "gpu_llm/kernels/cache_layout.h"
 #include "gpu_llm/kernels/draw.h"
@@ -17,10 +18,6 @@ constexpr double kLongestGap = 5e-3;
 
 // Logits that rules may change in one step, 16 bytes each.
 constexpr int32_t kMaxEdits = 1 << 16;
-
-int64_t BlocksFor(int64_t tokens) {
-  return (tokens + kBlockTokens - 1) / kBlockTokens;
-}
 
 Result<int32_t> OpenDevice(int32_t device) {
   int count = 0;
@@ -101,6 +98,7 @@ GpuExecutor::GpuExecutor(llm::DecoderModel model, const Sharding& sharding,
       options_(options),
       planner_(PlannerOptions(model_.spec, num_processors, options.is_invariant)),
       draws_(model_.spec.vocab_size, kMaxEdits),
+      graphs_(options.group, options.on_warning),
       num_processors_(num_processors) {}
 
 GpuExecutor::~GpuExecutor() {
@@ -182,28 +180,16 @@ Status GpuExecutor::Initialize() {
 Status GpuExecutor::SizeCache() {
   size_t free_bytes = 0, total_bytes = 0;
   NEREID_RETURN_IF_CUDA_ERROR(cudaMemGetInfo(&free_bytes, &total_bytes));
-  const int64_t block_bytes = Decoder::CacheBlockBytes(model_.spec, options_.cache_format);
-  const double fraction = options_.cache_memory_fraction;
-  const auto budget = static_cast<int64_t>(static_cast<double>(free_bytes) * fraction);
-  int64_t blocks = budget / block_bytes;
-  if (options_.max_cache_tokens > 0) {
-    const int64_t wanted = BlocksFor(options_.max_cache_tokens);
-    if (wanted * block_bytes > static_cast<int64_t>(free_bytes)) {
-      return UnavailableError("max_tokens_in_paged_kv_cache ", options_.max_cache_tokens, " needs ",
-                              wanted, " blocks x ", block_bytes, " bytes = ", wanted * block_bytes,
-                              "; GPU ", options_.device, " has ", free_bytes, " of ", total_bytes,
-                              " bytes free beside ", weights_.memory.size_bytes(), " of weights");
-    }
-    blocks = wanted;
-  }
-  // More than all sequences at full length is never used.
-  blocks = std::min(blocks, int64_t{limits_.max_num_sequences} * BlocksFor(limits_.max_positions));
-  if (blocks < 1) {
-    return UnavailableError("kv_cache_free_gpu_mem_fraction ", fraction, " of ", free_bytes,
-                            " free bytes is less than one ", "KV block of ", block_bytes,
-                            " bytes; GPU ", options_.device, " has ", total_bytes,
-                            " bytes, the weights take ", weights_.memory.size_bytes());
-  }
+  CacheBudget budget;
+  budget.device = options_.device;
+  budget.free_bytes = static_cast<int64_t>(free_bytes);
+  budget.total_bytes = static_cast<int64_t>(total_bytes);
+  budget.weight_bytes = static_cast<int64_t>(weights_.memory.size_bytes());
+  budget.block_bytes = Decoder::CacheBlockBytes(model_.spec, options_.cache_format);
+  budget.memory_fraction = options_.cache_memory_fraction;
+  budget.max_tokens = options_.max_cache_tokens;
+  budget.most_blocks = int64_t{limits_.max_num_sequences} * BlocksFor(limits_.max_positions);
+  NEREID_ASSIGN_OR_RETURN(int64_t blocks, CountCacheBlocks(budget));
   if (options_.group != nullptr) {
     NEREID_ASSIGN_OR_RETURN(blocks, options_.group->Meet(blocks));
   }
@@ -245,17 +231,19 @@ Status GpuExecutor::Submit(const llm::Batch& batch) {
   if (timer_ != nullptr) timer_->BeginStep(planner_.is_decode(), batch, stream_.get());
   for (const llm::BlockCopy& copy : batch.block_copies)
     NEREID_RETURN_IF_ERROR(decoder_->CopyBlock(copy.from, copy.to, stream_.get()));
-  Graph* graph = planner_.is_decode() && options_.uses_graphs && timer_ == nullptr
-                     ? &graphs_[shape.num_tokens]
-                     : nullptr;
-  if (graph != nullptr && *graph) {
-    NEREID_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph->get(), stream_.get()));
-    ++num_graph_steps_;
-  } else {
+  const bool has_graph = planner_.is_decode() && options_.uses_graphs && timer_ == nullptr;
+  bool is_launched = false;
+  if (has_graph) {
+    NEREID_ASSIGN_OR_RETURN(is_launched, graphs_.Launch(shape.num_tokens, stream_.get()));
+  }
+  if (!is_launched) {
     NEREID_RETURN_IF_ERROR(decoder_->Forward(shape, words_.as<int32_t>(), true, stream_.get()));
     NEREID_RETURN_IF_ERROR(TakeOtherRows(batch, shape, half));
     NEREID_RETURN_IF_ERROR(RunHead(shape, true));
-    if (graph != nullptr) NEREID_RETURN_IF_ERROR(RecordTogether(shape, *graph));
+  }
+  if (has_graph && !is_launched) {
+    NEREID_RETURN_IF_ERROR(graphs_.Record(
+        shape.num_tokens, [&] { return Run(shape, false); }, stream_.get()));
   }
   if (shape.num_sampled > 0) num_logits_ = num_sampled;
   if (wants_more && options_.rank == 0) {
@@ -445,31 +433,6 @@ Status GpuExecutor::DrawOnHost(const llm::BatchSequence& sequence, int32_t row, 
                                               sampled_.as<int32_t>() + at, 4,
                                               cudaMemcpyHostToDevice, stream_.get()));
   return {};
-}
-
-// After the first step of its size has run as it is, so that the algorithms of products are known.
-Status GpuExecutor::Record(const StepShape& shape, Graph& graph) {
-  NEREID_RETURN_IF_CUDA_ERROR(
-      cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal));
-  const Status recorded = Run(shape, false);
-  cudaGraph_t nodes = nullptr;
-  const cudaError_t ended = cudaStreamEndCapture(stream_.get(), &nodes);
-  NEREID_RETURN_IF_ERROR(recorded);
-  NEREID_RETURN_IF_ERROR(CudaStatus(ended, "cudaStreamEndCapture"));
-  cudaGraphExec_t executable = nullptr;
-  const cudaError_t made = cudaGraphInstantiate(&executable, nodes, 0);
-  (void)cudaGraphDestroy(nodes);
-  NEREID_RETURN_IF_ERROR(CudaStatus(made, "cudaGraphInstantiate"));
-  graph = Graph(executable);
-  return {};
-}
-
-Status GpuExecutor::RecordTogether(const StepShape& shape, Graph& graph) {
-  if (options_.group == nullptr) return Record(shape, graph);
-  NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream_.get()));
-  NEREID_RETURN_IF_ERROR(options_.group->Meet().status());
-  NEREID_RETURN_IF_ERROR(Record(shape, graph));
-  return options_.group->Meet().status();
 }
 
 Result<llm::StepResult> GpuExecutor::Collect() {

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +21,7 @@
 #include "gpu_llm/model/gpu_weights.h"
 #include "gpu_llm/model/sharding.h"
 #include "gpu_llm/operator_timer.h"
+#include "gpu_llm/step_graphs.h"
 #include "gpu_llm/step_plan.h"
 #include "llm_core/engine/executor.h"
 #include "llm_core/model/architecture.h"
@@ -48,6 +48,8 @@ struct GpuExecutorOptions {
   // steps are then neither recorded nor overlapped. 0: never. [engine thread]
   int32_t profile_steps = 0;
   std::function<void(const std::string&)> on_profile;
+  // What the log should say of a model that goes on, but slower; may be empty. [a rank's thread]
+  std::function<void(const std::string&)> on_warning;
   // One of several that share a model (sharded_executor.h), borrowed; null: it is alone. Rank 0
   // draws the tokens.
   PeerGroup* group = nullptr;
@@ -72,7 +74,9 @@ class GpuExecutor : public llm::Executor {
             .batch_invariant = options_.is_invariant};
   }
   llm::ExecutorMemory memory() const override;
-  llm::ExecutorCounts counts() const override { return {num_graph_steps_}; }
+  llm::ExecutorCounts counts() const override {
+    return {graphs_.num_launches(), graphs_.num_refused()};
+  }
   Status Submit(const llm::Batch& batch) override;
   Result<llm::StepResult> Collect() override;
 
@@ -84,7 +88,11 @@ class GpuExecutor : public llm::Executor {
   Result<std::vector<float>> ReadLogits();
   // A fault for tests: the given step reports a launch that failed.
   void FailAt(int64_t step) { fail_at_ = step; }
-  int64_t num_graph_steps() const { return num_graph_steps_; }
+  // Another one: steps can not be recorded from now on.
+  void FailRecordings() { graphs_.FailRecordings(); }
+  // Another one: the cache holds such bytes wherever no token was written yet. Between steps.
+  Status FillCache(uint8_t byte) { return decoder_->FillCache(byte); }
+  int64_t num_graph_steps() const { return graphs_.num_launches(); }
   // Whether small decode steps are one launch: the model and the device allow it.
   bool fuses_decode() const { return decoder_->fuses_decode(); }
   const std::string& decode_refusal() const { return decoder_->decode_refusal(); }
@@ -103,9 +111,6 @@ class GpuExecutor : public llm::Executor {
   Status Run(const StepShape& shape, bool may_time);
   Status RunHead(const StepShape& shape, bool may_time);
   Status CopyRows(int32_t first, int32_t count);
-  Status Record(const StepShape& shape, Graph& graph);
-  // Recording allocates, which may wait for all GPUs: none may wait for this one meanwhile.
-  Status RecordTogether(const StepShape& shape, Graph& graph);
   // The likeliest token of each row of logits() and its log sum; those are rows [first, + count).
   void FindLikeliest(const StepShape& shape, int32_t first, int32_t count);
   // What sequences of the step want of these rows before any rule changes them. Waits for logits.
@@ -133,10 +138,10 @@ class GpuExecutor : public llm::Executor {
   std::optional<Decoder> decoder_;
   DeviceMemory words_;  // the step's plan: its words, DrawItems, LogitEdits
   DeviceMemory argmax_parts_, argmax_tickets_, log_sums_;
-  PinnedMemory sampled_;             // [2, max_num_logits] ids, then as many log probabilities
-  PinnedMemory log_probs_;           // [2, rows of a step]: of tokens of prompts
-  std::map<int32_t, Graph> graphs_;  // by padded batch
-  int64_t num_graph_steps_ = 0, num_steps_ = 0;
+  PinnedMemory sampled_;    // [2, max_num_logits] ids, then as many log probabilities
+  PinnedMemory log_probs_;  // [2, rows of a step]: of tokens of prompts
+  StepGraphs graphs_;       // by padded batch
+  int64_t num_steps_ = 0;
   int64_t fail_at_ = -1;
   double idle_seconds_ = 0.0;
   std::optional<std::chrono::steady_clock::time_point> collected_;

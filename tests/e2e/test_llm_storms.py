@@ -136,6 +136,7 @@ def test_2048_waiting_requests_get_what_each_gets_alone(server, backend):
     assert after["nereid_llm_engine:steps"] > before["nereid_llm_engine:steps"]
     assert after["nereid_llm_engine:step_microseconds"] > before["nereid_llm_engine:step_microseconds"]
     assert (after["nereid_llm_engine:recorded_steps"] > 0) == (backend == "gpu_llm")  # CUDA graphs
+    assert after["nereid_llm_engine:failed_recordings"] == 0
 
 
 @pytest.mark.parametrize("model", ["full", "evicts"])

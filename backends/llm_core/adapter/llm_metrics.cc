@@ -79,6 +79,7 @@ const std::vector<GaugeFamily>& GaugeFamilies() {
        "total",
        {{"steps", [](const EngineStats& s) { return double(s.num_steps); }},
         {"recorded_steps", [](const EngineStats& s) { return double(s.num_recorded_steps); }},
+        {"failed_recordings", [](const EngineStats& s) { return double(s.num_failed_recordings); }},
         {"step_microseconds", [](const EngineStats& s) { return s.step_seconds * 1e6; }},
         {"output_tokens", [](const EngineStats& s) { return double(s.num_output_tokens); }},
         {"preemptions", [](const EngineStats& s) { return double(s.counts.num_preemptions); }}}},

@@ -220,7 +220,9 @@ void Engine::PublishStats() {
   stats.memory = memory_;
   stats.num_steps = num_steps_;
   stats.num_output_tokens = num_output_tokens_;
-  stats.num_recorded_steps = executor_->counts().num_recorded_steps;
+  const ExecutorCounts done = executor_->counts();
+  stats.num_recorded_steps = done.num_recorded_steps;
+  stats.num_failed_recordings = done.num_failed_recordings;
   stats.step_seconds = step_seconds_;
   const std::lock_guard lock(inbox_mutex_);
   stats_ = stats;

@@ -34,6 +34,7 @@ struct EngineStats {
   int64_t num_steps = 0;
   int64_t num_output_tokens = 0;
   int64_t num_recorded_steps = 0;
+  int64_t num_failed_recordings = 0;
   double step_seconds = 0.0;  // of all steps: from the end of the one before, or from Submit
 };
 

@@ -61,6 +61,7 @@ struct ExecutorMemory {
 // What an executor has done since it was made.
 struct ExecutorCounts {
   int64_t num_recorded_steps = 0;  // that replayed what an earlier step had recorded: CUDA graphs
+  int64_t num_failed_recordings = 0;  // sizes of steps that run without, since theirs failed
 };
 
 class Executor {

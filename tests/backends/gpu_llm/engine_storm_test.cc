@@ -100,6 +100,48 @@ TEST_F(GpuEngineTest, AFailedStepAnswersEveryRequestAndAnotherEngineServes) {
   EXPECT_TRUE(Send(RandomRequest(random)).get().error.ok());
 }
 
+TEST_F(GpuEngineTest, StepsThatCanNotBeRecordedAreLaunchedAsTheyAre) {
+  std::vector<std::string> warnings;
+  options_.on_warning = [&](const std::string& what) { warnings.push_back(what); };
+  std::vector<std::vector<llm::TokenIds>> all;
+  for (const bool fails : {false, true}) {
+    std::unique_ptr<GpuExecutor> executor = MakeExecutor();
+    ASSERT_NE(executor, nullptr);
+    if (fails) executor->FailRecordings();
+    engine_ = std::make_unique<llm::Engine>(llm::EngineOptions{}, std::move(executor));
+    std::mt19937 random(3);
+    std::vector<llm::TokenIds>& answers = all.emplace_back();
+    for (int i = 0; i < 10; ++i) {
+      const Answer answer = Send(RandomRequest(random)).get();
+      EXPECT_TRUE(answer.error.ok()) << answer.error.message();
+      answers.push_back(answer.ids);
+    }
+    EXPECT_TRUE(engine_->health().ok());
+    while (engine_->stats().counts.num_running > 0) std::this_thread::yield();
+    const llm::EngineStats stats = engine_->stats();
+    EXPECT_EQ(stats.num_recorded_steps > 0, !fails);
+    EXPECT_EQ(stats.num_failed_recordings, fails ? 1 : 0);  // of one row
+    if (fails) {  // further sizes, of which the log says nothing more
+      std::vector<std::future<Answer>> together;
+      for (int i = 0; i < 12; ++i) {
+        auto request = RandomRequest(random);
+        request->stop.end_ids.clear();
+        request->stop.max_tokens = 30;
+        together.push_back(Send(std::move(request)));
+      }
+      for (auto& answer : together) EXPECT_TRUE(answer.get().error.ok());
+      while (engine_->stats().counts.num_running > 0) std::this_thread::yield();
+      EXPECT_GT(engine_->stats().num_failed_recordings, 1);
+    }
+    engine_.reset();
+  }
+  EXPECT_EQ(all[0], all[1]);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("a decode step of 1 rows can not be recorded as a CUDA graph"),
+            std::string::npos)
+      << warnings[0];
+}
+
 TEST_F(GpuEngineTest, ACacheThatDoesNotFitIsRefusedWithTheArithmetic) {
   const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
   GpuExecutorOptions options;

@@ -347,6 +347,20 @@ TEST_P(EngineTest, StepsDoNotOverlapWhereTheyMayNot) {
   EXPECT_EQ(executor_->max_outstanding, 1);
 }
 
+class CountingExecutor : public FakeExecutor {
+ public:
+  using FakeExecutor::FakeExecutor;
+  ExecutorCounts counts() const override {
+    return {.num_recorded_steps = 5, .num_failed_recordings = 2};
+  }
+};
+
+TEST(EngineStatsTest, WhatTheExecutorCountsIsThere) {
+  const Engine engine({}, std::make_unique<CountingExecutor>(Limits()));
+  EXPECT_EQ(engine.stats().num_recorded_steps, 5);
+  EXPECT_EQ(engine.stats().num_failed_recordings, 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(Steps, EngineTest, ::testing::Bool(), [](const auto& info) {
   return info.param ? "Overlapped" : "Synchronous";
 });

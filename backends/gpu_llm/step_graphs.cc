@@ -1,0 +1,70 @@
+// A stream's launches, captured.
+#include "gpu_llm/step_graphs.h"
+
+#include "gpu_llm/cuda/error.h"
+
+namespace nereid::gpu {
+
+Result<bool> StepGraphs::Launch(int32_t num_rows, cudaStream_t stream) {
+  const Graph* graph = recorded_.Find(num_rows);
+  if (graph == nullptr) return false;
+  NEREID_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph->get(), stream));
+  ++num_launches_;
+  return true;
+}
+
+Status StepGraphs::Record(int32_t num_rows, const std::function<Status()>& launch,
+                          cudaStream_t stream) {
+  if (!recorded_.IsNew(num_rows)) return {};
+  if (group_ != nullptr) {
+    // Recording allocates, which may wait for all GPUs: none may wait for this one meanwhile.
+    NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream));
+    NEREID_RETURN_IF_ERROR(group_->Meet().status());
+  }
+  Result<Graph> graph = Capture(launch, stream);
+  bool is_recorded = graph.ok();
+  if (group_ != nullptr) {  // all of them have it, or none
+    NEREID_ASSIGN_OR_RETURN(const int64_t least, group_->Meet(is_recorded ? 1 : 0));
+    is_recorded = least > 0;
+  }
+  if (is_recorded) {
+    recorded_.Keep(num_rows, std::move(*graph));
+    return {};
+  }
+  recorded_.Refuse(num_rows);
+  if (!graph.ok() && on_warning_ && recorded_.num_refused() == 1) {
+    on_warning_(StrCat("a decode step of ", num_rows,
+                       " rows can not be recorded as a CUDA graph; steps of that size are launched "
+                       "kernel by kernel: ",
+                       graph.status().message()));
+  }
+  return {};
+}
+
+Result<Graph> StepGraphs::Capture(const std::function<Status()>& launch, cudaStream_t stream) {
+  Status status =
+      CudaStatus(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "a recording");
+  if (!status.ok()) {
+    (void)cudaGetLastError();
+    return status;
+  }
+  if (fails_) (void)cudaStreamSynchronize(stream);  // not allowed now: spoils the recording
+  status = launch();
+  cudaGraph_t nodes = nullptr;
+  const cudaError_t ended = cudaStreamEndCapture(stream, &nodes);
+  if (status.ok()) status = CudaStatus(ended, "cudaStreamEndCapture");
+  Graph graph;
+  if (status.ok()) {
+    cudaGraphExec_t executable = nullptr;
+    status = CudaStatus(cudaGraphInstantiate(&executable, nodes, 0), "cudaGraphInstantiate");
+    if (status.ok()) graph = Graph(executable);
+  }
+  if (status.ok()) status = CudaStatus(cudaGraphUpload(graph.get(), stream), "cudaGraphUpload");
+  if (nodes != nullptr) (void)cudaGraphDestroy(nodes);
+  if (status.ok()) return graph;
+  // What is left of it would be taken for a fault of the next launch; one that stays comes again.
+  (void)cudaGetLastError();
+  return status;
+}
+
+}  // namespace nereid::gpu

@@ -1,0 +1,58 @@
+// How many KV blocks fit, and what is said when none do.
+#include "gpu_llm/cache_budget.h"
+
+#include <gtest/gtest.h>
+
+namespace nereid::gpu {
+namespace {
+
+CacheBudget Budget() {
+  CacheBudget budget;
+  budget.device = 3;
+  budget.free_bytes = 1000000;
+  budget.total_bytes = 5000000;
+  budget.weight_bytes = 4000000;
+  budget.block_bytes = 1000;
+  budget.memory_fraction = 0.5;
+  budget.most_blocks = 100000;
+  return budget;
+}
+
+TEST(CacheBudgetTest, TheFractionOfWhatIsFreeIsTaken) {
+  EXPECT_EQ(*CountCacheBlocks(Budget()), 500);
+}
+
+TEST(CacheBudgetTest, ANumberOfTokensTakesWholeBlocks) {
+  CacheBudget budget = Budget();
+  budget.max_tokens = 129;
+  EXPECT_EQ(*CountCacheBlocks(budget), 3);
+  budget.max_tokens = 128;
+  EXPECT_EQ(*CountCacheBlocks(budget), 2);
+}
+
+TEST(CacheBudgetTest, NoMoreThanAllSequencesCanUse) {
+  CacheBudget budget = Budget();
+  budget.most_blocks = 7;
+  EXPECT_EQ(*CountCacheBlocks(budget), 7);
+}
+
+TEST(CacheBudgetTest, WhatDoesNotFitIsRefusedWithTheArithmetic) {
+  CacheBudget budget = Budget();
+  budget.max_tokens = 64 * 1001;
+  const auto too_many = CountCacheBlocks(budget);
+  ASSERT_FALSE(too_many.ok());
+  EXPECT_EQ(too_many.status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(too_many.status().message(),
+            "max_tokens_in_paged_kv_cache 64064 needs 1001 blocks x 1000 bytes = 1001000; GPU 3 "
+            "has 1000000 of 5000000 bytes free beside 4000000 of weights");
+  budget = Budget();
+  budget.memory_fraction = 0.0005;
+  const auto none = CountCacheBlocks(budget);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.status().message(),
+            "kv_cache_free_gpu_mem_fraction 0.0005 of 1000000 free bytes is less than one KV "
+            "block of 1000 bytes; GPU 3 has 5000000 bytes, the weights take 4000000");
+}
+
+}  // namespace
+}  // namespace nereid::gpu

@@ -1,0 +1,36 @@
+// Sizes that are recorded, and sizes that can not be.
+#include "gpu_llm/recorded_steps.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace nereid::gpu {
+namespace {
+
+TEST(RecordedStepsTest, ARecordedSizeIsFound) {
+  RecordedSteps<std::unique_ptr<int>> steps;
+  EXPECT_TRUE(steps.IsNew(8));
+  EXPECT_EQ(steps.Find(8), nullptr);
+  steps.Keep(8, std::make_unique<int>(5));
+  EXPECT_FALSE(steps.IsNew(8));
+  ASSERT_NE(steps.Find(8), nullptr);
+  EXPECT_EQ(**steps.Find(8), 5);
+  EXPECT_EQ(steps.Find(16), nullptr);
+}
+
+TEST(RecordedStepsTest, ARefusedSizeIsNotTriedAgainAndOthersAre) {
+  RecordedSteps<int> steps;
+  steps.Keep(1, 7);
+  steps.Refuse(8);
+  EXPECT_FALSE(steps.IsNew(8));
+  EXPECT_EQ(steps.Find(8), nullptr);
+  EXPECT_TRUE(steps.IsNew(16));
+  EXPECT_EQ(*steps.Find(1), 7);
+  EXPECT_EQ(steps.num_refused(), 1);
+  steps.Refuse(16);
+  EXPECT_EQ(steps.num_refused(), 2);
+}
+
+}  // namespace
+}  // namespace nereid::gpu
