@@ -9,10 +9,10 @@
 namespace nereid::rpc {
 namespace {
 
-// gRPC's clients insist on "h2".
+// gRPC's clients insist on "h2". What is chosen is read after the return, and may lie in kH2.
 int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* chosen_bytes,
                    const unsigned char* offered, unsigned int offered_bytes, void*) {
-  constexpr unsigned char kH2[] = {2, 'h', '2'};
+  static constexpr unsigned char kH2[] = {2, 'h', '2'};
   unsigned char* found = nullptr;
   if (SSL_select_next_proto(&found, chosen_bytes, kH2, sizeof(kH2), offered, offered_bytes) !=
       OPENSSL_NPN_NEGOTIATED) {
