@@ -50,7 +50,9 @@ class Registry {
   std::shared_ptr<Entry> EntryOf(const std::string& path) {
     const std::lock_guard lock(mutex_);
     std::erase_if(entries_, [](const auto& known) {
-      return known.second.use_count() == 1 && known.second->tokenizer.expired();
+      if (known.second.use_count() > 1) return false;  // somebody is about to load, or does
+      const std::lock_guard lock(known.second->mutex);
+      return known.second->tokenizer.expired();
     });
     std::shared_ptr<Entry>& entry = entries_[path];
     if (entry == nullptr) entry = std::make_shared<Entry>();
