@@ -1,10 +1,9 @@
 #include "config/config_loader.h"
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/file_content.h"
 #include "config/config_form.h"
 #include "config/normalize.h"
 #include "config/parse.h"
@@ -47,15 +46,11 @@ void AddPlaces(Reading* reading, Faults* faults) {
   }
 }
 
-std::string ReadFile(const std::string& path, Faults* faults) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    faults->push_back({path, 0, 0, "", "cannot be opened"});
-    return {};
-  }
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (file.bad()) faults->push_back({path, 0, 0, "", "cannot be read"});
-  return text;
+std::string ReadText(const std::string& path, Faults* faults) {
+  Result<std::string> text = ReadFile(path);
+  if (text.ok()) return std::move(text).value();
+  faults->push_back({"", 0, 0, "", text.status().message()});
+  return {};
 }
 
 Reading Read(const ModelFolder& folder, Faults* faults) {
@@ -69,7 +64,7 @@ Reading Read(const ModelFolder& folder, Faults* faults) {
     reading.json = MessageToJson(*Schema::Get().NewModelConfig());
     return reading;
   }
-  reading.text = ReadFile(reading.file, faults);
+  reading.text = ReadText(reading.file, faults);
   if (!faults->empty()) return reading;
   // Where keys stand is of interest only where something is wrong with one.
   Faults any;
@@ -150,7 +145,7 @@ void LocateFaults(const ModelFolder& folder, Faults* faults) {
   reading.file = ConfigPath(folder);
   if (reading.file.empty()) return;
   Faults unreadable;
-  reading.text = ReadFile(reading.file, &unreadable);
+  reading.text = ReadText(reading.file, &unreadable);
   AddPlaces(&reading, faults);
 }
 

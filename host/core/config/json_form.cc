@@ -12,6 +12,8 @@ namespace nereid::config {
 namespace {
 
 using google::protobuf::Descriptor;
+using google::protobuf::EnumDescriptor;
+using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
@@ -40,7 +42,8 @@ bool IsPrintedAsString(const FieldDescriptor* field) {
          name == "inference.ModelInstanceGroup.SecondaryDevice.device_id";
 }
 
-Json ScalarToJson(const Message& message, const FieldDescriptor* field, int index) {
+Json ScalarToJson(const Message& message, const FieldDescriptor* field, int index,
+                  bool* has_unnamed_enum) {
   const Reflection& r = *message.GetReflection();
   const bool repeated = index >= 0;
 #define NEREID_GET(Type) \
@@ -67,16 +70,18 @@ Json ScalarToJson(const Message& message, const FieldDescriptor* field, int inde
     case FieldDescriptor::CPPTYPE_ENUM: {
       const int number = NEREID_GET(EnumValue);
       const auto* value = field->enum_type()->FindValueByNumber(number);
-      return value == nullptr ? Json(number) : Json(value->name());
+      if (value != nullptr) return value->name();
+      if (has_unnamed_enum != nullptr) *has_unnamed_enum = true;
+      return number;
     }
     case FieldDescriptor::CPPTYPE_MESSAGE:
-      return MessageToJson(NEREID_GET(Message));
+      return MessageToJson(NEREID_GET(Message), has_unnamed_enum);
   }
 #undef NEREID_GET
   return nullptr;
 }
 
-Json MapToJson(const Message& message, const FieldDescriptor* field) {
+Json MapToJson(const Message& message, const FieldDescriptor* field, bool* has_unnamed_enum) {
   const Reflection& r = *message.GetReflection();
   const FieldDescriptor* key = field->message_type()->FindFieldByNumber(1);
   const FieldDescriptor* value = field->message_type()->FindFieldByNumber(2);
@@ -84,19 +89,21 @@ Json MapToJson(const Message& message, const FieldDescriptor* field) {
   std::map<std::string, Json> sorted;
   for (int i = 0; i < r.FieldSize(message, field); ++i) {
     const Message& entry = r.GetRepeatedMessage(message, field, i);
-    const Json name = ScalarToJson(entry, key, -1);
+    const Json name = ScalarToJson(entry, key, -1, has_unnamed_enum);
     sorted[name.is_string() ? name.get<std::string>() : name.dump()] =
-        ScalarToJson(entry, value, -1);
+        ScalarToJson(entry, value, -1, has_unnamed_enum);
   }
   Json object = Json::object();
   for (auto& [name, item] : sorted) object[name] = std::move(item);
   return object;
 }
 
-Json RepeatedToJson(const Message& message, const FieldDescriptor* field) {
+Json RepeatedToJson(const Message& message, const FieldDescriptor* field, bool* has_unnamed_enum) {
   Json array = Json::array();
   const int size = message.GetReflection()->FieldSize(message, field);
-  for (int i = 0; i < size; ++i) array.push_back(ScalarToJson(message, field, i));
+  for (int i = 0; i < size; ++i) {
+    array.push_back(ScalarToJson(message, field, i, has_unnamed_enum));
+  }
   return array;
 }
 
@@ -172,6 +179,13 @@ class Reader {
     return field != nullptr ? field : type.FindFieldByCamelcaseName(name);
   }
 
+  static const EnumValueDescriptor* FindEnum(const EnumDescriptor& type, std::string name) {
+    for (char& c : name) {
+      if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');  // as protobuf reads it
+    }
+    return type.FindValueByName(name);
+  }
+
   void Field(const Json& json, Message* message, const FieldDescriptor* field,
              const std::string& path) {
     if (const auto* oneof = field->real_containing_oneof()) {
@@ -182,7 +196,8 @@ class Reader {
     if (field->is_map()) {
       Map(json, message, field, path);
     } else if (field->is_repeated()) {
-      if (!json.is_array()) return Mismatch(path, "an array", json);
+      // As protobuf reads it: what is no array is its only element.
+      if (!json.is_array()) return Scalar(json, message, field, true, path + "[0]");
       for (size_t i = 0; i < json.size(); ++i) {
         Scalar(json[i], message, field, true, path + '[' + std::to_string(i) + ']');
       }
@@ -199,7 +214,7 @@ class Reader {
     for (const auto& [name, item] : json.items()) {
       Message* entry = message->GetReflection()->AddMessage(message, field);
       Scalar(Json(name), entry, key, false, path);
-      Scalar(item, entry, value, false, Join(path, name));
+      if (!item.is_null()) Scalar(item, entry, value, false, Join(path, name));
     }
   }
 
@@ -229,6 +244,7 @@ class Reader {
         return NEREID_SET(Double, value);
       }
       case FieldDescriptor::CPPTYPE_BOOL:
+        if (json == "true" || json == "false") return NEREID_SET(Bool, json == "true");
         if (!json.is_boolean()) return Mismatch(path, "true or false", json);
         return NEREID_SET(Bool, json.get<bool>());
       case FieldDescriptor::CPPTYPE_STRING:
@@ -237,7 +253,7 @@ class Reader {
       case FieldDescriptor::CPPTYPE_ENUM: {
         int32_t number = 0;
         const auto* value =
-            json.is_string() ? field->enum_type()->FindValueByName(json.get<std::string>())
+            json.is_string()             ? FindEnum(*field->enum_type(), json.get<std::string>())
             : TakeInteger(json, &number) ? field->enum_type()->FindValueByNumber(number)
                                          : nullptr;
         if (value == nullptr) {
@@ -262,6 +278,31 @@ class Reader {
   Faults* const faults_;
 };
 
+void AddUnnamedEnumsIn(const Message& message, const std::string& path, Faults* faults) {
+  const Reflection& r = *message.GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  r.ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    const int size = field->is_repeated() ? r.FieldSize(message, field) : 1;
+    for (int i = 0; i < size; ++i) {
+      const bool repeated = field->is_repeated();
+      const std::string own = Join(path, field->name()) + (repeated ? StrCat("[", i, "]") : "");
+      if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+        AddUnnamedEnumsIn(
+            repeated ? r.GetRepeatedMessage(message, field, i) : r.GetMessage(message, field), own,
+            faults);
+      } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+        const int number =
+            repeated ? r.GetRepeatedEnumValue(message, field, i) : r.GetEnumValue(message, field);
+        if (field->enum_type()->FindValueByNumber(number) != nullptr) continue;
+        faults->push_back(
+            {"", 0, 0, own,
+             StrCat("expected a value of ", field->enum_type()->name(), ", got ", number)});
+      }
+    }
+  }
+}
+
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -279,21 +320,25 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-Json MessageToJson(const Message& message) {
+Json MessageToJson(const Message& message, bool* has_unnamed_enum) {
   const Descriptor* type = message.GetDescriptor();
   const Reflection& r = *message.GetReflection();
   Json object = Json::object();
   for (int i = 0; i < type->field_count(); ++i) {
     const FieldDescriptor* field = type->field(i);
     if (field->is_map()) {
-      object[field->name()] = MapToJson(message, field);
+      object[field->name()] = MapToJson(message, field, has_unnamed_enum);
     } else if (field->is_repeated()) {
-      object[field->name()] = RepeatedToJson(message, field);
+      object[field->name()] = RepeatedToJson(message, field, has_unnamed_enum);
     } else if (!field->has_presence() || r.HasField(message, field)) {
-      object[field->name()] = ScalarToJson(message, field, -1);
+      object[field->name()] = ScalarToJson(message, field, -1, has_unnamed_enum);
     }
   }
   return object;
+}
+
+void AddUnnamedEnums(const Message& message, Faults* faults) {
+  AddUnnamedEnumsIn(message, "", faults);
 }
 
 void JsonToMessage(const Json& json, Message* message, Faults* faults) {

@@ -13,7 +13,11 @@ namespace nereid::config {
 
 using Json = nlohmann::ordered_json;
 
-Json MessageToJson(const google::protobuf::Message& message);
+// Numbers that their enum has no name for stay numbers, and set *has_unnamed_enum.
+Json MessageToJson(const google::protobuf::Message& message, bool* has_unnamed_enum = nullptr);
+
+// Names each of those numbers.
+void AddUnnamedEnums(const google::protobuf::Message& message, Faults* faults);
 
 // Fills `message` from `json`; every field that the schema does not know or that has another type
 // becomes a fault. Accepts what protobuf's JSON accepts: camelCase names, integers as strings,

@@ -35,7 +35,11 @@ void GuessBackend(const ModelFolder& folder, Json* config) {
   namespace fs = std::filesystem;
   const size_t dot = folder.name.rfind('.');
   if (dot != std::string::npos && dot + 1 < folder.name.size()) {
-    (*config)["backend"] = folder.name.substr(dot + 1);
+    const std::string backend = folder.name.substr(dot + 1);
+    (*config)["backend"] = backend;
+    if (Empty(*config, "default_model_filename")) {
+      (*config)["default_model_filename"] = "model." + backend;
+    }
     return;
   }
   std::error_code ignored;

@@ -86,7 +86,18 @@ Json ParsePbtxt(std::string_view text, const std::string& file, const KeyIndex& 
     if (faults->size() == num_faults) faults->push_back({file, 0, 0, "", "cannot be parsed"});
     return {};
   }
-  return MessageToJson(*message);
+  bool has_unnamed_enum = false;
+  Json json = MessageToJson(*message, &has_unnamed_enum);
+  if (has_unnamed_enum) AddUnnamedEnums(*message, faults);
+  for (size_t i = num_faults; i < faults->size(); ++i) {
+    Fault& fault = (*faults)[i];
+    fault.file = file;
+    if (const KeyPosition* place = index.Nearest(fault.key)) {
+      fault.line = place->line;
+      fault.column = place->column;
+    }
+  }
+  return json;
 }
 
 Json ParseJson(std::string_view text, Faults* faults) {

@@ -13,6 +13,12 @@ void Take(const Json& json, const char* key, T* out) {
   if (const auto it = json.find(key); it != json.end()) *out = it->get<T>();
 }
 
+// Infinity and NaN are strings in the JSON form.
+double Number(const Json& json) {
+  if (json.is_number()) return json.get<double>();
+  return std::strtod(json.get_ref<const std::string&>().c_str(), nullptr);
+}
+
 std::string Text(const Json& json, const char* key) {
   return json.value(key, std::string());
 }
@@ -91,7 +97,7 @@ SequenceState ToState(const Json& json) {
     out.data_type = Type(initial);
     for (const Json& dim : initial.at("dims"))
       out.dims.push_back(std::stoll(dim.get<std::string>()));
-    Take(initial, "zero_data", &out.zero_data);
+    out.zero_data = initial.contains("zero_data");  // false says so, too
     Take(initial, "data_file", &out.data_file);
   }
   Take(json, "use_same_buffer_for_input_output", &state.use_same_buffer_for_input_output);
@@ -112,7 +118,8 @@ SequenceBatching ToSequenceBatching(const Json& json) {
   } else if (json.contains("direct")) {
     SequenceDirect direct;
     Take(json.at("direct"), "max_queue_delay_microseconds", &direct.max_queue_delay_us);
-    Take(json.at("direct"), "minimum_slot_utilization", &direct.minimum_slot_utilization);
+    direct.minimum_slot_utilization =
+        static_cast<float>(Number(json.at("direct").at("minimum_slot_utilization")));
     batching.strategy = direct;
   }
   Take(json, "max_sequence_idle_microseconds", &batching.max_sequence_idle_us);
@@ -189,6 +196,8 @@ Warmup ToWarmup(const Json& json) {
     WarmupInput& out = warmup.inputs[name];
     out.data_type = Type(input);
     Take(input, "dims", &out.dims);
+    out.source = WarmupInput::Source::kFile;  // without a name: none of the three is set
+    if (input.contains("zero_data")) out.source = WarmupInput::Source::kZero;
     if (input.contains("random_data")) out.source = WarmupInput::Source::kRandom;
     if (input.contains("input_data_file")) {
       out.source = WarmupInput::Source::kFile;
@@ -245,10 +254,7 @@ void TakePolicies(const Json& json, ModelConfig* config) {
     }
     if (control.contains("histogram_options")) {
       for (const Json& bound : control.at("histogram_options").value("buckets", Json::array())) {
-        // Infinity and NaN are strings in the JSON form.
-        out.buckets.push_back(bound.is_number()
-                                  ? bound.get<double>()
-                                  : std::strtod(bound.get<std::string>().c_str(), nullptr));
+        out.buckets.push_back(Number(bound));
       }
     }
   }

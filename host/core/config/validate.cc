@@ -38,8 +38,13 @@ void ValidateDynamicBatching(const ModelConfig& config, Faults* faults) {
   ValidatePreferredSizes(batching.preferred_batch_sizes, config.max_batch_size,
                          "dynamic_batching.preferred_batch_size", faults);
   const uint64_t levels = batching.priority_levels;
-  if (levels > 0 &&
-      (batching.default_priority_level < 1 || batching.default_priority_level > levels)) {
+  if (levels == 0) return ValidateOrdering(batching, faults);
+  constexpr uint64_t kMaxLevels = 1 << 16;
+  if (levels > kMaxLevels) {
+    return Add(faults, "dynamic_batching.priority_levels",
+               StrCat("expected at most ", kMaxLevels, ", got ", levels));
+  }
+  if ((batching.default_priority_level < 1 || batching.default_priority_level > levels)) {
     Add(faults, "dynamic_batching.default_priority_level",
         StrCat("expected a level from 1 to ", levels, ", got ", batching.default_priority_level));
   }
@@ -77,6 +82,10 @@ void ValidateEnsemble(const ModelConfig& config, Faults* faults) {
   }
   if (!config.instance_groups.empty()) {
     Add(faults, "instance_group", "cannot be given to an ensemble");
+  }
+  if (!config.warmups.empty()) {
+    Add(faults, "model_warmup",
+        StrCat("model_warmup can not be specified for ensemble '", config.name, "'"));
   }
   if (config.ensemble_scheduling->steps.empty()) {
     Add(faults, "ensemble_scheduling.step", "must have at least one step");
@@ -132,7 +141,8 @@ void ValidateInstanceGroups(const ModelConfig& config, const std::vector<int32_t
     const std::string key = StrCat("instance_group[", i, "]");
     if (group.kind == InstanceGroup::Kind::kGpu && group.gpus.empty()) {
       Add(faults, key + ".kind",
-          StrCat("'", group.name, "' asks for KIND_GPU, but there is no GPU"));
+          StrCat("instance group ", group.name, " of model ", config.name,
+                 " has kind KIND_GPU but no GPUs are available"));
     }
     if (group.kind != InstanceGroup::Kind::kGpu && !group.gpus.empty()) {
       Add(faults, key + ".gpus", StrCat("'", group.name, "' lists GPUs, but is not KIND_GPU"));
@@ -144,8 +154,11 @@ void ValidateInstanceGroups(const ModelConfig& config, const std::vector<int32_t
             StrCat("'", group.name, "' asks for GPU ", gpu, ", which is not usable"));
       }
     }
-    if (group.kind == InstanceGroup::Kind::kCpu && group.passive) {
-      Add(faults, key + ".passive", "a KIND_CPU instance cannot be passive");
+    if (!group.profiles.empty() && config.platform != "tensorrt_plan") {
+      Add(faults, key + ".profile",
+          StrCat("instance group ", group.name, " of model ", config.name, " and platform ",
+                 config.platform,
+                 " specifies profile field which is only supported for TensorRT models"));
     }
     constexpr int32_t kMaxInstances = 4096;
     if (group.count > kMaxInstances) {

@@ -54,12 +54,19 @@ void ValidateControl(const SequenceControl& control, const std::string& key, Fau
              KindName(control.kind), ", got ", num_lists));
 }
 
-void ValidateControls(const SequenceBatching& batching, Faults* faults) {
+void ValidateControls(const SequenceBatching& batching, const std::string& model, Faults* faults) {
   std::set<SequenceControl::Kind> kinds;
+  std::set<std::string> names;
   for (size_t i = 0; i < batching.control_inputs.size(); ++i) {
     const SequenceControlInput& input = batching.control_inputs[i];
     const std::string key = StrCat("sequence_batching.control_input[", i, "]");
-    if (input.name.empty()) Add(faults, key + ".name", "must not be empty");
+    if (input.name.empty()) {
+      Add(faults, key + ".name", "must not be empty");
+    } else if (!names.insert(input.name).second) {
+      Add(faults, key + ".name",
+          StrCat("sequence batching control tensor '", input.name,
+                 "' is specified for multiple control kinds for ", model));
+    }
     if (input.controls.size() != 1) {
       Add(faults, key + ".control",
           StrCat("expected one control for '", input.name, "', got ", input.controls.size()));
@@ -112,10 +119,6 @@ void ValidateState(const SequenceState& state, const std::string& key, Faults* f
     Add(faults, key + ".dims",
         StrCat("expected dimensions >= 1, or -1 for a variable size, got ", dim));
   }
-  if (state.use_growable_memory && !state.use_same_buffer_for_input_output) {
-    Add(faults, key + ".use_growable_memory",
-        StrCat("needs use_same_buffer_for_input_output for state '", state.input_name, "'"));
-  }
   ValidateInitialState(state, key + ".initial_state", faults);
 }
 
@@ -131,11 +134,19 @@ void ValidateSequenceBatching(const ModelConfig& config, Faults* faults) {
           StrCat("expected a share from 0 to 1, got ", utilization));
     }
   }
-  ValidateControls(batching, faults);
+  ValidateControls(batching, config.name, faults);
   for (size_t i = 0; i < batching.states.size(); ++i) {
     ValidateState(batching.states[i], StrCat("sequence_batching.state[", i, "]"), faults);
   }
-  if (const auto* oldest = std::get_if<SequenceOldest>(&batching.strategy)) {
+  // Each has a slot of its own, whether it is there or not.
+  constexpr int32_t kMaxSequences = 1 << 20;
+  const auto* oldest = std::get_if<SequenceOldest>(&batching.strategy);
+  const int32_t num_slots = oldest ? oldest->max_candidate_sequences : config.max_batch_size;
+  if (num_slots > kMaxSequences) {
+    Add(faults, oldest ? "sequence_batching.oldest.max_candidate_sequences" : "max_batch_size",
+        StrCat("expected at most ", kMaxSequences, " sequences at a time, got ", num_slots));
+  }
+  if (oldest != nullptr) {
     ValidatePreferredSizes(oldest->preferred_batch_sizes, config.max_batch_size,
                            "sequence_batching.oldest.preferred_batch_size", faults);
   }

@@ -13,10 +13,13 @@ namespace nereid::config {
 namespace {
 
 // -1 stands for any size.
-void ValidateDims(const std::vector<int64_t>& dims, const std::string& key, Faults* faults) {
+void ValidateDims(const std::vector<int64_t>& dims, const std::string& what,
+                  const std::string& model, const std::string& key, Faults* faults) {
   for (const int64_t dim : dims) {
     if (dim >= 1 || dim == -1) continue;
-    Add(faults, key, StrCat("expected dimensions >= 1, or -1 for a variable size, got ", dim));
+    Add(faults, key,
+        StrCat(what, " must be integer >= 1, or -1 to indicate a variable-size dimension for ",
+               model, ", got ", dim));
   }
 }
 
@@ -42,38 +45,60 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-void ValidateTensor(const TensorSpec& tensor, int32_t max_batch_size, const std::string& key,
-                    Faults* faults) {
-  if (tensor.name.empty()) Add(faults, key + ".name", "must not be empty");
+// The words are Triton's, as far as they go.
+void ValidateTensor(const TensorSpec& tensor, const char* list, const ModelConfig& config,
+                    const std::string& key, Faults* faults) {
+  const std::string what = StrCat("model ", list, " '", tensor.name, "'");
+  if (tensor.name.empty()) {
+    Add(faults, key + ".name", StrCat("model ", list, " must specify 'name' for ", config.name));
+  }
   if (tensor.data_type == DataType::kInvalid) {
-    Add(faults, key + ".data_type", StrCat("must be set for '", tensor.name, "'"));
+    Add(faults, key + ".data_type", StrCat(what, " must specify 'data_type' for ", config.name));
   }
   if (tensor.dims.empty()) {
-    Add(faults, key + ".dims", StrCat("must be set for '", tensor.name, "'"));
+    Add(faults, key + ".dims", StrCat(what, " must specify 'dims' for ", config.name));
   }
-  ValidateDims(tensor.dims, key + ".dims", faults);
+  ValidateDims(tensor.dims, StrCat(what, " dimension"), config.name, key + ".dims", faults);
   if ((tensor.format == "FORMAT_NHWC" || tensor.format == "FORMAT_NCHW") &&
       tensor.dims.size() != 3) {
     Add(faults, key + ".format",
-        StrCat(tensor.format, " requires 3 dims, got ", ShapeText(tensor.dims)));
+        StrCat("model input NHWC/NCHW require 3 dims for ", config.name, ": ", tensor.format,
+               ", got ", ShapeText(tensor.dims)));
+  }
+  if (config.platform != "tensorrt_plan") {
+    if (tensor.is_shape_tensor) {
+      Add(faults, key + ".is_shape_tensor",
+          StrCat("shape tensors are only supported for TensorRT platform for ", config.name));
+    }
+    if (tensor.is_non_linear_format_io) {
+      Add(faults, key + ".is_non_linear_format_io",
+          StrCat("Non-linear IO format is only supported for the TensorRT platform for ",
+                 config.name));
+    }
   }
   if (!tensor.reshape.has_value()) return;
-  ValidateDims(*tensor.reshape, key + ".reshape.shape", faults);
-  if (tensor.reshape->empty() && max_batch_size == 0) {
-    Add(faults, key + ".reshape.shape", "must not be empty where max_batch_size is 0");
+  const std::string shape_key = key + ".reshape.shape";
+  ValidateDims(*tensor.reshape, StrCat(what, " reshape dimensions"), config.name, shape_key,
+               faults);
+  if (tensor.reshape->empty() && config.max_batch_size == 0) {
+    Add(faults, shape_key,
+        StrCat(what,
+               " cannot have empty reshape for non-batching model as scalar tensors are not "
+               "supported for ",
+               config.name));
   } else if (!SameElements(tensor.dims, *tensor.reshape)) {
-    Add(faults, key + ".reshape.shape",
-        StrCat("has another number of elements than dims ", ShapeText(tensor.dims), ": ",
-               ShapeText(*tensor.reshape)));
+    Add(faults, shape_key,
+        StrCat(what, " has different size for dims and reshape for ", config.name, ": ",
+               ShapeText(tensor.dims), " and ", ShapeText(*tensor.reshape)));
   }
 }
 
 void ValidateTensorList(const std::vector<TensorSpec>& tensors, const char* list,
-                        int32_t max_batch_size, Faults* faults) {
+                        const ModelConfig& config, Faults* faults) {
   std::set<std::string_view> names;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const std::string key = StrCat(list, "[", i, "]");
-    ValidateTensor(tensors[i], max_batch_size, key, faults);
+    ValidateTensor(tensors[i], list, config, key, faults);
     if (tensors[i].name.empty() || names.insert(tensors[i].name).second) continue;
     Add(faults, key + ".name", StrCat("'", tensors[i].name, "' is given twice"));
   }
@@ -92,9 +117,7 @@ constexpr std::string_view kBatchOutputKinds[] = {"BATCH_SCATTER_WITH_INPUT_SHAP
 void ValidateBatchSources(const ModelConfig& config, const Json& io,
                           std::span<const std::string_view> kinds, const char* what,
                           const std::string& key, Faults* faults) {
-  // The schema has no name for an unknown number.
-  const Json& named = io.at("kind");
-  const std::string kind = named.is_string() ? named.get<std::string>() : named.dump();
+  const std::string kind = io.at("kind");
   const Json& sources = io.at("source_input");
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
     Add(faults, key + ".kind", StrCat("unknown batch ", what, " kind '", kind, "'"));
@@ -115,7 +138,7 @@ void ValidateBatchInput(const ModelConfig& config, const Json& io, const std::st
   if (type == "TYPE_INT32" || type == "TYPE_FP32") return;
   Add(faults, key + ".data_type",
       StrCat("batch input data type must be TYPE_INT32 or TYPE_FP32, got ",
-             type.is_string() ? type.get<std::string>() : type.dump()));
+             type.get<std::string>()));
 }
 
 void ValidateBatchOutput(const ModelConfig& config, const Json& io, const std::string& key,
@@ -135,8 +158,8 @@ void ValidateBatchOutput(const ModelConfig& config, const Json& io, const std::s
 }  // namespace
 
 void ValidateTensors(const ModelConfig& config, Faults* faults) {
-  ValidateTensorList(config.inputs, "input", config.max_batch_size, faults);
-  ValidateTensorList(config.outputs, "output", config.max_batch_size, faults);
+  ValidateTensorList(config.inputs, "input", config, faults);
+  ValidateTensorList(config.outputs, "output", config, faults);
   const Json form = FromModelConfig(config);
   const Json inputs = form.value("batch_input", Json::array());
   for (size_t i = 0; i < inputs.size(); ++i) {

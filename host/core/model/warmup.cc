@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <fstream>
-#include <iterator>
 #include <list>
 #include <map>
 #include <memory>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_content.h"
 #include "request/discard.h"
 #include "request/infer_request.h"
 #include "request/infer_response.h"
@@ -70,11 +69,8 @@ class Rendezvous final : public ReleaseHook {
 constexpr uint64_t kMaxInputBytes = uint64_t{1} << 34;
 
 Result<Bytes> MakeData(const WarmupInput& input, int64_t num_elements, const std::string& folder) {
-  if (input.source == WarmupInput::Source::kFile) {
-    const std::string path = StrCat(folder, "/", input.file);
-    std::ifstream file(path, std::ios::binary);
-    if (!file) return NotFoundError("cannot open '", path, "'");
-    return Bytes(std::istreambuf_iterator<char>(file), {});
+  if (input.source == WarmupInput::Source::kFile && input.file.empty()) {
+    return InvalidArgError("warmup setting expects input_data_type to be set");
   }
   // An empty string is four zero bytes.
   const uint64_t element =
@@ -84,7 +80,19 @@ Result<Bytes> MakeData(const WarmupInput& input, int64_t num_elements, const std
     return InvalidArgError("has ", num_elements, " elements, which is more than the ",
                            kMaxInputBytes, " bytes that a warmup sample may have");
   }
-  Bytes data(num_elements * element, 0);
+  const size_t byte_size = num_elements * element;
+  if (input.source == WarmupInput::Source::kFile) {
+    NEREID_ASSIGN_OR_RETURN(const std::string content, ReadFile(StrCat(folder, "/", input.file)));
+    // A longer file gives its beginning; texts are as long as they are.
+    const bool is_text = input.data_type == DataType::kBytes;
+    if (content.size() >= byte_size) {
+      return Bytes(content.begin(), is_text ? content.end() : content.begin() + byte_size);
+    }
+    return InvalidArgError("warmup setting expects ", byte_size,
+                           " bytes, but the data provided from ", input.file, " only has ",
+                           content.size(), " bytes");
+  }
+  Bytes data(byte_size, 0);
   if (input.source == WarmupInput::Source::kRandom && input.data_type != DataType::kBytes) {
     std::minstd_rand random(1);
     const int limit = input.data_type == DataType::kBool ? 2 : 256;

@@ -1,5 +1,6 @@
 #include "repository/model_plan.h"
 
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <utility>
@@ -76,7 +77,8 @@ Result<std::string> StoreFiles(const std::string& name, const Overrides& overrid
                                ModelPlan* plan) {
   NEREID_ASSIGN_OR_RETURN(TempFolder folder, TempFolder::Create());
   for (const auto& [path, content] : overrides.files) {
-    NEREID_RETURN_IF_ERROR(folder.Write(StrCat(PlainName(name), "/", path), content));
+    const std::string plain = std::filesystem::path(path).lexically_normal().string();
+    NEREID_RETURN_IF_ERROR(folder.Write(StrCat(PlainName(name), "/", plain), content));
   }
   std::string model_path = StrCat(folder.path(), "/", PlainName(name));
   plan->load.files = std::make_shared<TempFolder>(std::move(folder));

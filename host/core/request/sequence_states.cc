@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <new>
 #include <utility>
 
+#include "base/file_content.h"
 #include "request/infer_request.h"
 
 namespace nereid {
@@ -27,13 +26,16 @@ Result<uint64_t> ByteSize(const StateSpec& spec) {
   return static_cast<uint64_t>(bytes);
 }
 
-Status ReadFile(const std::string& path, uint64_t byte_size, std::vector<char>* data) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return NotFoundError("cannot open '", path, "'");
-  data->assign(std::istreambuf_iterator<char>(file), {});
-  if (data->size() == byte_size) return Status::Ok();
-  return InvalidArgError("initial_state setting expects ", byte_size, " bytes, but the data in '",
-                         path, "' has ", data->size(), " bytes");
+// A longer file gives its beginning; texts are as long as they are.
+Status ReadInitialData(const std::string& path, uint64_t byte_size, StateSpec* spec) {
+  NEREID_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+  if (content.size() < byte_size) {
+    return InvalidArgError("initial_state setting expects ", byte_size, " bytes, but the data in '",
+                           path, "' has ", content.size(), " bytes");
+  }
+  const bool is_text = spec->data_type == DataType::kBytes;
+  spec->initial_data.assign(content.begin(), is_text ? content.end() : content.begin() + byte_size);
+  return Status::Ok();
 }
 
 Status FillInitialState(const SequenceInitialState* initial, size_t batch_dims,
@@ -48,8 +50,7 @@ Status FillInitialState(const SequenceInitialState* initial, size_t batch_dims,
     spec->initial_data.assign(byte_size, 0);
     return Status::Ok();
   }
-  return ReadFile(StrCat(model_dir, "/initial_state/", initial->data_file), byte_size,
-                  &spec->initial_data);
+  return ReadInitialData(StrCat(model_dir, "/initial_state/", initial->data_file), byte_size, spec);
 }
 
 // What fits of `from_bytes` at the begin of `from`; the rest of `to` is zero where the CPU may

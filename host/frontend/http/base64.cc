@@ -6,6 +6,11 @@
 namespace nereid::http {
 namespace {
 
+// Some encoders make lines.
+bool IsLineEnd(char c) {
+  return c == '\n' || c == '\r';
+}
+
 int ValueOf(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
   if (c >= 'a' && c <= 'z') return c - 'a' + 26;
@@ -17,13 +22,13 @@ int ValueOf(char c) {
 }  // namespace
 
 std::optional<std::string> DecodeBase64(std::string_view text) {
-  while (!text.empty() && text.back() == '=') text.remove_suffix(1);
-  if (text.size() % 4 == 1) return std::nullopt;
+  while (!text.empty() && (IsLineEnd(text.back()) || text.back() == '=')) text.remove_suffix(1);
   std::string bytes;
   bytes.reserve(text.size() * 3 / 4);
   uint32_t bits = 0;
   int num_bits = 0;
   for (const char c : text) {
+    if (IsLineEnd(c)) continue;
     const int value = ValueOf(c);
     if (value < 0) return std::nullopt;
     bits = (bits << 6 | static_cast<uint32_t>(value)) & 0xffffff;
@@ -33,6 +38,7 @@ std::optional<std::string> DecodeBase64(std::string_view text) {
       bytes += static_cast<char>(bits >> num_bits & 0xff);
     }
   }
+  if (num_bits == 6) return std::nullopt;  // a letter alone is no byte
   return bytes;
 }
 

@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(
              {"Unavailable: hostile: instance_initialize fails as told"}},
         Case{"BadDims",
              "backend: 'identity_c' input [ { name: 'A' data_type: TYPE_INT32 dims: [ 0 ] } ]",
-             {"input[0].dims: expected dimensions >= 1"}},
+             {"input[0].dims: model input 'A' dimension must be integer >= 1"}},
         Case{"SequenceBatching",
              "backend: 'identity_c' sequence_batching { direct { minimum_slot_utilization: 2 } }",
              {"expected a share from 0 to 1, got 2"}}),

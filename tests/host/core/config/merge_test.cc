@@ -56,8 +56,12 @@ TEST(MergeTest, FinishRefusesTensorsThatTheBackendCompletedWrongly) {
       MergeBackendConfig(Read("backend: \"b\"\n"), R"({"input": [{"name": "I", "dims": [0]}]})");
   ASSERT_TRUE(merged.ok());
   const std::string message = FinishConfig(*merged).status().message();
-  EXPECT_NE(message.find("input[0].data_type: must be set for 'I'"), std::string::npos) << message;
-  EXPECT_NE(message.find("input[0].dims: expected dimensions >= 1"), std::string::npos) << message;
+  EXPECT_NE(message.find("input[0].data_type: model input 'I' must specify 'data_type'"),
+            std::string::npos)
+      << message;
+  EXPECT_NE(message.find("input[0].dims: model input 'I' dimension must be integer >= 1"),
+            std::string::npos)
+      << message;
 }
 
 TEST(InstanceTest, NamesAnOmittedGroupAfterTheModelAndAGivenOneWithItsIndex) {

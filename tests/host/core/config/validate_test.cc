@@ -32,16 +32,17 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"NegativeBatch", "backend: 'b' max_batch_size: -1",
              "max_batch_size: must be non-negative value for m, got -1"},
         Case{"ZeroDim", IO "input { name: 'A' data_type: TYPE_INT32 dims: [ 0 ] }",
-             "input[0].dims: expected dimensions >= 1, or -1 for a variable size, got 0"},
+             "input[0].dims: model input 'A' dimension must be integer >= 1, or -1 to indicate a "
+             "variable-size dimension for m, got 0"},
         Case{"NoDims", IO "input { name: 'A' data_type: TYPE_INT32 }",
-             "input[0].dims: must be set for 'A'"},
+             "input[0].dims: model input 'A' must specify 'dims' for m"},
         Case{"FormatOfImages",
              IO "input { name: 'A' data_type: TYPE_INT32 format: FORMAT_NCHW dims: [ 2, 2 ] }",
-             "input[0].format: FORMAT_NCHW requires 3 dims, got [2,2]"},
+             "input[0].format: model input NHWC/NCHW require 3 dims for m: FORMAT_NCHW, got [2,2]"},
         Case{"NoType", IO "output { name: 'A' dims: [ 1 ] }",
-             "output[0].data_type: must be set for 'A'"},
+             "output[0].data_type: model output 'A' must specify 'data_type' for m"},
         Case{"NoName", IO "output { data_type: TYPE_INT32 dims: [ 1 ] }",
-             "output[0].name: must not be empty"},
+             "output[0].name: model output must specify 'name' for m"},
         Case{"TwiceTheName",
              IO "input { name: 'A' data_type: TYPE_INT32 dims: [ 1 ] } input { name: 'A' "
                 "data_type: TYPE_INT32 dims: [ 1 ] }",
@@ -52,10 +53,14 @@ INSTANTIATE_TEST_SUITE_P(
              "output[1].name: 'Z' is given twice"},
         Case{"ReshapeLosesElements",
              IO "input { name: 'A' data_type: TYPE_INT32 dims: [ 4, 2 ] reshape { shape: [ 7 ] } }",
-             "input[0].reshape.shape: has another number of elements than dims [4,2]: [7]"},
+             "input[0].reshape.shape: model input 'A' has different size for dims and reshape for "
+             "m: "
+             "[4,2] and [7]"},
         Case{"EmptyReshapeWithoutBatch",
              "backend: 'b' input { name: 'A' data_type: TYPE_INT32 dims: [ 1 ] reshape { } }",
-             "input[0].reshape.shape: must not be empty where max_batch_size is 0"},
+             "input[0].reshape.shape: model input 'A' cannot have empty reshape for non-batching "
+             "model "
+             "as scalar tensors are not supported for m"},
         Case{"PreferredTooLarge", IO "dynamic_batching { preferred_batch_size: [ 5 ] }",
              "dynamic_batching.preferred_batch_size: expected at most max_batch_size, which is 4, "
              "got 5"},
@@ -85,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
              "dynamic_batching.priority_queue_policy: Queue policy can not have DELAY as timeout "
              "action when 'preserve_ordering' is true"},
         Case{"BatchInputKind", IO TENSORS "batch_input { kind: 17 source_input: 'A' }",
-             "batch_input[0].kind: unknown batch input kind '17'"},
+             "batch_input[0].kind: expected a value of Kind, got 17"},
         Case{"BatchInputSources",
              IO TENSORS "batch_input { kind: BATCH_ITEM_SHAPE data_type: TYPE_INT32 }",
              "batch_input[0].source_input: batch input kind 'BATCH_ITEM_SHAPE' expects 1 source "
@@ -142,15 +147,45 @@ INSTANTIATE_TEST_SUITE_P(
              IO "sequence_batching { control_input { name: 'S' control { kind: "
                 "CONTROL_SEQUENCE_CORRID data_type: TYPE_FP32 } } }",
              "for CONTROL_SEQUENCE_CORRID, got FP32"},
-        Case{"GrowableStateOfItsOwn",
-             IO "sequence_batching { state { input_name: 'A' output_name: 'B' data_type: "
-                "TYPE_FP32 dims: [ 1 ] use_growable_memory: true } }",
-             "needs use_same_buffer_for_input_output for state 'A'"},
         Case{"InitialStateWithoutName",
              IO "sequence_batching { state { input_name: 'A' output_name: 'B' data_type: "
                 "TYPE_FP32 dims: [ 1 ] initial_state { data_type: TYPE_FP32 dims: [ 1 ] "
                 "zero_data: true } } }",
              "initial_state[0].name: must be set for state 'A'"},
+        Case{
+            "ControlTensorOfTwoKinds",
+            IO "sequence_batching { control_input [ { name: 'S' control { kind: "
+               "CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }, { name: 'S' control { "
+               "kind: CONTROL_SEQUENCE_END int32_false_true: [ 0, 1 ] } } ] }",
+            "control_input[1].name: sequence batching control tensor 'S' is specified for multiple "
+            "control kinds for m"},
+        Case{"TooManySequences",
+             IO "sequence_batching { oldest { max_candidate_sequences: 2147483647 } }",
+             "oldest.max_candidate_sequences: expected at most 1048576 sequences at a time, got "
+             "2147483647"},
+        Case{"TooManySlots", "backend: 'b' max_batch_size: 2147483647 sequence_batching { }",
+             "max_batch_size: expected at most 1048576 sequences at a time, got 2147483647"},
+        Case{"TooManyLevels",
+             IO "dynamic_batching { priority_levels: 4294967296 default_priority_level: 1 }",
+             "dynamic_batching.priority_levels: expected at most 65536, got 4294967296"},
+        Case{"UnknownType", IO "input { name: 'A' data_type: 99 dims: [ 1 ] }",
+             "input[0].data_type: expected a value of DataType, got 99"},
+        Case{"ShapeTensor",
+             IO "input { name: 'A' data_type: TYPE_INT32 dims: [ 1 ] is_shape_tensor: true }",
+             "input[0].is_shape_tensor: shape tensors are only supported for TensorRT platform for "
+             "m"},
+        Case{"NonLinearFormat",
+             IO
+             "output { name: 'A' data_type: TYPE_INT32 dims: [ 1 ] is_non_linear_format_io: true }",
+             "output[0].is_non_linear_format_io: Non-linear IO format is only supported for the "
+             "TensorRT platform for m"},
+        Case{"EnsembleWithWarmup",
+             "platform: 'ensemble' model_warmup { name: 'w' } ensemble_scheduling { step { "
+             "model_name: 'x' output_map { key: 'a' value: 'b' } } }",
+             "model_warmup can not be specified for ensemble 'm'"},
+        Case{"SlotUtilizationOfNoNumber",
+             IO "sequence_batching { direct { minimum_slot_utilization: nan } }",
+             "expected a share from 0 to 1, got nan"},
         Case{"SlotUtilization", IO "sequence_batching { direct { minimum_slot_utilization: 2 } }",
              "expected a share from 0 to 1, got 2"}),
     [](const auto& test) { return std::string(test.param.name); });

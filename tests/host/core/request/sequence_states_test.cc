@@ -97,6 +97,9 @@ TEST_F(SequenceStatesTest, NameTheFileThatDoesNotFit) {
   EXPECT_EQ(fault("s.bin"), StrCat("state 'SI': initial_state setting expects 8 bytes, but the "
                                    "data in '",
                                    folder_.string(), "/initial_state/s.bin' has 5 bytes"));
+  std::ofstream(folder_ / "initial_state/longer.bin") << "123456789";
+  EXPECT_EQ(fault("longer.bin"), "") << "its beginning is taken";
+  EXPECT_NE(fault("..").find("Is a directory"), std::string::npos);
   EXPECT_NE(fault("none").find("cannot open"), std::string::npos);
 }
 

@@ -11,12 +11,13 @@ TEST(Base64Test, DecodesWithAndWithoutPadding) {
   EXPECT_EQ(DecodeBase64("Zg=="), "f");
   EXPECT_EQ(DecodeBase64("Zg"), "f");
   EXPECT_EQ(DecodeBase64("Zm9vYmFy"), "foobar");
+  EXPECT_EQ(DecodeBase64("Zm9v\r\nYg==\n"), "foob");
   EXPECT_EQ(DecodeBase64("/+8="), "\xff\xef");
 }
 
 TEST(Base64Test, RefusesWhatIsNotBase64) {
   EXPECT_FALSE(DecodeBase64("Z"));
-  EXPECT_FALSE(DecodeBase64("Zm9v\n"));
+  EXPECT_FALSE(DecodeBase64("Zm9vZ"));
   EXPECT_FALSE(DecodeBase64("Zm=v"));
 }
 
