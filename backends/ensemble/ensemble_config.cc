@@ -156,9 +156,9 @@ Result<EnsembleConfig> ParseEnsembleConfig(std::string_view json) {
   return ensemble;
 }
 
-Result<std::string> WithDecoupled(std::string_view json) {
+Result<std::string> WithDecoupled(std::string_view json, bool decoupled) {
   NEREID_ASSIGN_OR_RETURN(Json config, ParseObject(json));
-  config["model_transaction_policy"] = {{"decoupled", true}};
+  config["model_transaction_policy"] = {{"decoupled", decoupled}};
   return Text(config);
 }
 

@@ -49,7 +49,7 @@ struct EnsembleConfig {
 Result<ModelSpec> ParseModelSpec(std::string_view json);
 Result<EnsembleConfig> ParseEnsembleConfig(std::string_view json);
 
-// The same configuration with model_transaction_policy.decoupled = true.
-Result<std::string> WithDecoupled(std::string_view json);
+// The same configuration with that in model_transaction_policy.
+Result<std::string> WithDecoupled(std::string_view json, bool decoupled);
 
 }  // namespace nereid::ensemble

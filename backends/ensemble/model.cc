@@ -44,8 +44,8 @@ Status Check(const EnsembleConfig& config, std::span<const Result<ModelSpec>> mo
   return StatusOf(config.model.name, faults);
 }
 
-Status MarkDecoupled(TRITONBACKEND_Model* model, const std::string& config) {
-  NEREID_ASSIGN_OR_RETURN(const std::string changed, WithDecoupled(config));
+Status SetDecoupled(TRITONBACKEND_Model* model, const std::string& config, bool decoupled) {
+  NEREID_ASSIGN_OR_RETURN(const std::string changed, WithDecoupled(config, decoupled));
   TRITONSERVER_Message* handle = nullptr;
   NEREID_RETURN_IF_ERROR(
       ToStatus(TRITONSERVER_MessageNewFromSerializedJson(&handle, changed.data(), changed.size())));
@@ -74,10 +74,10 @@ Result<std::unique_ptr<EnsembleModel>> EnsembleModel::Load(TRITONBACKEND_Model* 
   std::vector<ModelSpec> specs;
   for (Result<ModelSpec>& spec : found) specs.push_back(std::move(spec).value());
   auto graph = std::make_shared<Graph>(BuildGraph(config, specs));
-  if (graph->decoupled && !config.model.decoupled) {
-    NEREID_RETURN_IF_ERROR(MarkDecoupled(model, json));
+  // The steps decide, whatever the configuration says.
+  if (graph->decoupled != config.model.decoupled) {
+    NEREID_RETURN_IF_ERROR(SetDecoupled(model, json, graph->decoupled));
   }
-  graph->decoupled |= config.model.decoupled;
 
   InflightLimits limits;
   limits.max_requests_per_step = config.max_inflight_requests;

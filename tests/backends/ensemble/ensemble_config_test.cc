@@ -35,7 +35,7 @@ TEST(EnsembleConfigTest, NamesTheFieldThatIsWrong) {
 }
 
 TEST(EnsembleConfigTest, SetsDecoupledAndKeepsTheRest) {
-  const auto changed = WithDecoupled(R"({"name":"e","model_transaction_policy":null})");
+  const auto changed = WithDecoupled(R"({"name":"e","model_transaction_policy":null})", true);
   ASSERT_TRUE(changed.ok());
   EXPECT_EQ(*changed, R"({"name":"e","model_transaction_policy":{"decoupled":true}})");
 }
