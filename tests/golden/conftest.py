@@ -13,6 +13,7 @@ import pytest
 
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1] / "support")]
 pytest.register_assert_rewrite("compare", "grpc_wire")  # so that a failure shows both values
+import load_answers  # noqa: E402
 import normal_form  # noqa: E402
 from server_process import ServerProcess  # noqa: E402
 
@@ -106,5 +107,18 @@ def controlled_server(tmp_path_factory):
     copy_models(root)
     running = Server(root, [f"--model-repository={root}/repo_bad", "--model-control-mode=explicit", "--load-model=identity_fp32"],
                      "/v2/models/identity_fp32/ready")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def loading_server(tmp_path_factory):
+    """Models of the test backends, loaded by request; `repository` is where they are looked for."""
+    if not os.environ.get("NEREID_TEST_BACKENDS"):
+        pytest.skip("NEREID_TEST_BACKENDS names no folder")
+    root = tmp_path_factory.mktemp("loads")
+    load_answers.write_steps(root / "repo")
+    running = Server(root, ["--model-control-mode=explicit", f"--backend-directory={os.environ['NEREID_TEST_BACKENDS']}"], "/v2/health/live")
+    running.repository = root / "repo"
     yield running
     running.stop()
