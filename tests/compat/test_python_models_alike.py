@@ -59,7 +59,6 @@ ROWS = {
     "autoc": ("autoc", tensors(INPUT0=floats(4)), {}),
     "doubler, fails": ("doubler", tensors(IN=np.array([-1], np.float32)), {}),
     "counter": ("counter", tensors(IN=np.array([4], np.float32)), {}),
-    "counter, fails": ("counter", tensors(IN=np.array([-1], np.float32)), {}),
     "echo": ("echo", tensors(IN=floats(1)), {"request_id": "one", "parameters": {"p": 5}, "timeout": 10_000_000}),
     "echo, sequence of a number": ("echo", tensors(IN=floats(1)), {"sequence_id": 2**40, "sequence_start": True}),
     "echo, sequence of a text": ("echo", tensors(IN=floats(1)), {"sequence_id": "abc", "sequence_end": True}),
@@ -102,7 +101,6 @@ SPOKEN = {
 DIFFERENCES = {
     "speaker half_sent_and_returned": "an error takes the place of a response that waits for its final flag; there both are sent",
     "speaker half_sent_and_raised": "the same",
-    "counter, fails": "an exception in a coroutine is the error of its open requests; there they end without one",
     "caller fails": "an error of a called model keeps its code; there it becomes INTERNAL",
     "caller memory": "a response of a called model has parameters, which 2.51 does not know",
     "caller dlpack": "a tensor made of another shares its memory",
