@@ -95,8 +95,9 @@ def gauges(server, model):
     values = {}
     for line in page.splitlines():
         if line.startswith(("nv_trt_llm", "nereid_llm")) and f'model="{model}"' in line:
-            label = next(value for key, value in re.findall(r'(\w+)="([^"]*)"', line) if key not in ("model", "version", "le"))
-            values[f"{line.split('{')[0]}:{label}"] = float(line.split()[-1])
+            kinds = [value for key, value in re.findall(r'(\w+)="([^"]*)"', line) if key not in ("model", "version", "le")]
+            if kinds:  # histograms have none
+                values[f"{line.split('{')[0]}:{kinds[0]}"] = float(line.split()[-1])
     return values
 
 
