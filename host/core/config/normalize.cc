@@ -29,19 +29,10 @@ bool Empty(const Json& config, const char* key) {
   return config.at(key).get_ref<const std::string&>().empty();
 }
 
-// The backend of a model that names none: from "<name>.<backend>", else from a known file in a
-// version folder.
+// The backend of a model that names none: from a known file in a version folder, else from
+// "<name>.<backend>".
 void GuessBackend(const ModelFolder& folder, Json* config) {
   namespace fs = std::filesystem;
-  const size_t dot = folder.name.rfind('.');
-  if (dot != std::string::npos && dot + 1 < folder.name.size()) {
-    const std::string backend = folder.name.substr(dot + 1);
-    (*config)["backend"] = backend;
-    if (Empty(*config, "default_model_filename")) {
-      (*config)["default_model_filename"] = "model." + backend;
-    }
-    return;
-  }
   std::error_code ignored;
   for (fs::directory_iterator it(folder.path, ignored), end; !ignored && it != end;
        it.increment(ignored)) {
@@ -52,6 +43,12 @@ void GuessBackend(const ModelFolder& folder, Json* config) {
       return;
     }
   }
+  const size_t dot = folder.name.find('.');
+  if (dot == std::string::npos || dot + 1 == folder.name.size()) return;
+  if (!Empty(*config, "default_model_filename")) return;
+  const std::string backend = folder.name.substr(dot + 1);
+  (*config)["backend"] = backend;
+  (*config)["default_model_filename"] = "model." + backend;
 }
 
 void NormalizeBackend(const ModelFolder& folder, Json* config) {

@@ -110,6 +110,23 @@ TEST(ConfigLoaderTest, TakesTheBackendFromAKnownModelFile) {
   EXPECT_EQ(config->default_model_filename, "model.py");
 }
 
+TEST(ConfigLoaderTest, TakesAKnownModelFileBeforeADotInTheName) {
+  const TempModel model("", "llama-3.1-8b");
+  model.Write("1/model.py", "");
+  const auto config = ReadModelConfig(model.folder());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->backend, "python");
+  EXPECT_EQ(config->default_model_filename, "model.py");
+}
+
+TEST(ConfigLoaderTest, TakesTheBackendFromBehindTheFirstDot) {
+  const TempModel model("", "a.b.c");
+  const auto config = ReadModelConfig(model.folder());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->backend, "b.c");
+  EXPECT_EQ(config->default_model_filename, "model.b.c");
+}
+
 TEST(ConfigLoaderTest, MapsALegacyPlatformToItsBackend) {
   const TempModel model("platform: \"onnxruntime_onnx\"\n");
   const auto config = ReadModelConfig(model.folder());
