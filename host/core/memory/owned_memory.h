@@ -20,8 +20,8 @@ class OwnedMemory {
   // null manager has CPU memory alone. UNAVAILABLE when there is none either.
   static Result<std::shared_ptr<OwnedMemory>> Allocate(MemoryManager* manager, MemoryPlace wish,
                                                        size_t byte_size);
-  // As Allocate, in memory that Grow makes larger where it is, up to `max_bytes`. INVALID_ARG when
-  // it is larger already.
+  // At `place`, which is not pinned, in memory that Grow makes larger where it is, up to `max_bytes`.
+  // INVALID_ARG when it is larger already, UNAVAILABLE without room or addresses.
   static Result<std::shared_ptr<OwnedMemory>> AllocateGrowable(MemoryPlace place, size_t byte_size,
                                                                size_t max_bytes);
   ~OwnedMemory();

@@ -11,6 +11,8 @@
 namespace nereid {
 namespace {
 
+constexpr uint64_t kDefaultGrowthLimit = uint64_t{1} << 30;
+
 // An element of a variable size is an empty string at first.
 uint64_t ElementBytes(DataType type) {
   return type == DataType::kBytes ? 4 : DataTypeByteSize(type);
@@ -89,10 +91,11 @@ Result<std::vector<StateSpec>> MakeStateSpecs(const ModelConfig& config,
   return specs;
 }
 
+// Plain memory: a sequence that waits for its turn reserves no addresses.
 void StateTensor::Reset() {
   // The old memory may still be an input of a request in flight.
   const std::vector<char>& data = spec_->initial_data;
-  auto memory = Allocate({}, data.size());
+  auto memory = OwnedMemory::Allocate(nullptr, {}, data.size());
   if (!memory.ok()) throw std::bad_alloc();
   current_ = std::move(memory).value();
   if (!data.empty()) std::memcpy(current_->base(), data.data(), data.size());
@@ -101,7 +104,8 @@ void StateTensor::Reset() {
   written_ = false;
 }
 
-void StateTensor::AddInput(HostInputs* inputs) const {
+void StateTensor::AddInput(HostInputs* inputs) {
+  if (spec_->growable && !current_->is_growable()) MakeGrowable();
   InputTensor& tensor = inputs->tensors.emplace_back();
   tensor.name = spec_->input_name;
   tensor.data_type = spec_->data_type;
@@ -114,6 +118,13 @@ void StateTensor::AddInput(HostInputs* inputs) const {
   attributes.memory_type_id = current_->place().type_id;
   tensor.buffers.push_back({current_->base(), attributes});
   inputs->memory.push_back(current_);
+}
+
+// Where no addresses are left, the state stays as it is and moves when it grows.
+void StateTensor::MakeGrowable() {
+  auto memory = OwnedMemory::AllocateGrowable({}, byte_size_, GrowthLimit());
+  if (!memory.ok() || !CopyState(*current_, byte_size_, memory->get()).ok()) return;
+  current_ = std::move(memory).value();
 }
 
 Status StateTensor::Describe(DataType data_type, std::span<const int64_t> shape) {
@@ -133,20 +144,26 @@ Status StateTensor::Describe(DataType data_type, std::span<const int64_t> shape)
   return Status::Ok();
 }
 
+// In CPU memory.
+uint64_t StateTensor::GrowthLimit() const {
+  return std::max<uint64_t>(kDefaultGrowthLimit, spec_->initial_data.size());
+}
+
 Result<StateTensor::Memory> StateTensor::Allocate(MemoryPlace wish, uint64_t byte_size) const {
   if (!spec_->growable) return OwnedMemory::Allocate(spec_->memory, wish, byte_size);
-  constexpr uint64_t kDefaultLimit = uint64_t{1} << 30;
   if (wish.is_gpu()) {
     const auto it = spec_->limits.find(static_cast<int>(wish.type_id));
-    const uint64_t limit = it == spec_->limits.end() ? kDefaultLimit : it->second;
+    const uint64_t limit = it == spec_->limits.end() ? kDefaultGrowthLimit : it->second;
     if (byte_size <= limit) {
       auto memory = OwnedMemory::AllocateGrowable(wish, byte_size, limit);
       if (memory.ok()) return memory;
     }
   }
-  const uint64_t limit = std::max<uint64_t>(kDefaultLimit, spec_->initial_data.size());
-  auto memory = OwnedMemory::AllocateGrowable({}, byte_size, limit);
+  auto memory = OwnedMemory::AllocateGrowable({}, byte_size, GrowthLimit());
   if (memory.ok()) return memory;
+  if (memory.status().code() == StatusCode::kUnavailable) {
+    return OwnedMemory::Allocate(spec_->memory, {}, byte_size);
+  }
   return std::move(memory).status().WithContext(StrCat("state '", spec_->output_name, "'"));
 }
 
@@ -203,7 +220,7 @@ void SequenceStates::Reset() {
   for (const auto& state : states_) state->Reset();
 }
 
-void SequenceStates::AddInputs(HostInputs* inputs) const {
+void SequenceStates::AddInputs(HostInputs* inputs) {
   for (const auto& state : states_) state->AddInput(inputs);
 }
 

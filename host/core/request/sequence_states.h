@@ -34,7 +34,7 @@ struct StateSpec {
   Shape initial_shape;  // as dims, without -1
   std::vector<char> initial_data;
   bool same_buffer = false;         // the successor is written over its predecessor
-  bool growable = false;            // and grows where it is
+  bool growable = false;            // grows where it is
   GrowthLimits limits;              // of growable ones
   MemoryManager* memory = nullptr;  // outlives the states; null: there is CPU memory alone
 };
@@ -54,7 +54,7 @@ class StateTensor {
   // Back to the initial state.
   void Reset();
   // Adds the current state to a request's inputs; what it refers to lives as long as they do.
-  void AddInput(HostInputs* inputs) const;
+  void AddInput(HostInputs* inputs);
 
   // ---- TRITONBACKEND_State ----
   // The successor has this type and shape. INVALID_ARG names the state and both values.
@@ -73,6 +73,8 @@ class StateTensor {
  private:
   using Memory = std::shared_ptr<OwnedMemory>;
 
+  void MakeGrowable();
+  uint64_t GrowthLimit() const;
   Result<Memory> Allocate(MemoryPlace wish, uint64_t byte_size) const;
   Status Grow(OwnedMemory* memory, uint64_t byte_size) const;
   // Makes *memory as large as that, at `wish` if possible.
@@ -96,7 +98,7 @@ class SequenceStates {
   explicit SequenceStates(const std::vector<StateSpec>& specs);
 
   void Reset();
-  void AddInputs(HostInputs* inputs) const;
+  void AddInputs(HostInputs* inputs);
   // INVALID_ARG for a name that no state has as its output.
   Result<StateTensor*> FindOutput(std::string_view output_name);
 
