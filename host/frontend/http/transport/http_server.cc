@@ -23,7 +23,10 @@ void ReturnFreeMemory() {
   if (mi_collect != nullptr) {
     mi_collect(true);
   } else {
-    malloc_trim(0);
+    // glibc's allocator initialises itself at its first call, without a lock: here, where another
+    // (a sanitizer's, a preloaded one) stands in for it and several loops come at once.
+    static const bool is_ready = (malloc_trim(0), true);
+    if (is_ready) malloc_trim(0);
   }
 }
 
