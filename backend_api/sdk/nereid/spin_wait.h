@@ -59,7 +59,7 @@ class SpinWait {
     } else {
       const auto start = Clock::now();
       sleep();
-      if (Clock::now() - start <= 2 * limit_) num_to_skip_ = 0;
+      if (Clock::now() - start <= limit_ + Get().limit) num_to_skip_ = 0;  // and time to wake up
     }
     has_looked_ = false;
   }
@@ -72,7 +72,8 @@ class SpinWait {
     int max_spinning = 0;
   };
 
-  // NEREID_SPIN_US is the longest look, 0 for none. On one core nothing comes while one looks.
+  // NEREID_SPIN_US is the longest look of a SpinWait(1), 0 for none. On one core nothing comes
+  // while one looks.
   static const Settings& Get() {
     static const Settings settings = [] {
       Settings made;

@@ -45,8 +45,8 @@ class Looker:
             return os.read(self._fd, size)
         self._num_skipped += 1
         data = os.read(self._fd, size)
-        if not self._is_crowded and monotonic_ns() - start <= 2 * self._limit_ns:
-            self._num_to_skip = 0  # a look would have spared that sleep
+        if not self._is_crowded and monotonic_ns() - start <= self._limit_ns + self._limit_ns // _TIMES:
+            self._num_to_skip = 0  # a look would have spared that sleep, with the time to wake up
         return data
 
     def _look(self, start):
