@@ -18,7 +18,10 @@ namespace nereid::scripted {
 
 class PythonInstance : public ModelInstance<PythonModel>, public SessionOwner {
  public:
-  ~PythonInstance() override { EndRestarts(); }
+  ~PythonInstance() override {
+    EndRestarts();
+    session_.reset();  // whose worker's end is told to what follows it
+  }
 
   Status Initialize() override;
   Status Execute(Batch& batch) override;

@@ -121,12 +121,9 @@ def start_pump():
     with _slots_lock:
         if _pump is not None:
             return
-        _pump = pump = threading.Thread(target=_pump_all, name="nereid-calls", daemon=True)
-    try:
-        pump.start()
-    except RuntimeError:  # no more threads
-        _pump = None
-        raise
+        pump = threading.Thread(target=_pump_all, name="nereid-calls", daemon=True)
+        pump.start()  # or an error, without more threads
+        _pump = pump
 
 
 def _pump_all():

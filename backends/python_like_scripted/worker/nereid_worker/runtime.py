@@ -247,6 +247,6 @@ def _answer_is_ready(query):
         if not isinstance(ready, bool):
             raise Fault("is_ready() must return a boolean value")
         text = ""
-    except Exception as error:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001 also what ends a thread: an answer must come
         ready, text = False, _text(error)
     channel.post((protocol.READINESS, query, ready, text[:_LONGEST_TEXT]))
