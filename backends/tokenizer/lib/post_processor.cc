@@ -216,7 +216,8 @@ void PostProcessor::Surround(int32_t id, bool in_front) {
     std::vector<PostItem>& items = layouts_[is_pair][true].items;
     if (in_front && is_pair) {  // before what stands before both texts already
       auto place = PlaceOf(items, 1);
-      for (size_t i = prefix_ids_.size(); i > 0 && (place - 1)->id == prefix_ids_[i - 1]; --i) {
+      for (size_t i = prefix_ids_.size();
+           i > 0 && place != items.begin() && (place - 1)->id == prefix_ids_[i - 1]; --i) {
         --place;
       }
       items.insert(place, token(1));
@@ -240,7 +241,7 @@ void PostProcessor::Remove(int32_t id, bool in_front) {
       const bool is_on_side = in_front ? texts_before < (is_pair ? 2 : 1) : texts_before > 0;
       return item.text < 0 && item.id == id && is_on_side;
     };
-    num_added_[is_pair] -= std::erase_if(items, is_it);
+    num_added_[is_pair] -= std::min(num_added_[is_pair], std::erase_if(items, is_it));
   }
   FindAround();
 }

@@ -16,16 +16,20 @@ namespace fs = std::filesystem;
 
 // Of a folder and the files in it, or of a file and those beside it: when and how they were
 // written. Empty where nothing is there.
-using Stamp = std::map<std::string, std::array<int64_t, 5>>;
+using Stamp = std::map<std::string, std::array<int64_t, 7>>;
 
 Stamp StampOf(const fs::path& path) {
   Stamp stamp;
   const auto add = [&](const fs::path& file) {
     struct stat found;
     if (::stat(file.c_str(), &found) != 0) return;
-    stamp[file.string()] = {static_cast<int64_t>(found.st_dev), static_cast<int64_t>(found.st_ino),
-                            static_cast<int64_t>(found.st_size), found.st_mtim.tv_sec,
-                            found.st_mtim.tv_nsec};
+    stamp[file.string()] = {static_cast<int64_t>(found.st_dev),
+                            static_cast<int64_t>(found.st_ino),
+                            static_cast<int64_t>(found.st_size),
+                            found.st_mtim.tv_sec,
+                            found.st_mtim.tv_nsec,
+                            found.st_ctim.tv_sec,
+                            found.st_ctim.tv_nsec};
   };
   std::error_code error;
   const fs::path folder = fs::is_directory(path, error) ? path : path.parent_path();
@@ -37,6 +41,13 @@ Stamp StampOf(const fs::path& path) {
   }
   add(path);
   return stamp;
+}
+
+// The path without links, but for the last part of a file's: those beside the link are read too.
+fs::path WithoutLinks(const fs::path& path, std::error_code& error) {
+  if (fs::is_directory(path, error)) return fs::weakly_canonical(path, error);
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  return fs::weakly_canonical(folder, error) / path.filename();
 }
 
 struct Entry {
@@ -69,7 +80,7 @@ class Registry {
 Result<std::shared_ptr<const Tokenizer>> LoadShared(const std::string& path) {
   static Registry registry;
   std::error_code error;
-  const fs::path whole = fs::weakly_canonical(path, error);
+  const fs::path whole = WithoutLinks(path, error);
   if (error) return Tokenizer::Load(path);
   const std::shared_ptr<Entry> entry = registry.EntryOf(whole.string());
   const std::lock_guard lock(entry->mutex);

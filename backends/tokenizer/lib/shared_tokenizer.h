@@ -1,4 +1,4 @@
-// Tokenizers that a process has loaded, for whoever asks for the same files: the models before and
+// Tokenizers that a backend has loaded, for whoever asks for the same path: the models before and
 // behind an LLM hold one vocabulary. [any thread]
 #pragma once
 

@@ -43,6 +43,20 @@ TEST_F(SharedTokenizerTest, FilesThatChangedAreReadAgain) {
   EXPECT_NE(Shared(folder_), second);
 }
 
+TEST_F(SharedTokenizerTest, FilesBesideALinkAreItsOwn) {
+  Write("tokenizer.json", ByteLevelSpec({}).dump());
+  for (const char* name : {"one", "two"}) {
+    std::filesystem::create_directory(folder_ / name);
+    std::filesystem::create_symlink(folder_ / "tokenizer.json", folder_ / name / "tokenizer.json");
+  }
+  Write("one/tokenizer_config.json", R"({"eos_token": "O"})");
+  Write("two/tokenizer_config.json", R"({"eos_token": "T"})");
+  const auto one = Shared(folder_ / "one/tokenizer.json");
+  EXPECT_EQ(one->special_ids().eos, 'O');
+  EXPECT_EQ(Shared(folder_ / "two/tokenizer.json")->special_ids().eos, 'T');
+  EXPECT_EQ(Shared(folder_ / "one/tokenizer.json"), one);
+}
+
 TEST_F(SharedTokenizerTest, WhatCannotBeLoadedIsTriedAgain) {
   Write("tokenizer.json", "{");
   EXPECT_FALSE(LoadShared(folder_.string()).ok());

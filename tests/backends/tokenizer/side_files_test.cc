@@ -50,6 +50,23 @@ TEST_F(SideFilesTest, TheMapOfSpecialTokensCountsBeforeAConfigWithoutADecoder) {
   EXPECT_TRUE(tokenizer->IsSpecial('B'));
 }
 
+// Nothing stands before the first text of the pair, though something does before a text alone.
+TEST_F(SideFilesTest, AFrontTokenOfPairsThatBeginWithTheSecondText) {
+  json spec = ByteLevelSpec({});
+  const auto text = [](const char* id) { return json{{"Sequence", {{"id", id}, {"type_id", 0}}}}; };
+  const json mark = {{"SpecialToken", {{"id", "S"}, {"type_id", 0}}}};
+  spec["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single", {mark, text("A")}},
+      {"pair", {text("B"), text("A")}},
+      {"special_tokens", {{"S", {{"id", "S"}, {"ids", {'S'}}, {"tokens", {"S"}}}}}}};
+  Write("tokenizer.json", spec.dump());
+  Write("tokenizer_config.json", R"({"add_bos_token": true, "bos_token": "B"})");
+  const auto tokenizer = Load();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ((*tokenizer->Encode("h")).front(), 'B');
+}
+
 // Answers of transformers 4.46.
 TEST_F(SideFilesTest, ANullInTheMapTakesARoleAway) {
   Write("tokenizer.json", ByteLevelSpec({}).dump());
