@@ -173,7 +173,8 @@ void LlmMetrics::CountRequest(size_t num_input_tokens, int32_t num_output_tokens
   (void)histograms_[1].Observe(static_cast<double>(num_output_tokens));
   if (timing.first_token_ns == 0) return;  // it ended without one
   (void)histograms_[2].Observe(Seconds(timing.first_token_ns - timing.arrival_ns));
-  if (num_output_tokens < 2) return;
+  // Beams come at once, at their end: nothing lies between their tokens.
+  if (num_output_tokens < 2 || timing.last_token_ns == timing.first_token_ns) return;
   (void)histograms_[3].Observe(Seconds(timing.last_token_ns - timing.first_token_ns) /
                                (num_output_tokens - 1));
 }
