@@ -45,7 +45,7 @@ def driver(tmp_path_factory, test_backends):
     """The driver's library, and the environment of processes that use it."""
     if IS_REAL:
         return "libcuda.so.1", dict(os.environ)
-    folder = pathlib.Path(test_backends.split("=")[1]).parent / "cuda"
+    folder = pathlib.Path(test_backends.partition("=")[2]).parent / "cuda"
     shared = tmp_path_factory.mktemp("cuda")
     environment = {**os.environ, "NEREID_FAKE_CUDA_DIR": str(shared)}
     environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")]))

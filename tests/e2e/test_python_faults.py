@@ -251,4 +251,5 @@ def test_no_reply_is_lost_while_workers_are_killed(python_server):
         return status == 200
     wait_for(works, "the models work again")
     wait_for(lambda: len(children(python_server.process.pid)) == python_server.num_workers, "every worker is back")
-    wait_for(lambda: num_descriptors(python_server) <= python_server.num_descriptors, "the descriptors of dead workers are closed")
+    few = 4  # that others open for good; a worker has more
+    wait_for(lambda: num_descriptors(python_server) <= python_server.num_descriptors + few, "the descriptors of dead workers are closed")

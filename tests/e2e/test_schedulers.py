@@ -157,7 +157,7 @@ def test_a_model_that_wants_more_than_there_is_does_not_load(start, tmp_path):
 
 def test_a_batching_library_says_where_a_batch_ends(start, test_backends, tmp_path):
     folder = add_model(tmp_path, "m", 'dynamic_batching { }\nparameters { key: "TRITON_BATCH_STRATEGY_PATH" value { string_value: "three.so" } }\n' + ONE)
-    shutil.copy(pathlib.Path(test_backends.split("=")[1]).parent / "batchers/batch_of_three.so", folder / "three.so")
+    shutil.copy(pathlib.Path(test_backends.partition("=")[2]).parent / "batchers/batch_of_three.so", folder / "three.so")
     clients = start()
     first = clients.occupy("m")
     others = [clients.send("m", 1) for _ in range(7)]
