@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "gpu_llm/kernels/cache_layout.h"
+#include "gpu_llm/kernels/attention/cache_layout.h"
 
 namespace nereid::gpu {
 

@@ -6,9 +6,9 @@
 
 #include "gpu_llm/cache_budget.h"
 #include "gpu_llm/cuda/device.h"
-#include "gpu_llm/kernels/cache_layout.h"
-#include "gpu_llm/kernels/draw.h"
-#include "gpu_llm/kernels/pick_log_probs.h"
+#include "gpu_llm/kernels/attention/cache_layout.h"
+#include "gpu_llm/kernels/sampling/draw.h"
+#include "gpu_llm/kernels/sampling/pick_log_probs.h"
 
 namespace nereid::gpu {
 namespace {

@@ -16,7 +16,7 @@
 #include "gpu_llm/cuda/memory.h"
 #include "gpu_llm/cuda/stream.h"
 #include "gpu_llm/draw_plan.h"
-#include "gpu_llm/kernels/sample.h"
+#include "gpu_llm/kernels/sampling/sample.h"
 #include "gpu_llm/model/decoder.h"
 #include "gpu_llm/model/gpu_weights.h"
 #include "gpu_llm/model/sharding.h"

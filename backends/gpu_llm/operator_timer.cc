@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "gpu_llm/cuda/device.h"
-#include "gpu_llm/kernels/hold.h"
+#include "gpu_llm/kernels/device/hold.h"
 
 namespace nereid::gpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "gpu_llm/kernels/cache_layout.h"
+#include "gpu_llm/kernels/attention/cache_layout.h"
 
 namespace nereid::gpu {
 namespace {

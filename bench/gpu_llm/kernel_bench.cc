@@ -16,12 +16,12 @@
 
 #include "gpu_llm/cuda/memory.h"
 #include "gpu_llm/cuda/stream.h"
-#include "gpu_llm/kernels/prefill_attention.h"
-#include "gpu_llm/kernels/quantize_rows.h"
-#include "gpu_llm/kernels/random_fill.h"
-#include "gpu_llm/kernels/rope.h"
-#include "gpu_llm/kernels/split_gemm.h"
-#include "gpu_llm/kernels/stream_gemm.h"
+#include "gpu_llm/kernels/attention/prefill_attention.h"
+#include "gpu_llm/kernels/attention/rope.h"
+#include "gpu_llm/kernels/products/quantize_rows.h"
+#include "gpu_llm/kernels/products/random_fill.h"
+#include "gpu_llm/kernels/products/split_gemm.h"
+#include "gpu_llm/kernels/products/stream_gemm.h"
 #include "gpu_llm/model/linear.h"
 #include "gpu_llm/step_plan.h"
 

@@ -1,5 +1,5 @@
 // Sums over GPUs, as a model's layers ask for them: one behind the other on a stream each, from a
-// recorded graph, by mail and by meeting (kernels/peer.h).
+// recorded graph, by mail and by meeting (kernels/rows/peer.h).
 //
 //   gpu_peer_bench [--gpus 0,1] [--sizes 8192,16384,...]   sizes: bytes of bf16
 #include <algorithm>

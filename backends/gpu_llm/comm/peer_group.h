@@ -9,7 +9,7 @@
 
 #include "gpu_llm/comm/rank_threads.h"
 #include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/kernels/peer.h"
+#include "gpu_llm/kernels/rows/peer.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

@@ -1,5 +1,5 @@
-// Steps of few decoding sequences in one launch (kernels/decode_step.h), for plain decoders: RMS
-// norms, gated SiLU, rope, matrices of one format, one GPU. [engine thread]
+// Steps of few decoding sequences in one launch (kernels/step/decode_step.h), for plain decoders:
+// RMS norms, gated SiLU, rope, matrices of one format, one GPU. [engine thread]
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/kernels/cache_layout.h"
-#include "gpu_llm/kernels/decode_step.h"
+#include "gpu_llm/kernels/attention/cache_layout.h"
+#include "gpu_llm/kernels/step/decode_step.h"
 #include "gpu_llm/model/gpu_weights.h"
 #include "gpu_llm/model/rope_tables.h"
 #include "gpu_llm/step_plan.h"

@@ -3,16 +3,16 @@
 
 #include <algorithm>
 
-#include "gpu_llm/kernels/activation.h"
-#include "gpu_llm/kernels/cache_layout.h"
-#include "gpu_llm/kernels/decode_attention.h"
-#include "gpu_llm/kernels/embedding.h"
-#include "gpu_llm/kernels/finish_logits.h"
-#include "gpu_llm/kernels/layer_norm.h"
-#include "gpu_llm/kernels/prefill_attention.h"
-#include "gpu_llm/kernels/residual_add.h"
-#include "gpu_llm/kernels/rms_norm.h"
-#include "gpu_llm/kernels/rope.h"
+#include "gpu_llm/kernels/attention/cache_layout.h"
+#include "gpu_llm/kernels/attention/decode_attention.h"
+#include "gpu_llm/kernels/attention/prefill_attention.h"
+#include "gpu_llm/kernels/attention/rope.h"
+#include "gpu_llm/kernels/rows/activation.h"
+#include "gpu_llm/kernels/rows/embedding.h"
+#include "gpu_llm/kernels/rows/layer_norm.h"
+#include "gpu_llm/kernels/rows/residual_add.h"
+#include "gpu_llm/kernels/rows/rms_norm.h"
+#include "gpu_llm/kernels/sampling/finish_logits.h"
 
 namespace nereid::gpu {
 

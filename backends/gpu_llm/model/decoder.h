@@ -9,7 +9,7 @@
 
 #include "gpu_llm/comm/peer_group.h"
 #include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/kernels/cache_layout.h"
+#include "gpu_llm/kernels/attention/cache_layout.h"
 #include "gpu_llm/model/decode_step_runner.h"
 #include "gpu_llm/model/experts.h"
 #include "gpu_llm/model/gpu_weights.h"

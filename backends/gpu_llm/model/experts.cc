@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "gpu_llm/kernels/activation.h"
-#include "gpu_llm/kernels/grouped_gemm.h"
-#include "gpu_llm/kernels/moe.h"
+#include "gpu_llm/kernels/products/grouped_gemm.h"
+#include "gpu_llm/kernels/rows/activation.h"
+#include "gpu_llm/kernels/rows/moe.h"
 
 namespace nereid::gpu {
 

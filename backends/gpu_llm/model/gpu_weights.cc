@@ -6,8 +6,8 @@
 #include <functional>
 #include <memory>
 
-#include "gpu_llm/kernels/moe.h"
-#include "gpu_llm/kernels/random_fill.h"
+#include "gpu_llm/kernels/products/random_fill.h"
+#include "gpu_llm/kernels/rows/moe.h"
 #include "gpu_llm/model/matrix_source.h"
 #include "gpu_llm/model/weight_upload.h"
 

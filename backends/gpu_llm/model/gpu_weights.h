@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/kernels/weight_format.h"
+#include "gpu_llm/kernels/products/weight_format.h"
 #include "gpu_llm/model/sharding.h"
 #include "llm_core/model/architecture.h"
 #include "nereid/status.h"

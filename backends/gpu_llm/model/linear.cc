@@ -3,13 +3,13 @@
 
 #include <algorithm>
 
-#include "gpu_llm/kernels/dequantize.h"
-#include "gpu_llm/kernels/gather_columns.h"
-#include "gpu_llm/kernels/grouped_gemm.h"
-#include "gpu_llm/kernels/quantize_rows.h"
-#include "gpu_llm/kernels/rms_norm.h"
-#include "gpu_llm/kernels/silu_gate.h"
-#include "gpu_llm/kernels/split_gemm.h"
+#include "gpu_llm/kernels/products/dequantize.h"
+#include "gpu_llm/kernels/products/gather_columns.h"
+#include "gpu_llm/kernels/products/grouped_gemm.h"
+#include "gpu_llm/kernels/products/quantize_rows.h"
+#include "gpu_llm/kernels/products/split_gemm.h"
+#include "gpu_llm/kernels/rows/rms_norm.h"
+#include "gpu_llm/kernels/rows/silu_gate.h"
 
 namespace nereid::gpu {
 namespace {

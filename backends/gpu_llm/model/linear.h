@@ -7,7 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/kernels/stream_gemm.h"
+#include "gpu_llm/kernels/products/stream_gemm.h"
 #include "gpu_llm/model/gemm.h"
 #include "gpu_llm/model/gpu_weights.h"
 #include "gpu_llm/operator_timer.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "gpu_llm/kernels/weight_format.h"
+#include "gpu_llm/kernels/products/weight_format.h"
 #include "llm_core/model/weight_map.h"
 #include "nereid/status.h"
 

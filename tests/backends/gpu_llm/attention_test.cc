@@ -4,10 +4,10 @@
 
 #include "cpu_reference/model/kv_format.h"
 
-#include "gpu_llm/kernels/cache_layout.h"
-#include "gpu_llm/kernels/decode_attention.h"
-#include "gpu_llm/kernels/prefill_attention.h"
-#include "gpu_llm/kernels/rope.h"
+#include "gpu_llm/kernels/attention/cache_layout.h"
+#include "gpu_llm/kernels/attention/decode_attention.h"
+#include "gpu_llm/kernels/attention/prefill_attention.h"
+#include "gpu_llm/kernels/attention/rope.h"
 #include "gpu_llm/step_plan.h"
 #include "gpu_test.h"
 

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "gpu_llm/gpu_executor.h"
-#include "gpu_llm/kernels/decode_step.h"
+#include "gpu_llm/kernels/step/decode_step.h"
 #include "gpu_test.h"
 
 namespace nereid::gpu {

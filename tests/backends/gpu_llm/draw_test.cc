@@ -1,6 +1,6 @@
 // Draws on the device against llm_core's sampler: the same tokens, but where two are closer than
 // the two devices' logarithms.
-#include "gpu_llm/kernels/draw.h"
+#include "gpu_llm/kernels/sampling/draw.h"
 
 #include <random>
 

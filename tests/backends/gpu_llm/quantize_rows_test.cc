@@ -1,6 +1,6 @@
 // Rows rounded to fp8 against what they were; products of fp8 with fp8 against a plain loop over
 // the numbers that the rounding left.
-#include "gpu_llm/kernels/quantize_rows.h"
+#include "gpu_llm/kernels/products/quantize_rows.h"
 
 #include <random>
 

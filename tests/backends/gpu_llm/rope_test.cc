@@ -1,7 +1,7 @@
 // Rope and its writes to the cache against the CPU's rope and norm, on the same bf16 values: halves
 // of heads that are whole pieces and not, rows that stand alone and runs over the ends of blocks,
 // short and long steps.
-#include "gpu_llm/kernels/rope.h"
+#include "gpu_llm/kernels/attention/rope.h"
 
 #include <random>
 

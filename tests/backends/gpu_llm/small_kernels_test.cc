@@ -5,14 +5,14 @@
 #include <random>
 
 #include "cpu_reference/ops/op_table.h"
-#include "gpu_llm/kernels/activation.h"
-#include "gpu_llm/kernels/embedding.h"
-#include "gpu_llm/kernels/finish_logits.h"
-#include "gpu_llm/kernels/grouped_gemm.h"
-#include "gpu_llm/kernels/layer_norm.h"
-#include "gpu_llm/kernels/moe.h"
-#include "gpu_llm/kernels/residual_add.h"
-#include "gpu_llm/kernels/rms_norm.h"
+#include "gpu_llm/kernels/products/grouped_gemm.h"
+#include "gpu_llm/kernels/rows/activation.h"
+#include "gpu_llm/kernels/rows/embedding.h"
+#include "gpu_llm/kernels/rows/layer_norm.h"
+#include "gpu_llm/kernels/rows/moe.h"
+#include "gpu_llm/kernels/rows/residual_add.h"
+#include "gpu_llm/kernels/rows/rms_norm.h"
+#include "gpu_llm/kernels/sampling/finish_logits.h"
 #include "gpu_test.h"
 
 namespace nereid::gpu {

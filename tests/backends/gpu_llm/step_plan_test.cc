@@ -6,7 +6,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "gpu_llm/kernels/cache_layout.h"
+#include "gpu_llm/kernels/attention/cache_layout.h"
 
 namespace nereid::gpu {
 namespace {

@@ -1,0 +1,206 @@
+// Four warps share each KV block, 16 tokens a warp; a fifth one keeps a ring of blocks in shared
+// memory filled by bulk copies, those that hold nothing of this step even before the kernel ahead
+// has ended. The order of head columns (in Q x K^T) and of tokens (in P x V) is free as long as
+// both operands agree, and is chosen so that each thread reads values that lie together.
+//
+// Lane = 4 g + t. Scores: product j of 2 has token 4 (g / 2) + 2 j + g % 2 as its column g, so that
+// a thread ends up with the scores of tokens 4 t .. 4 t + 3 (columns 2 t and 2 t + 1 of each
+// product), which are the ones it reads of each value column.
+#include "gpu_llm/kernels/attention/cache_layout.h"
+#include "gpu_llm/kernels/attention/decode_attention.cuh"
+#include "gpu_llm/kernels/device/async_copy.cuh"
+#include "gpu_llm/kernels/device/device.cuh"
+#include "gpu_llm/kernels/device/launch.h"
+
+namespace nereid::gpu {
+namespace {
+
+using namespace decode_attention;
+
+template <int kHeadDim>
+struct DecodeShape {
+  static constexpr int kWide = kHeadDim / 32;          // steps of 32 columns, 16 bytes a thread
+  static constexpr int kHasRest = kHeadDim % 32 != 0;  // a last one of 16 columns, 8 bytes a thread
+  static constexpr int kSteps = kHeadDim / 16;         // of the matrix product
+  static constexpr int kStageBytes = static_cast<int>(HeadBytes(kHeadDim));
+  static constexpr int kFit = 100 * 1024 / kStageBytes;
+  static constexpr int kStages = kFit < 2 ? 2 : kFit > 8 ? 8 : kFit;
+};
+
+// 2 x kSteps registers: step s takes [2 s] and [2 s + 1].
+template <int kHeadDim, typename Address>
+__device__ __forceinline__ void LoadRow(uint32_t (&to)[2 * DecodeShape<kHeadDim>::kSteps], int t,
+                                        const Address& address) {
+  using Shape = DecodeShape<kHeadDim>;
+#pragma unroll
+  for (int s = 0; s < Shape::kWide; ++s) {
+    const uint4 packed = *reinterpret_cast<const uint4*>(address(32 * s + 8 * t));
+    to[4 * s] = packed.x, to[4 * s + 1] = packed.y, to[4 * s + 2] = packed.z,
+           to[4 * s + 3] = packed.w;
+  }
+  if constexpr (Shape::kHasRest) {
+    const uint2 packed = *reinterpret_cast<const uint2*>(address(32 * Shape::kWide + 4 * t));
+    to[4 * Shape::kWide] = packed.x, to[4 * Shape::kWide + 1] = packed.y;
+  }
+}
+
+template <int kHeadDim, bool kBothHalves>  // more than 8 rows of queries
+__global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentionParams p) {
+  using Shape = DecodeShape<kHeadDim>;
+  extern __shared__ __align__(128) char stages[];
+  __shared__ uint64_t full[Shape::kStages], empty[Shape::kStages];
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  LaunchNext();
+  // The plan was there before the first kernel of the step. Blocks without work need not wait:
+  // there is always one that has some.
+  const DecodeItem item = p.items[blockIdx.x];
+  if (item.first_tile == item.last_tile) return;
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < Shape::kStages; ++stage) {
+      BarrierInit(full + stage, 1);
+      BarrierInit(empty + stage, kWarps);
+    }
+    BarrierInitFence();
+  }
+  __syncthreads();
+  const int group = p.num_heads / p.num_kv_heads;
+  const int first_head = blockIdx.y * group + blockIdx.z * kRows;
+  const int num_rows = min(kRows, group - static_cast<int>(blockIdx.z) * kRows);
+  const int first_visible = p.window > 0 ? max(0, item.length - p.window) : 0;
+  const int first_tile = max(item.first_tile, first_visible / kBlockTokens);
+  const int num_tiles = item.last_tile - first_tile;
+  if (threadIdx.x == 32 * kWarps) {
+    Produce<Shape::kStages, Shape::kStageBytes>(p, item, first_tile, num_tiles, stages, full,
+                                                empty);
+  }
+  if (warp == kWarps) __syncwarp();
+  WaitForPrevious();
+
+  uint32_t q[2][2 * Shape::kSteps] = {};
+#pragma unroll
+  for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
+    if (g + 8 * half >= num_rows) continue;
+    const bf16* row =
+        p.qkv + int64_t{item.row} * p.qkv_stride + (first_head + g + 8 * half) * kHeadDim;
+    LoadRow<kHeadDim>(q[half], t, [&](int column) { return row + column; });
+  }
+  float out[kHeadDim / 8][4] = {};
+  float row_max[2] = {kNegativeInfinity, kNegativeInfinity}, row_sum[2] = {};
+
+  for (int i = 0; warp < kWarps && i < num_tiles; ++i) {
+    char* tile = stages + i % Shape::kStages * Shape::kStageBytes;
+    BarrierWait(full + i % Shape::kStages, i / Shape::kStages & 1);
+    uint32_t keys[2][2 * Shape::kSteps];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int token = kWarpTokens * warp + 4 * (g / 2) + 2 * j + g % 2;
+      LoadRow<kHeadDim>(keys[j], t,
+                        [&](int column) { return tile + KeyOffset<kHeadDim>(token, column); });
+    }
+    float scores[2][4] = {};
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+#pragma unroll
+      for (int s = 0; s < Shape::kSteps; ++s) {
+        MatrixMultiplyAdd(scores[j], q[0][2 * s], q[1][2 * s], q[0][2 * s + 1], q[1][2 * s + 1],
+                          keys[j][2 * s], keys[j][2 * s + 1]);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
+      float run_max = row_max[half];
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+#pragma unroll
+        for (int b = 0; b < 2; ++b) {
+          float& score = scores[j][2 * half + b];
+          score *= p.scale;
+          if (p.soft_cap > 0.0f) score = p.soft_cap * tanhf(score / p.soft_cap);
+          const int token =
+              (first_tile + i) * kBlockTokens + kWarpTokens * warp + 4 * t + 2 * j + b;
+          if (token >= item.length || token < first_visible) score = kNegativeInfinity;
+          run_max = fmaxf(run_max, score);
+        }
+      }
+      run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 1));
+      run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 2));
+      const float base = run_max == kNegativeInfinity ? 0.0f : run_max;
+      const float keep = __expf(row_max[half] - base);
+      row_max[half] = run_max;
+      row_sum[half] *= keep;
+#pragma unroll
+      for (int n = 0; n < kHeadDim / 8; ++n) out[n][2 * half] *= keep, out[n][2 * half + 1] *= keep;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+#pragma unroll
+        for (int b = 0; b < 2; ++b) {
+          float& score = scores[j][2 * half + b];
+          score = __expf(score - base);
+          row_sum[half] += score;
+        }
+      }
+    }
+    uint32_t weights[2][2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      weights[0][j] = PackBf16(scores[j][0], scores[j][1]);
+      weights[1][j] = kBothHalves ? PackBf16(scores[j][2], scores[j][3]) : 0;
+    }
+    if (const int end = item.length - (first_tile + i) * kBlockTokens;
+        end < kWarpTokens * (warp + 1)) {  // the context ends in or before the warp's tokens
+      ClearValues<kHeadDim, kWarpTokens>(tile + TileBytes(kHeadDim), kWarpTokens * warp, 0, end,
+                                         threadIdx.x % 32, 32);
+      __syncwarp();
+    }
+#pragma unroll
+    for (int n = 0; n < kHeadDim / 8; ++n) {
+      const uint2 values = *reinterpret_cast<const uint2*>(
+          tile + TileBytes(kHeadDim) +
+          ValueOffset<kHeadDim>(kWarpTokens * warp + 4 * t, 8 * n + g));
+      MatrixMultiplyAdd(out[n], weights[0][0], weights[1][0], weights[0][1], weights[1][1],
+                        values.x, values.y);
+    }
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) BarrierArrive(empty + i % Shape::kStages);
+  }
+
+  FinishItem<kHeadDim, kBothHalves>(p, item, stages, out, row_max, row_sum, first_head, num_rows);
+}
+
+template <int kHeadDim>
+void LaunchFor(const DecodeAttentionParams& p, cudaStream_t stream) {
+  const int group = p.num_heads / p.num_kv_heads;
+  const dim3 grid(p.num_items, p.num_kv_heads, (group + kRows - 1) / kRows);
+  constexpr int kRing = DecodeShape<kHeadDim>::kStages * DecodeShape<kHeadDim>::kStageBytes;
+  static_assert(kRing >= PartsBytes(kHeadDim));
+  const auto launch = [&](auto kernel) {
+    (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRing);
+    Launch(kernel, grid, kThreads, kRing, stream, p);
+  };
+  group > 8 ? launch(DecodeAttentionKernel<kHeadDim, true>)
+            : launch(DecodeAttentionKernel<kHeadDim, false>);
+}
+
+}  // namespace
+
+void DecodeAttention(const DecodeAttentionParams& params, cudaStream_t stream) {
+  if (params.format != CacheFormat::kBf16) return DecodeAttentionBytes(params, stream);
+  switch (params.head_dim) {
+    case 16:
+      return LaunchFor<16>(params, stream);
+    case 32:
+      return LaunchFor<32>(params, stream);
+    case 64:
+      return LaunchFor<64>(params, stream);
+    case 80:
+      return LaunchFor<80>(params, stream);
+    case 96:
+      return LaunchFor<96>(params, stream);
+    case 128:
+      return LaunchFor<128>(params, stream);
+    case 256:
+      return LaunchFor<256>(params, stream);
+  }
+}
+
+}  // namespace nereid::gpu

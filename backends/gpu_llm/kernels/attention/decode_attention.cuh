@@ -1,0 +1,111 @@
+// What decode attention over caches of any format shares: the ring of KV blocks, and the end of an
+// item. Device code alone.
+#pragma once
+
+#include "gpu_llm/kernels/attention/attention_parts.cuh"
+#include "gpu_llm/kernels/attention/cache_layout.h"
+#include "gpu_llm/kernels/attention/decode_attention.h"
+#include "gpu_llm/kernels/device/async_copy.cuh"
+#include "gpu_llm/kernels/device/device.cuh"
+
+namespace nereid::gpu::decode_attention {
+
+constexpr int kWarps = 4;
+constexpr int kThreads = 32 * (kWarps + 1);
+constexpr int kWarpTokens = kBlockTokens / kWarps;
+constexpr int kRows = 16;  // query heads at a time
+
+constexpr int PartsBytes(int head_dim) {
+  return 4 * kWarps * kRows * PartStride(head_dim);
+}
+
+template <int kHeadDim>
+__device__ void Combine(const DecodeAttentionParams& p, const DecodeItem& item, int first_head,
+                        int num_rows) {
+  for (int i = threadIdx.x; i < num_rows * kHeadDim; i += kThreads) {
+    const int head = first_head + i / kHeadDim, column = i % kHeadDim;
+    const PartSum all = SumItemParts<kHeadDim>(p.partials, item, p.num_heads, head, column);
+    p.out[(int64_t{item.row} * p.num_heads + head) * kHeadDim + column] =
+        __float2bfloat16(all.value / all.sum);
+  }
+}
+
+// KV blocks [first, first + count) of the item, in order.
+template <int kStages, int kStageBytes>
+__device__ void Produce(const DecodeAttentionParams& p, const DecodeItem& item, int first,
+                        int count, char* stages, uint64_t* full, uint64_t* empty) {
+  const char* cache = static_cast<const char*>(p.cache) + blockIdx.y * int64_t{kStageBytes};
+  const int64_t block_bytes = p.num_kv_heads * int64_t{kStageBytes};
+  const auto copy = [&](int i) {
+    const int stage = i % kStages;
+    BarrierExpect(full + stage, kStageBytes);
+    BulkCopy(stages + stage * kStageBytes,
+             cache + p.words[item.table_offset + first + i] * block_bytes, kStageBytes,
+             full + stage);
+  };
+  const int newest = (item.length - 1) / kBlockTokens;  // what this step writes lies in it
+  const int early = max(0, min(min(count, kStages), newest - first));
+  for (int i = 0; i < early; ++i) copy(i);
+  WaitForPrevious();
+  for (int i = early; i < count; ++i) {
+    if (i >= kStages) BarrierWait(empty + i % kStages, (i / kStages - 1) & 1);
+    copy(i);
+  }
+}
+
+// The warps' parts of an item: to its row, or, when others have parts of it too, to where the last
+// of them to end finds all. Products 2 n and 2 n + 1 of `out` have the even and the odd ones of 16
+// columns where `kAlternates`.
+template <int kHeadDim, bool kBothHalves, bool kAlternates = false>
+__device__ void FinishItem(const DecodeAttentionParams& p, const DecodeItem& item, char* stages,
+                           const float (&out)[kHeadDim / 8][4], const float (&row_max)[2],
+                           float (&row_sum)[2], int first_head, int num_rows) {
+  constexpr int kStride = PartStride(kHeadDim);
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  // The four warps' parts side by side, where the ring was, then added up.
+  __syncthreads();
+  float* shared =
+      reinterpret_cast<float*>(stages);  // [kWarps][num_rows][kStride]: values, max, sum
+#pragma unroll
+  for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
+    row_sum[half] += __shfl_xor_sync(0xffffffffu, row_sum[half], 1);
+    row_sum[half] += __shfl_xor_sync(0xffffffffu, row_sum[half], 2);
+    const int row = g + 8 * half;
+    if (row >= num_rows || warp == kWarps) continue;
+    float* to = shared + (warp * num_rows + row) * kStride;
+#pragma unroll
+    for (int n = 0; n < kHeadDim / 8; ++n) {
+      const int column = kAlternates ? n / 2 * 16 + 4 * t + n % 2 : 8 * n + 2 * t;
+      to[column] = out[n][2 * half], to[column + (kAlternates ? 2 : 1)] = out[n][2 * half + 1];
+    }
+    if (t == 0) to[kHeadDim] = row_max[half], to[kHeadDim + 1] = row_sum[half];
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < num_rows * kHeadDim; i += kThreads) {
+    const int row = i / kHeadDim, column = i % kHeadDim;
+    const PartSum all =
+        SumWarpParts<kHeadDim, kWarps>(shared + row * kStride, num_rows * kStride, column);
+    if (item.num_items == 1) {
+      p.out[(int64_t{item.row} * p.num_heads + first_head + row) * kHeadDim + column] =
+          __float2bfloat16(all.value / all.sum);
+    } else {
+      StoreItemPart<kHeadDim>(p.partials, static_cast<int>(blockIdx.x), p.num_heads,
+                              first_head + row, column, all);
+    }
+  }
+  if (item.num_items == 1) return;
+  __shared__ bool is_last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    int32_t* ticket = p.tickets + item.sequence * p.num_heads + first_head;
+    is_last = atomicAdd(ticket, 1) == item.num_items - 1;
+    if (is_last) *ticket = 0;
+  }
+  __syncthreads();
+  if (!is_last) return;
+  __threadfence();
+  Combine<kHeadDim>(p, item, first_head, num_rows);
+}
+
+}  // namespace nereid::gpu::decode_attention

@@ -1,0 +1,9 @@
+#include "gpu_llm/kernels/products/stream_gemm.cuh"
+
+namespace nereid::gpu {
+
+void StreamGemmBf16(const StreamGemmParams& params, int num_processors, cudaStream_t stream) {
+  stream_gemm::Start<WeightFormat::kBf16>(params, num_processors, stream);
+}
+
+}  // namespace nereid::gpu

@@ -1,0 +1,81 @@
+// Bound by memory: 8 outputs a thread.
+#include "gpu_llm/kernels/device/device.cuh"
+#include "gpu_llm/kernels/device/launch.h"
+#include "gpu_llm/kernels/rows/activation.h"
+
+namespace nereid::gpu {
+namespace {
+
+using llm::Activation;
+
+constexpr int kThreads = 256;
+
+template <Activation kKind>
+__device__ __forceinline__ float Apply(float x) {
+  if constexpr (kKind == Activation::kSilu) return x / (1.0f + __expf(-x));
+  if constexpr (kKind == Activation::kGelu) return 0.5f * x * (1.0f + erff(x * 0.70710678f));
+  // 0.5 x (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3)
+  if constexpr (kKind == Activation::kGeluTanh)
+    return x / (1.0f + __expf(-2.0f * 0.7978845608f * (x + 0.044715f * x * x * x)));
+  if constexpr (kKind == Activation::kQuickGelu) return x / (1.0f + __expf(-1.702f * x));
+  return fmaxf(x, 0.0f);
+}
+
+__device__ __forceinline__ void AddBias(const uint4* bias, int64_t chunk, float (&values)[8]) {
+  float biases[8];
+  Unpack8(bias[chunk], biases);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) values[j] += biases[j];
+}
+
+template <Activation kKind, bool kIsGated>
+__global__ void __launch_bounds__(kThreads) ActivationKernel(ActivationParams p) {
+  LaunchNext();
+  WaitForPrevious();
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const int chunks = p.inner_size / 8;  // of a row
+  if (i >= p.num_rows * chunks) return;
+  const int64_t chunk = i % chunks;
+  const uint4* in = reinterpret_cast<const uint4*>(p.in);
+  const uint4* bias = reinterpret_cast<const uint4*>(p.bias);
+  float acted[8];
+  Unpack8(in[kIsGated ? 2 * i : i], acted);
+  if (bias != nullptr) AddBias(bias, kIsGated ? 2 * chunk : chunk, acted);
+#pragma unroll
+  for (float& value : acted) value = Apply<kKind>(value);
+  if constexpr (kIsGated) {
+    float up[8];
+    Unpack8(in[2 * i + 1], up);
+    if (bias != nullptr) AddBias(bias, 2 * chunk + 1, up);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) acted[j] *= up[j];
+  }
+  reinterpret_cast<uint4*>(p.out)[i] = Pack8(acted);
+}
+
+template <Activation kKind>
+void LaunchFor(const ActivationParams& p, cudaStream_t stream) {
+  const int64_t count = p.num_rows * p.inner_size / 8;
+  const auto blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
+  p.is_gated ? Launch(ActivationKernel<kKind, true>, blocks, kThreads, 0, stream, p)
+             : Launch(ActivationKernel<kKind, false>, blocks, kThreads, 0, stream, p);
+}
+
+}  // namespace
+
+void Activate(const ActivationParams& params, cudaStream_t stream) {
+  switch (params.kind) {
+    case Activation::kSilu:
+      return LaunchFor<Activation::kSilu>(params, stream);
+    case Activation::kGelu:
+      return LaunchFor<Activation::kGelu>(params, stream);
+    case Activation::kGeluTanh:
+      return LaunchFor<Activation::kGeluTanh>(params, stream);
+    case Activation::kRelu:
+      return LaunchFor<Activation::kRelu>(params, stream);
+    case Activation::kQuickGelu:
+      return LaunchFor<Activation::kQuickGelu>(params, stream);
+  }
+}
+
+}  // namespace nereid::gpu

@@ -1,0 +1,42 @@
+// One block of threads a row, 16 bytes a thread at a time.
+#include "gpu_llm/kernels/device/device.cuh"
+#include "gpu_llm/kernels/device/launch.h"
+#include "gpu_llm/kernels/rows/embedding.h"
+
+namespace nereid::gpu {
+namespace {
+
+__global__ void EmbeddingKernel(EmbeddingParams p) {
+  LaunchNext();
+  WaitForPrevious();
+  const int64_t row = blockIdx.x;
+  int id = p.ids[row];
+  if (id < 0) id = p.last_tokens[-1 - id];
+  const uint4* from = reinterpret_cast<const uint4*>(p.table + int64_t{id} * p.hidden_size);
+  const uint4* position = nullptr;
+  if (p.position_table != nullptr) {
+    position = reinterpret_cast<const uint4*>(p.position_table +
+                                              int64_t{p.positions[row]} * p.hidden_size);
+  }
+  uint4* to = reinterpret_cast<uint4*>(p.out + row * p.hidden_size);
+  for (int i = threadIdx.x; i < p.hidden_size / 8; i += blockDim.x) {
+    float values[8];
+    Unpack8(from[i], values);
+    for (float& value : values) value *= p.scale;
+    if (position != nullptr) {
+      float added[8];
+      Unpack8(position[i], added);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) values[j] += added[j];
+    }
+    to[i] = Pack8(values);
+  }
+}
+
+}  // namespace
+
+void Embed(const EmbeddingParams& params, cudaStream_t stream) {
+  Launch(EmbeddingKernel, params.num_rows, 128, 0, stream, params);
+}
+
+}  // namespace nereid::gpu

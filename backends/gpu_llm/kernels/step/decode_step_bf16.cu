@@ -1,0 +1,13 @@
+// bf16 weights.
+#include "gpu_llm/kernels/step/decode_step.cuh"
+
+namespace nereid::gpu {
+
+bool DecodeStepFitsBf16(const DecodeStepParams& params) {
+  return decode_step::Fits<WeightFormat::kBf16>(params);
+}
+void DecodeStepBf16(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
+  decode_step::Start<WeightFormat::kBf16>(params, num_processors, stream);
+}
+
+}  // namespace nereid::gpu

@@ -1,0 +1,13 @@
+// fp8 weights.
+#include "gpu_llm/kernels/step/decode_step.cuh"
+
+namespace nereid::gpu {
+
+bool DecodeStepFitsFp8(const DecodeStepParams& params) {
+  return decode_step::Fits<WeightFormat::kFp8>(params);
+}
+void DecodeStepFp8(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
+  decode_step::Start<WeightFormat::kFp8>(params, num_processors, stream);
+}
+
+}  // namespace nereid::gpu

@@ -1,0 +1,13 @@
+// int4 weights, one group of 128 columns or more a block.
+#include "gpu_llm/kernels/step/decode_step.cuh"
+
+namespace nereid::gpu {
+
+bool DecodeStepFitsInt4(const DecodeStepParams& params) {
+  return decode_step::Fits<WeightFormat::kInt4>(params);
+}
+void DecodeStepInt4(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
+  decode_step::Start<WeightFormat::kInt4>(params, num_processors, stream);
+}
+
+}  // namespace nereid::gpu
