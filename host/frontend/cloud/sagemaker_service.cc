@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "host/frontend/cloud/model_folder.h"
+#include "host/frontend/http/calls/reply.h"
 #include "host/frontend/http/json/json_reader.h"
 #include "host/frontend/http/json/json_writer.h"
-#include "host/frontend/http/reply.h"
 
 namespace nereid::http {
 namespace {

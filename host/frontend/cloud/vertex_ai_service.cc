@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "host/frontend/http/calls/reply.h"
 #include "host/frontend/http/json/json_reader.h"
-#include "host/frontend/http/reply.h"
 #include "host/frontend/http/router.h"
 
 namespace nereid::http {

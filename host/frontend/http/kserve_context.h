@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <string>
 
-#include "host/frontend/http/header_forwarding.h"
-#include "host/frontend/http/reply.h"
+#include "host/frontend/http/calls/header_forwarding.h"
+#include "host/frontend/http/calls/reply.h"
 #include "nereid/server.h"
 
 namespace nereid {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "host/frontend/http/reply.h"
+#include "host/frontend/http/calls/reply.h"
 #include "host/frontend/restricted_apis.h"
 
 namespace nereid::http {

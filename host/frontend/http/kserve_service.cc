@@ -5,17 +5,17 @@
 #include <utility>
 
 #include "host/frontend/frontend_state.h"
-#include "host/frontend/http/compression.h"
-#include "host/frontend/http/generate_endpoint.h"
-#include "host/frontend/http/health_endpoints.h"
-#include "host/frontend/http/infer_endpoint.h"
-#include "host/frontend/http/log_endpoint.h"
-#include "host/frontend/http/metadata_endpoints.h"
-#include "host/frontend/http/output_policy.h"
-#include "host/frontend/http/reply.h"
-#include "host/frontend/http/repository_endpoints.h"
-#include "host/frontend/http/shared_memory_endpoints.h"
-#include "host/frontend/http/trace_endpoint.h"
+#include "host/frontend/http/bodies/compression.h"
+#include "host/frontend/http/bodies/output_policy.h"
+#include "host/frontend/http/calls/reply.h"
+#include "host/frontend/http/endpoints/generate_endpoint.h"
+#include "host/frontend/http/endpoints/health_endpoints.h"
+#include "host/frontend/http/endpoints/infer_endpoint.h"
+#include "host/frontend/http/endpoints/log_endpoint.h"
+#include "host/frontend/http/endpoints/metadata_endpoints.h"
+#include "host/frontend/http/endpoints/repository_endpoints.h"
+#include "host/frontend/http/endpoints/shared_memory_endpoints.h"
+#include "host/frontend/http/endpoints/trace_endpoint.h"
 #include "host/frontend/model_version.h"
 
 namespace nereid::http {

@@ -7,10 +7,10 @@
 #include <memory>
 #include <string>
 
-#include "host/frontend/http/blocking_pool.h"
+#include "host/frontend/http/calls/blocking_pool.h"
+#include "host/frontend/http/calls/pool_call.h"
 #include "host/frontend/http/kserve_context.h"
 #include "host/frontend/http/kserve_options.h"
-#include "host/frontend/http/pool_call.h"
 #include "host/frontend/http/router.h"
 #include "host/frontend/http/transport/service.h"
 #include "nereid/server.h"

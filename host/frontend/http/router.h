@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "host/frontend/http/request_builder.h"
+#include "host/frontend/http/calls/request_builder.h"
 #include "host/frontend/http/transport/request.h"
 #include "host/frontend/restricted_apis.h"
 

@@ -1,7 +1,7 @@
 // One path, one method.
 #include "host/frontend/metrics/metrics_service.h"
 
-#include "host/frontend/http/reply.h"
+#include "host/frontend/http/calls/reply.h"
 
 namespace nereid::http {
 

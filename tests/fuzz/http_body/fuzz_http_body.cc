@@ -7,13 +7,13 @@
 #include <cstdlib>
 #include <string>
 
-#include "host/frontend/http/compression.h"
-#include "host/frontend/http/data_type.h"
-#include "host/frontend/http/generate_body.h"
-#include "host/frontend/http/infer_body.h"
+#include "host/frontend/http/bodies/compression.h"
+#include "host/frontend/http/bodies/data_type.h"
+#include "host/frontend/http/bodies/generate_body.h"
+#include "host/frontend/http/bodies/infer_body.h"
+#include "host/frontend/http/bodies/shared_memory_body.h"
+#include "host/frontend/http/bodies/tensor_json.h"
 #include "host/frontend/http/router.h"
-#include "host/frontend/http/shared_memory_body.h"
-#include "host/frontend/http/tensor_json.h"
 #include "host/frontend/http/transport/chunked_decoder.h"
 #include "host/frontend/http/transport/head_parser.h"
 

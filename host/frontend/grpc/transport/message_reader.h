@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "host/frontend/grpc/call.h"
-#include "host/frontend/http/compression.h"
+#include "host/frontend/http/bodies/compression.h"
 
 namespace nereid::rpc {
 

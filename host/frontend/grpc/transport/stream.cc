@@ -5,7 +5,7 @@
 
 #include "host/frontend/grpc/transport/connection.h"
 #include "host/frontend/grpc/transport/header_text.h"
-#include "host/frontend/http/base64.h"
+#include "host/frontend/http/bodies/base64.h"
 
 namespace nereid::rpc {
 namespace {

@@ -1,5 +1,5 @@
 // Known answers.
-#include "host/frontend/http/base64.h"
+#include "host/frontend/http/bodies/base64.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Compressed bodies: what Triton's clients send, what we send back, and what is damaged. The bytes
 // below were made by Python's zlib and gzip.
-#include "host/frontend/http/compression.h"
+#include "host/frontend/http/bodies/compression.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Flat objects to tensors and parameters.
-#include "host/frontend/http/generate_body.h"
+#include "host/frontend/http/bodies/generate_body.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What a client can ask for in an infer body, and every way to get it wrong.
-#include "host/frontend/http/infer_body.h"
+#include "host/frontend/http/bodies/infer_body.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The header by which load balancers learn how full an engine is.
-#include "host/frontend/http/orca.h"
+#include "host/frontend/http/bodies/orca.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // JSON arrays to tensors and back.
-#include "host/frontend/http/tensor_json.h"
+#include "host/frontend/http/bodies/tensor_json.h"
 
 #include <gtest/gtest.h>
 

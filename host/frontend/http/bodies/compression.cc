@@ -1,0 +1,157 @@
+// zlib does the work; limits are ours.
+#include "host/frontend/http/bodies/compression.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "host/frontend/http/transport/request.h"
+
+namespace nereid::http {
+namespace {
+
+constexpr int kGzipWindow = MAX_WBITS + 16;
+constexpr int kAnyWindow = MAX_WBITS + 32;  // gzip or zlib, as their first bytes say
+
+std::string_view Trim(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+// The weight in ";q=0.5", in thousandths; 1000 where there is none.
+int Weight(std::string_view parameters) {
+  const size_t at = parameters.find("q=");
+  if (at == std::string_view::npos) return 1000;
+  double weight = 1;
+  const char* const begin = parameters.data() + at + 2;
+  std::from_chars(begin, parameters.data() + parameters.size(), weight);
+  return static_cast<int>(std::clamp(weight, 0.0, 1.0) * 1000);
+}
+
+class Inflater {
+ public:
+  Inflater() { is_ready_ = inflateInit2(&stream_, kAnyWindow) == Z_OK; }
+  ~Inflater() {
+    if (is_ready_) inflateEnd(&stream_);
+  }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+
+  Status Run(std::string_view bytes, size_t max_bytes, ByteBuffer& out) {
+    if (!is_ready_) return UnavailableError("decompression: not enough memory");
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+    size_t bytes_left = bytes.size();
+    int state = Z_OK;
+    while (state == Z_OK) {
+      if (stream_.avail_in == 0) Feed(bytes_left);
+      if (out.free_bytes() == 0) out.Grow(out.capacity() * 2);
+      const size_t room = std::min<size_t>(out.free_bytes(), UINT32_MAX);
+      stream_.next_out = reinterpret_cast<Bytef*>(out.tail());
+      stream_.avail_out = static_cast<uInt>(room);
+      state = inflate(&stream_, Z_NO_FLUSH);
+      out.AddFilled(room - stream_.avail_out);
+      if (out.size() > max_bytes) {
+        return InvalidArgError("decompressed body: expected at most ", max_bytes,
+                               " bytes, got more");
+      }
+    }
+    if (state == Z_STREAM_END && stream_.avail_in + bytes_left == 0) return Status::Ok();
+    if (state == Z_STREAM_END) return InvalidArgError("something follows the compressed body");
+    if (state == Z_BUF_ERROR) return InvalidArgError("the compressed body is cut short");
+    return InvalidArgError("the compressed body is damaged after ", stream_.total_in, " bytes");
+  }
+
+ private:
+  void Feed(size_t& bytes_left) {
+    stream_.avail_in = static_cast<uInt>(std::min<size_t>(bytes_left, UINT32_MAX));
+    bytes_left -= stream_.avail_in;
+  }
+
+  z_stream stream_{};
+  bool is_ready_ = false;
+};
+
+}  // namespace
+
+std::string_view EncodingName(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::kGzip:
+      return "gzip";
+    case Encoding::kDeflate:
+      return "deflate";
+    default:
+      return "";
+  }
+}
+
+std::optional<Encoding> ParseContentEncoding(std::string_view header) {
+  header = Trim(header);
+  if (header.empty() || EqualsIgnoreCase(header, "identity")) return Encoding::kIdentity;
+  if (EqualsIgnoreCase(header, "gzip") || EqualsIgnoreCase(header, "x-gzip")) {
+    return Encoding::kGzip;
+  }
+  if (EqualsIgnoreCase(header, "deflate")) return Encoding::kDeflate;
+  return std::nullopt;
+}
+
+Encoding ChooseEncoding(std::string_view accept_header) {
+  Encoding best = Encoding::kIdentity;
+  int best_weight = 0;
+  while (!accept_header.empty()) {
+    const size_t comma = accept_header.find(',');
+    std::string_view item = accept_header.substr(0, comma);
+    accept_header.remove_prefix(comma == std::string_view::npos ? accept_header.size() : comma + 1);
+    const size_t semicolon = item.find(';');
+    const int weight = semicolon == std::string_view::npos ? 1000 : Weight(item.substr(semicolon));
+    item = Trim(item.substr(0, semicolon));
+    if (item.empty()) continue;
+    const std::optional<Encoding> encoding = ParseContentEncoding(item);
+    if (!encoding || weight <= best_weight) continue;
+    best = *encoding;
+    best_weight = weight;
+  }
+  return best;
+}
+
+Result<ByteBuffer> Decompress(Encoding, std::string_view bytes, size_t max_bytes) {
+  ByteBuffer out(std::min(max_bytes, std::max<size_t>(bytes.size() * 4, 4096)) + 1);
+  NEREID_RETURN_IF_ERROR(Inflater().Run(bytes, max_bytes, out));
+  return out;
+}
+
+std::string Compress(Encoding encoding, std::span<const std::string_view> pieces) {
+  z_stream stream{};
+  // Fast: the caller is a loop that others wait for.
+  if (deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED,
+                   encoding == Encoding::kGzip ? kGzipWindow : MAX_WBITS, 8,
+                   Z_DEFAULT_STRATEGY) != Z_OK) {
+    throw std::bad_alloc();
+  }
+  std::string out;
+  char block[16384];
+  const auto drain = [&](int flush) {
+    int state;
+    do {
+      stream.next_out = reinterpret_cast<Bytef*>(block);
+      stream.avail_out = sizeof(block);
+      state = deflate(&stream, flush);
+      out.append(block, sizeof(block) - stream.avail_out);
+    } while (stream.avail_out == 0 || (flush == Z_FINISH && state != Z_STREAM_END));
+  };
+  for (std::string_view piece : pieces) {
+    while (!piece.empty()) {
+      const size_t count = std::min<size_t>(piece.size(), UINT32_MAX);
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(piece.data()));
+      stream.avail_in = static_cast<uInt>(count);
+      drain(Z_NO_FLUSH);
+      piece.remove_prefix(count);
+    }
+  }
+  drain(Z_FINISH);
+  deflateEnd(&stream);
+  return out;
+}
+
+}  // namespace nereid::http

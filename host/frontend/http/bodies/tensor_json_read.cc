@@ -1,0 +1,203 @@
+// JSON to tensor. One element reader a type, one walker over the nesting.
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "host/frontend/http/bodies/data_type.h"
+#include "host/frontend/http/bodies/tensor_json.h"
+
+namespace nereid::http {
+namespace {
+
+template <typename T>
+void AppendRaw(ByteBuffer& data, T value) {
+  data.Append({reinterpret_cast<const char*>(&value), sizeof(value)});
+}
+
+// The rare numbers that from_chars will not take: too large, or so small that they round to zero.
+template <typename T>
+T ParseExtreme(std::string_view text) {
+  const std::string copy(text);
+  if constexpr (std::is_same_v<T, float>) return std::strtof(copy.c_str(), nullptr);
+  return std::strtod(copy.c_str(), nullptr);
+}
+
+template <typename T>
+Status ReadElement(JsonReader& reader, TRITONSERVER_DataType datatype, ByteBuffer& data) {
+  if (reader.Peek() != JsonKind::kNumber) return reader.Unexpected("a number");
+  NEREID_ASSIGN_OR_RETURN(const JsonNumber number, reader.ReadNumber());
+  const char* const end = number.text.data() + number.text.size();
+  T value{};
+  const auto result = std::from_chars(number.text.data(), end, value);
+  if constexpr (std::is_floating_point_v<T>) {
+    if (result.ec != std::errc()) value = ParseExtreme<T>(number.text);
+    if (!std::isfinite(value)) {
+      return reader.ErrorHere(number.text, " does not fit ", DataTypeName(datatype));
+    }
+  } else if (!number.is_integer || result.ec != std::errc() || result.ptr != end) {
+    return reader.ErrorHere(number.text, " does not fit ", DataTypeName(datatype));
+  }
+  AppendRaw(data, value);
+  return Status::Ok();
+}
+
+Status ReadBoolElement(JsonReader& reader, TRITONSERVER_DataType, ByteBuffer& data) {
+  NEREID_ASSIGN_OR_RETURN(const bool value, reader.ReadBool());
+  AppendRaw<uint8_t>(data, value ? 1 : 0);
+  return Status::Ok();
+}
+
+Status ReadBytesElement(JsonReader& reader, TRITONSERVER_DataType, ByteBuffer& data) {
+  NEREID_ASSIGN_OR_RETURN(const std::string_view text, reader.ReadString());
+  if (text.size() > std::numeric_limits<uint32_t>::max()) {
+    return reader.ErrorHere("a string is longer than 4 GiB");
+  }
+  AppendRaw(data, static_cast<uint32_t>(text.size()));
+  data.Append(text);
+  return Status::Ok();
+}
+
+using ElementReader = Status (*)(JsonReader&, TRITONSERVER_DataType, ByteBuffer&);
+
+// Null where the type has no JSON form.
+ElementReader ReaderOf(TRITONSERVER_DataType datatype) {
+  switch (datatype) {
+    case TRITONSERVER_TYPE_BOOL:
+      return &ReadBoolElement;
+    case TRITONSERVER_TYPE_UINT8:
+      return &ReadElement<uint8_t>;
+    case TRITONSERVER_TYPE_UINT16:
+      return &ReadElement<uint16_t>;
+    case TRITONSERVER_TYPE_UINT32:
+      return &ReadElement<uint32_t>;
+    case TRITONSERVER_TYPE_UINT64:
+      return &ReadElement<uint64_t>;
+    case TRITONSERVER_TYPE_INT8:
+      return &ReadElement<int8_t>;
+    case TRITONSERVER_TYPE_INT16:
+      return &ReadElement<int16_t>;
+    case TRITONSERVER_TYPE_INT32:
+      return &ReadElement<int32_t>;
+    case TRITONSERVER_TYPE_INT64:
+      return &ReadElement<int64_t>;
+    case TRITONSERVER_TYPE_FP32:
+      return &ReadElement<float>;
+    case TRITONSERVER_TYPE_FP64:
+      return &ReadElement<double>;
+    case TRITONSERVER_TYPE_BYTES:
+      return &ReadBytesElement;
+    default:
+      return nullptr;
+  }
+}
+
+Status NoJsonForm(TRITONSERVER_DataType datatype) {
+  return InvalidArgError("receiving ", DataTypeName(datatype),
+                         " data via JSON is not supported. Please use the binary data format");
+}
+
+std::string ShapeText(std::span<const int64_t> shape) {
+  std::string text = "[";
+  for (const int64_t dim : shape) text += StrCat(text.size() == 1 ? "" : ",", dim);
+  return text + "]";
+}
+
+std::vector<int64_t> WithoutOnes(std::span<const int64_t> shape) {
+  std::vector<int64_t> dims;
+  for (const int64_t dim : shape) {
+    if (dim != 1) dims.push_back(dim);
+  }
+  return dims;
+}
+
+// Walks the nested arrays. Invariant: dims_[i] is the length of every array seen whole at depth i.
+class NestedReader {
+ public:
+  NestedReader(JsonReader& reader, TRITONSERVER_DataType datatype, int64_t num_expected,
+               ByteBuffer& data)
+      : reader_(reader),
+        datatype_(datatype),
+        read_element_(ReaderOf(datatype)),
+        num_expected_(num_expected),
+        data_(data) {}
+
+  Status ReadLevel(size_t level) {
+    int64_t length = 0;
+    NEREID_RETURN_IF_ERROR(reader_.ReadArray([&]() -> Status {
+      ++length;
+      if (reader_.Peek() == JsonKind::kArray) {
+        if (level + 1 > leaf_level_) return reader_.ErrorHere("ragged nesting of 'data'");
+        return ReadLevel(level + 1);
+      }
+      if (leaf_level_ == kUnknown && level >= dims_.size()) leaf_level_ = level;
+      if (level != leaf_level_) return reader_.ErrorHere("ragged nesting of 'data'");
+      if (++num_elements_ > num_expected_) return TooMany();
+      return read_element_(reader_, datatype_, data_);
+    }));
+    if (level >= dims_.size()) dims_.resize(level + 1, kUnknownDim);
+    if (dims_[level] == kUnknownDim) dims_[level] = length;
+    if (dims_[level] != length) return reader_.ErrorHere("ragged nesting of 'data'");
+    return Status::Ok();
+  }
+
+  Status CheckShape(std::span<const int64_t> shape) const {
+    if (num_elements_ != num_expected_) {
+      return InvalidArgError("'data' has ", num_elements_, " elements, shape ", ShapeText(shape),
+                             " needs ", num_expected_);
+    }
+    if (dims_.size() > 1 && WithoutOnes(dims_) != WithoutOnes(shape)) {
+      return InvalidArgError("'data' is nested as ", ShapeText(dims_), ", shape is ",
+                             ShapeText(shape));
+    }
+    return Status::Ok();
+  }
+
+ private:
+  static constexpr size_t kUnknown = std::numeric_limits<size_t>::max();
+  static constexpr int64_t kUnknownDim = -1;
+
+  Status TooMany() const {
+    return InvalidArgError("'data' has more than the ", num_expected_,
+                           " elements of the tensor's shape");
+  }
+
+  JsonReader& reader_;
+  const TRITONSERVER_DataType datatype_;
+  const ElementReader read_element_;
+  const int64_t num_expected_;
+  ByteBuffer& data_;
+  int64_t num_elements_ = 0;
+  size_t leaf_level_ = kUnknown;  // the depth at which the elements are
+  std::vector<int64_t> dims_;
+};
+
+}  // namespace
+
+Status ReadJsonTensor(JsonReader& reader, TRITONSERVER_DataType datatype,
+                      std::span<const int64_t> shape, ByteBuffer& data) {
+  if (ReaderOf(datatype) == nullptr) return NoJsonForm(datatype);
+  const std::optional<int64_t> count = ElementCount(shape);
+  // An element takes at least a digit and a comma: a shape that the text cannot fill gets no
+  // memory.
+  if (!count || static_cast<uint64_t>(*count) > reader.bytes_left()) {
+    return InvalidArgError("'data' has fewer elements than shape ", ShapeText(shape), " needs");
+  }
+  // Exact, or for BYTES an upper bound: the lengths and all the text there is.
+  data = ByteBuffer(datatype == TRITONSERVER_TYPE_BYTES
+                        ? *count * sizeof(uint32_t) + reader.bytes_left()
+                        : *count * ElementBytes(datatype));
+  NestedReader nested(reader, datatype, *count, data);
+  NEREID_RETURN_IF_ERROR(nested.ReadLevel(0));
+  return nested.CheckShape(shape);
+}
+
+Status ReadJsonElement(JsonReader& reader, TRITONSERVER_DataType datatype, ByteBuffer& data) {
+  const ElementReader read_element = ReaderOf(datatype);
+  return read_element == nullptr ? NoJsonForm(datatype) : read_element(reader, datatype, data);
+}
+
+}  // namespace nereid::http

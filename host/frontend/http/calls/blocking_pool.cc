@@ -1,0 +1,43 @@
+// One queue, any free thread.
+#include "host/frontend/http/calls/blocking_pool.h"
+
+#include <utility>
+
+namespace nereid::http {
+
+BlockingPool::~BlockingPool() {
+  std::vector<std::thread> threads;
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+    threads.swap(threads_);
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads) thread.join();
+}
+
+void BlockingPool::Run(std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  queue_.push_back(std::move(work));
+  if (queue_.size() > num_idle_ && threads_.size() < max_threads_) {
+    threads_.emplace_back([this] { WorkUntilStopped(); });
+  }
+  changed_.notify_one();
+}
+
+void BlockingPool::WorkUntilStopped() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    ++num_idle_;
+    changed_.wait(lock, [this] { return is_stopping_ || !queue_.empty(); });
+    --num_idle_;
+    if (queue_.empty()) return;
+    const std::function<void()> work = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    work();
+    lock.lock();
+  }
+}
+
+}  // namespace nereid::http

@@ -1,0 +1,75 @@
+// One call of the C API a fact; nothing is set that the body did not ask for.
+#include "host/frontend/http/calls/request_builder.h"
+
+namespace nereid::http {
+namespace {
+
+Status ApplyParameter(InferRequest& request, const RequestParameter& parameter) {
+  const char* const name = parameter.name.c_str();
+  if (const auto* text = std::get_if<std::string>(&parameter.value)) {
+    return request.SetParameter(name, text->c_str());
+  }
+  if (const auto* integer = std::get_if<int64_t>(&parameter.value)) {
+    return request.SetParameter(name, *integer);
+  }
+  if (const auto* boolean = std::get_if<bool>(&parameter.value)) {
+    return request.SetParameter(name, *boolean);
+  }
+  return request.SetParameter(name, std::get<double>(parameter.value));
+}
+
+Status ApplySequence(InferRequest& request, const RequestOptions& options) {
+  if (options.sequence_name.has_value()) {
+    NEREID_RETURN_IF_ERROR(request.SetCorrelationId(options.sequence_name->c_str()));
+  } else if (options.sequence_id != 0) {
+    NEREID_RETURN_IF_ERROR(request.SetCorrelationId(options.sequence_id));
+  }
+  const uint32_t flags = (options.sequence_start ? TRITONSERVER_REQUEST_FLAG_SEQUENCE_START : 0) |
+                         (options.sequence_end ? TRITONSERVER_REQUEST_FLAG_SEQUENCE_END : 0);
+  return flags == 0 ? Status::Ok() : request.SetFlags(flags);
+}
+
+Status ApplyOptions(InferRequest& request, const RequestOptions& options) {
+  if (!options.id.empty()) NEREID_RETURN_IF_ERROR(request.SetId(options.id.c_str()));
+  NEREID_RETURN_IF_ERROR(ApplySequence(request, options));
+  if (options.priority != 0) NEREID_RETURN_IF_ERROR(request.SetPriority(options.priority));
+  if (options.timeout_us != 0) NEREID_RETURN_IF_ERROR(request.SetTimeoutUs(options.timeout_us));
+  for (const RequestParameter& parameter : options.parameters) {
+    NEREID_RETURN_IF_ERROR(ApplyParameter(request, parameter));
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<InferRequest> BuildRequest(const Server& server, const ModelName& model,
+                                  const RequestOptions& options,
+                                  std::span<const InputTensor> inputs,
+                                  std::span<const OutputRequest> outputs) {
+  NEREID_ASSIGN_OR_RETURN(InferRequest request,
+                          server.NewRequest(model.name.c_str(), model.version));
+  NEREID_RETURN_IF_ERROR(ApplyOptions(request, options));
+  for (const InputTensor& input : inputs) {
+    NEREID_RETURN_IF_ERROR(request.AddInput(input.name.c_str(), input.datatype, input.shape));
+    const std::string_view bytes = input.bytes();
+    NEREID_RETURN_IF_ERROR(request.AppendInputData(input.name.c_str(), bytes.data(), bytes.size(),
+                                                   input.block.memory_type,
+                                                   input.block.memory_type_id));
+  }
+  for (const OutputRequest& output : outputs) {
+    NEREID_RETURN_IF_ERROR(request.AddRequestedOutput(output.name.c_str()));
+  }
+  return request;
+}
+
+Result<InferRequest> BuildRawRequest(const Server& server, const ModelName& model,
+                                     std::string_view bytes) {
+  constexpr char kInputName[] = "raw_input";
+  NEREID_ASSIGN_OR_RETURN(InferRequest request,
+                          server.NewRequest(model.name.c_str(), model.version));
+  NEREID_RETURN_IF_ERROR(request.AddRawInput(kInputName));
+  NEREID_RETURN_IF_ERROR(request.AppendInputData(kInputName, bytes.data(), bytes.size()));
+  return request;
+}
+
+}  // namespace nereid::http
