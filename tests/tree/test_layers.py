@@ -9,8 +9,12 @@ SOURCES = [path for folder in ("backend_api", "host", "backends", "caches", "rep
            for suffix in ("*.h", "*.cc", "*.c", "*.inc", "*.cu", "*.cuh") for path in sorted((ROOT / folder).rglob(suffix))]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
-# host/core from the ground floor up: each folder may include itself and what stands before it.
-CORE_FLOORS = ["base", "observe", "memory", "config", "request", "scheduling", "backend", "cache", "model", "repository", "server", "capi"]
+# Folders from the ground floor up: each may include itself and what stands before it. A file of the folder itself is on the floor
+# that is named "", which may include the rest.
+FLOORS = {
+    "host/core": ["base", "observe", "memory", "config", "request", "scheduling", "backend", "cache", "model", "repository", "", "capi"],
+    "backends/tokenizer/lib": ["text", "reading", "pattern", "vocabulary", "normalize", "split", "model", "finish", "decode", "load", ""],
+}
 
 
 def includes(path):
@@ -21,24 +25,15 @@ def below(folder):
     return [path for path in SOURCES if path.is_relative_to(ROOT / folder)]
 
 
-def floor(path):
-    """The floor of a core file, or of an include path written relative to host/core."""
-    first = pathlib.PurePath(path).parts[0]
-    return first if first in CORE_FLOORS else "server"
+@pytest.mark.parametrize("folder", FLOORS)
+def test_a_floor_includes_only_what_stands_below(folder):
+    def floor(name):  # of a path relative to the folder
+        return FLOORS[folder].index(name.rpartition("/")[0].partition("/")[0])
 
-
-def core_headers():
-    return {str(path.relative_to(ROOT / "host/core")) for path in (ROOT / "host/core").rglob("*.h")}
-
-
-def test_the_core_includes_only_what_stands_below():
-    known, faults = core_headers(), []
-    for path in below("host/core"):
-        here = floor(path.relative_to(ROOT / "host/core"))
-        for name in includes(path):
-            if name in known and CORE_FLOORS.index(floor(name)) > CORE_FLOORS.index(here):
-                faults.append(f"{path.relative_to(ROOT)} includes {name}")
-    assert not faults, "\n".join(faults)
+    names = {path: str(path.relative_to(ROOT / folder)) for path in below(folder)}
+    faults = [f"{path.relative_to(ROOT)} includes {name}" for path, here in names.items() for name in includes(path)
+              if name in names.values() and floor(name) > floor(here)]
+    assert names and not faults, "\n".join(faults)
 
 
 @pytest.mark.parametrize("folder, forbidden", [

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes backends/tokenizer/lib/normalizer_tables.inc.
+"""Writes backends/tokenizer/lib/text/normalizer_tables.inc.
 
 Needs `pip install tokenizers==0.23.3 regex`:
 
-    generate_normalizer_tables.py > backends/tokenizer/lib/normalizer_tables.inc
+    generate_normalizer_tables.py > backends/tokenizer/lib/text/normalizer_tables.inc
 
 The Unicode data behind the normalizers and pre-tokenizers of tokenizer.json has a different age in each of them, so every code point is asked
 of the reference itself; grapheme properties and scripts come from `regex`, whose Unicode version is that of the reference.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes backends/tokenizer/lib/unicode_tables.inc.
+"""Writes backends/tokenizer/lib/text/unicode_tables.inc.
 
 Needs `pip install unicodedata2==16.0.0` and DerivedAge.txt of the Unicode character database (Debian's package
 unicode-data has it):
 
-    generate_unicode_tables.py DerivedAge.txt > backends/tokenizer/lib/unicode_tables.inc
+    generate_unicode_tables.py DerivedAge.txt > backends/tokenizer/lib/text/unicode_tables.inc
 
 The versions are those of the libraries whose ids must be reproduced (PyPI tokenizers 0.23): general categories of
 Unicode 16 in patterns, numbers of Unicode 17 in the Digits pre-tokenizer, normalisation data of Unicode 9. What came after

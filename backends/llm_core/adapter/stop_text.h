@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "decode/stop_strings.h"
 #include "llm_core/engine/request.h"
-#include "stop_strings.h"
 #include "tokenizer.h"
 
 namespace nereid::llm_adapter {

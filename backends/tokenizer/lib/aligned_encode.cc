@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 
-#include "byte_level.h"
-#include "char_traits.h"
-#include "utf8.h"
+#include "text/byte_level.h"
+#include "text/char_traits.h"
+#include "text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

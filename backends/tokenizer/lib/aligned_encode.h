@@ -5,8 +5,8 @@
 #include <span>
 #include <string_view>
 
-#include "encoding.h"
-#include "tokenizer_parts.h"
+#include "finish/encoding.h"
+#include "load/tokenizer_parts.h"
 
 namespace nereid::tokenizer {
 

@@ -7,10 +7,10 @@
 #include <iterator>
 
 #include "aligned_encode.h"
-#include "rank_tokenizer.h"
-#include "side_files.h"
-#include "tokenizer_parts.h"
-#include "utf8.h"
+#include "load/rank_tokenizer.h"
+#include "load/side_files.h"
+#include "load/tokenizer_parts.h"
+#include "text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

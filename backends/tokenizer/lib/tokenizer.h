@@ -11,21 +11,14 @@
 #include <string_view>
 #include <vector>
 
-#include "encoding.h"
+#include "finish/encoding.h"
 #include "nereid/status.h"
+#include "vocabulary/special_ids.h"
 
 namespace nereid::tokenizer {
 
 class TokenDecoder;
 struct TokenizerParts;
-
-// What a checkpoint's side files say about special tokens; absent where no file says it.
-struct SpecialIds {
-  std::optional<int32_t> bos;
-  std::optional<int32_t> eos;
-  std::optional<int32_t> pad;
-  std::optional<int32_t> unk;
-};
 
 enum class InvalidUtf8 {
   kReplace,  // by U+FFFD, one for each maximal subpart

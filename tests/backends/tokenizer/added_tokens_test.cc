@@ -1,5 +1,5 @@
 // Added tokens: where they match, what they swallow, which ids they get.
-#include "added_tokens.h"
+#include "split/added_tokens.h"
 
 #include "test_tokenizers.h"
 

@@ -1,5 +1,5 @@
 // Merging: ranks, ties, long pieces, unknown characters, byte fallback.
-#include "bpe_model.h"
+#include "model/bpe_model.h"
 
 #include <random>
 

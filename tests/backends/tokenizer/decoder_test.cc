@@ -1,5 +1,5 @@
 // Decoding: each chain of components, and that a stream cut anywhere gives the whole text.
-#include "decoder.h"
+#include "decode/decoder.h"
 
 #include <random>
 

@@ -1,6 +1,6 @@
 // What tokenizer.json may say about lengths, and what of it is refused. That texts come out as with
 // the reference library is shown by test_components.py.
-#include "encoding.h"
+#include "finish/encoding.h"
 
 #include "test_tokenizers.h"
 

@@ -1,5 +1,5 @@
 // Hand-written matchers against PCRE2 as the oracle, the dialect's limits, and hostile lengths.
-#include "pattern.h"
+#include "pattern/pattern.h"
 
 #include <random>
 

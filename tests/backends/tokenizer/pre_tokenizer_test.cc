@@ -1,5 +1,5 @@
 // The components that cut a text, and what becomes of delimiters.
-#include "pre_tokenizer.h"
+#include "split/pre_tokenizer.h"
 
 #include "test_tokenizers.h"
 

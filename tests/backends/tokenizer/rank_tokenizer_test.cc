@@ -1,6 +1,6 @@
 // tekken.json and tiktoken files: what is read, and what is refused by name. The published files
 // are compared with the reference in family_parity_test.cc and test_other_files.py.
-#include "rank_tokenizer.h"
+#include "load/rank_tokenizer.h"
 
 #include "test_tokenizers.h"
 

@@ -1,5 +1,5 @@
 // Sentencepiece models, written here field by field: reading, merging by score, refusals.
-#include "proto_reader.h"
+#include "reading/proto_reader.h"
 #include "test_tokenizers.h"
 
 namespace nereid::tokenizer {

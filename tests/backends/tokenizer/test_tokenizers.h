@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "byte_level.h"
+#include "text/byte_level.h"
+#include "text/utf8.h"
 #include "tokenizer.h"
-#include "utf8.h"
 
 namespace nereid::tokenizer {
 

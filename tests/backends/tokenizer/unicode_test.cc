@@ -1,8 +1,8 @@
 // Character classes and NFC.
-#include "unicode.h"
+#include "text/unicode.h"
 
-#include "char_scan.h"
 #include "test_tokenizers.h"
+#include "text/char_scan.h"
 
 namespace nereid::tokenizer {
 namespace {

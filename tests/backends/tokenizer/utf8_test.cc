@@ -1,5 +1,5 @@
 // UTF-8 repair: every maximal ill-formed subpart becomes one U+FFFD, in one go or piecewise.
-#include "utf8.h"
+#include "text/utf8.h"
 
 #include <fstream>
 

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "../support/tokenizer_check.h"
-#include "rank_tokenizer.h"
-#include "side_files.h"
-#include "tokenizer_parts.h"
+#include "load/rank_tokenizer.h"
+#include "load/side_files.h"
+#include "load/tokenizer_parts.h"
 
 namespace {
 

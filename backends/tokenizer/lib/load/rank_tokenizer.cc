@@ -1,0 +1,103 @@
+// See rank_tokenizer.h.
+#include "load/rank_tokenizer.h"
+
+#include <nlohmann/json.hpp>
+
+#include "model/bpe_model.h"
+#include "text/byte_level.h"
+#include "text/utf8.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+std::string_view BytesOf(const RankTokenizer& ranks, const RankTokenizer::Token& token) {
+  return std::string_view(ranks.arena).substr(token.offset, token.size);
+}
+
+std::string PrintableForm(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) AppendUtf8(ByteToChar(static_cast<uint8_t>(byte)), text);
+  return text;
+}
+
+Status CheckRanks(const RankTokenizer& ranks, const TokenTable& by_bytes) {
+  if (ranks.tokens.empty()) return InvalidArgError("a vocabulary without tokens");
+  if (by_bytes.num_entries() != ranks.tokens.size()) {
+    return InvalidArgError("expected ", ranks.tokens.size(), " different tokens, got ",
+                           by_bytes.num_entries());
+  }
+  std::vector<bool> seen(kMaxTokenId);
+  for (const auto& token : ranks.tokens) {
+    if (seen[token.rank]) {
+      return InvalidArgError("rank ", token.rank, ": expected one token, got two");
+    }
+    seen[token.rank] = true;
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    const char single = static_cast<char>(byte);
+    if (!by_bytes.Find({&single, 1})) return InvalidArgError("no token is the byte ", byte);
+  }
+  return {};
+}
+
+// Every way to put a token together from two tokens is a rule; `by_bytes` gives ranks.
+std::vector<MergeRule> MakeRules(const RankTokenizer& ranks, const TokenTable& by_bytes) {
+  std::vector<MergeRule> rules;
+  const auto id = [&](int32_t rank) { return static_cast<int32_t>(ranks.first_id) + rank; };
+  for (const auto& token : ranks.tokens) {
+    const std::string_view bytes = BytesOf(ranks, token);
+    for (size_t cut = 1; cut < bytes.size(); ++cut) {
+      const auto left = by_bytes.Find(bytes.substr(0, cut));
+      if (!left) continue;
+      const auto right = by_bytes.Find(bytes.substr(cut));
+      if (!right) continue;
+      rules.push_back({id(*left), id(*right), id(static_cast<int32_t>(token.rank)), token.rank});
+    }
+  }
+  return rules;
+}
+
+}  // namespace
+
+PartsResult MakeRankTokenizer(const RankTokenizer& ranks, const SideOptions& side) {
+  TokenTable by_bytes;
+  by_bytes.Reserve(ranks.tokens.size(), ranks.arena.size());
+  auto parts = std::make_unique<TokenizerParts>();
+  parts->vocabulary.Reserve(ranks.tokens.size(), ranks.arena.size() * 2);
+  for (const auto& token : ranks.tokens) {
+    if (token.rank >= kMaxTokenId - ranks.first_id) {
+      return InvalidArgError("rank ", token.rank, " is not below ", kMaxTokenId - ranks.first_id);
+    }
+    if (token.size == 0) return InvalidArgError("rank ", token.rank, ": an empty token");
+    by_bytes.Add(BytesOf(ranks, token), token.rank);
+    parts->vocabulary.Add(PrintableForm(BytesOf(ranks, token)), ranks.first_id + token.rank);
+  }
+  NEREID_RETURN_IF_ERROR(CheckRanks(ranks, by_bytes));
+  const nlohmann::json split = {{"type", "Split"},
+                                {"pattern", {{"Regex", ranks.pattern}}},
+                                {"behavior", "Isolated"},
+                                {"invert", false}};
+  const nlohmann::json bytes = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  NEREID_ASSIGN_OR_RETURN(
+      parts->pre_tokenizer,
+      PreTokenizer::Make({{"type", "Sequence"}, {"pretokenizers", {split, bytes}}}));
+  if (ranks.nfc) {
+    NEREID_ASSIGN_OR_RETURN(parts->normalizer, Normalizer::Make({{"type", "NFC"}}));
+  }
+  BpeOptions options;
+  options.byte_level = true;
+  options.ignore_merges = true;
+  parts->model = std::make_unique<BpeModel>(parts->vocabulary, MakeRules(ranks, by_bytes), options);
+  std::vector<AddedToken> added = ranks.specials;
+  Overlay(side.added, parts->vocabulary, added);
+  NEREID_ASSIGN_OR_RETURN(parts->added, AddedTokens::FromList(std::move(added), parts->normalizer));
+  for (size_t i = ranks.prefix_ids.size(); i-- > 0;) {
+    parts->post.Surround(ranks.prefix_ids[i], /*in_front=*/true);
+  }
+  parts->special_ids = ranks.special_ids;
+  NEREID_RETURN_IF_ERROR(FinishParts({{"type", "ByteLevel"}}, *parts));
+  return parts;
+}
+
+}  // namespace nereid::tokenizer

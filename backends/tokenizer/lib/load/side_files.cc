@@ -1,0 +1,244 @@
+// See side_files.h. The first file that gives a role wins, in the order of RoleFiles.
+#include "load/side_files.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <unordered_set>
+
+#include "load/tokenizer_parts.h"
+#include "reading/json_fields.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+constexpr uintmax_t kMaxSideFileBytes = 64 << 20;
+constexpr std::string_view kConfig = "tokenizer_config.json";
+constexpr const char* kTokenKeys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                      "pad_token", "cls_token", "mask_token"};
+
+// The file's text, or nothing when there is none.
+Result<std::optional<std::string>> ReadText(const std::filesystem::path& path) {
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(path, error);
+  if (error) return std::optional<std::string>();
+  if (size > kMaxSideFileBytes)
+    return InvalidArgError("'", path.string(), "': ", size, " bytes are too many");
+  std::ifstream file(path, std::ios::binary);
+  return std::optional<std::string>(std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
+Result<Json> ParseObject(const std::string& text, std::string_view shown) {
+  if (IsTooDeep(text)) return InvalidArgError("'", shown, "': nested too deep");
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return InvalidArgError("'", shown, "': not a JSON object");
+  return json;
+}
+
+// A token is written as its string or as an object with "content".
+std::optional<std::string> ContentOf(const Json& entry) {
+  const Json& content = entry.is_object() ? Member(entry, "content") : entry;
+  if (!content.is_string()) return std::nullopt;
+  return content.get<std::string>();
+}
+
+std::optional<int32_t> IdOf(const Json& entry, const TokenizerParts& parts) {
+  const std::optional<std::string> content = ContentOf(entry);
+  return content ? parts.IdOfToken(*content) : std::nullopt;
+}
+
+// An id is written as a number or, for several ends, as a list, of which the first counts.
+std::optional<int32_t> NumberedToken(const Json& file, const char* key) {
+  const Json& entry = Member(file, key);
+  const Json& id = entry.is_array() && !entry.empty() ? entry[0] : entry;
+  if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMaxTokenId) return std::nullopt;
+  return id.get<int32_t>();
+}
+
+Result<std::optional<bool>> OptionalBool(const Json& file, const char* key) {
+  if (Member(file, key).is_null()) return std::optional<bool>();
+  NEREID_ASSIGN_OR_RETURN(const bool value, BoolField(file, key, false, kConfig));
+  return std::optional<bool>(value);
+}
+
+using Contents = std::unordered_set<std::string>;
+
+Contents ContentsOf(const std::vector<AddedToken>& tokens) {
+  Contents contents;
+  for (const AddedToken& token : tokens) contents.insert(token.content);
+  return contents;
+}
+
+// {"32000": {"content": "<|im_start|>", "special": true, ...}, ...}
+Result<std::vector<AddedToken>> ReadDecoder(const Json& decoder, const Contents& named) {
+  const std::string where = StrCat(kConfig, ".added_tokens_decoder");
+  if (!decoder.is_object()) {
+    return InvalidArgError(where, ": expected an object, got ", decoder.type_name());
+  }
+  std::vector<AddedToken> tokens;
+  for (const auto& [key, entry] : decoder.items()) {
+    NEREID_ASSIGN_OR_RETURN(AddedToken token, AddedToken::Read(entry, where + "." + key));
+    const char* const end = key.data() + key.size();
+    const auto [at, error] = std::from_chars(key.data(), end, token.id);
+    if (error != std::errc() || at != end || token.id < 0 || token.id >= int32_t{kMaxTokenId}) {
+      return InvalidArgError(where, ": expected ids below ", kMaxTokenId, ", got '", key, "'");
+    }
+    token.special |= named.contains(token.content);
+    token.overrides = true;
+    tokens.push_back(std::move(token));
+  }
+  std::sort(tokens.begin(), tokens.end(),
+            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  return tokens;
+}
+
+// {"<|im_start|>": 32000, ...}, of before there were flags.
+Result<std::vector<AddedToken>> ReadAddedTokens(const Json& file, const Contents& named) {
+  std::vector<AddedToken> tokens;
+  for (const auto& [content, id] : file.items()) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= kMaxTokenId) {
+      return InvalidArgError("added_tokens.json['", content, "']: expected an id below ",
+                             kMaxTokenId, ", got ", id.dump());
+    }
+    AddedToken token;
+    token.content = content;
+    token.id = id.get<int32_t>();
+    token.special = named.contains(content);
+    token.normalized = !token.special;
+    tokens.push_back(std::move(token));
+  }
+  std::sort(tokens.begin(), tokens.end(),
+            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  return tokens;
+}
+
+}  // namespace
+
+std::array<std::pair<const char*, Json*>, 5> SideFiles::Slots() {
+  return {{{kConfig.data(), &config_},
+           {"special_tokens_map.json", &special_map_},
+           {"added_tokens.json", &added_},
+           {"generation_config.json", &generation_},
+           {"config.json", &model_}}};
+}
+
+Result<SideFiles> SideFiles::Read(const std::string& directory) {
+  SideFiles files;
+  for (const auto& [name, json] : files.Slots()) {
+    const std::filesystem::path path = std::filesystem::path(directory) / name;
+    NEREID_ASSIGN_OR_RETURN(const std::optional<std::string> text, ReadText(path));
+    if (!text) continue;
+    NEREID_ASSIGN_OR_RETURN(*json, ParseObject(*text, path.string()));
+  }
+  return files;
+}
+
+Result<SideFiles> SideFiles::FromTexts(const std::map<std::string, std::string>& texts) {
+  SideFiles files;
+  for (const auto& [name, json] : files.Slots()) {
+    const auto text = texts.find(name);
+    if (text == texts.end()) continue;
+    NEREID_ASSIGN_OR_RETURN(*json, ParseObject(text->second, name));
+  }
+  return files;
+}
+
+// As the reference has it: beside `added_tokens_decoder` special_tokens_map.json is not read.
+std::vector<const Json*> SideFiles::RoleFiles() const {
+  if (!Member(config_, "added_tokens_decoder").is_null()) return {&config_};
+  return {&special_map_, &config_};
+}
+
+// Who has the role: a string or an object, or null. A null that is written out counts too, as in
+// the reference: that file takes the role away.
+const Json& SideFiles::RoleOf(const char* key) const {
+  for (const Json* file : RoleFiles()) {
+    if (file->is_object() && file->contains(key)) return Member(*file, key);
+  }
+  return Member(config_, key);
+}
+
+// The tokens that the files give a role, without ids.
+std::vector<AddedToken> SideFiles::NamedTokens() const {
+  std::vector<AddedToken> tokens;
+  Contents known;
+  const auto add = [&](const Json& entry) {
+    AddedToken token;
+    token.content = ContentOf(entry).value_or("");
+    token.special = true;
+    token.normalized = false;
+    if (entry.is_object()) {
+      const Json& left = Member(entry, "lstrip");
+      const Json& right = Member(entry, "rstrip");
+      token.lstrip = left.is_boolean() && left.get<bool>();
+      token.rstrip = right.is_boolean() && right.get<bool>();
+    }
+    if (token.content.empty() || !known.insert(token.content).second) return;
+    tokens.push_back(std::move(token));
+  };
+  for (const char* key : kTokenKeys) add(RoleOf(key));
+  for (const Json* file : RoleFiles()) {
+    for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+      for (const Json& entry : Member(*file, key)) add(entry);
+    }
+  }
+  return tokens;
+}
+
+Result<SideOptions> SideFiles::Options() const {
+  SideOptions options;
+  NEREID_ASSIGN_OR_RETURN(options.add_bos, OptionalBool(config_, "add_bos_token"));
+  NEREID_ASSIGN_OR_RETURN(options.add_eos, OptionalBool(config_, "add_eos_token"));
+  NEREID_ASSIGN_OR_RETURN(options.add_prefix_space, OptionalBool(config_, "add_prefix_space"));
+  NEREID_ASSIGN_OR_RETURN(options.legacy, BoolField(config_, "legacy", true, kConfig));
+  const std::vector<AddedToken> named = NamedTokens();
+  if (const Json& decoder = Member(config_, "added_tokens_decoder"); !decoder.is_null()) {
+    NEREID_ASSIGN_OR_RETURN(options.added, ReadDecoder(decoder, ContentsOf(named)));
+  } else {
+    NEREID_ASSIGN_OR_RETURN(options.added, ReadAddedTokens(added_, ContentsOf(named)));
+  }
+  const Contents known = ContentsOf(options.added);
+  for (const AddedToken& token : named) {
+    if (!known.contains(token.content)) options.added.push_back(token);
+  }
+  return options;
+}
+
+void SideFiles::FindSpecialIds(TokenizerParts& parts) const {
+  SpecialIds found;
+  const auto offer = [](std::optional<int32_t>& slot, std::optional<int32_t> id) {
+    if (!slot) slot = id;
+  };
+  found.bos = IdOf(RoleOf("bos_token"), parts);
+  found.eos = IdOf(RoleOf("eos_token"), parts);
+  found.pad = IdOf(RoleOf("pad_token"), parts);
+  found.unk = IdOf(RoleOf("unk_token"), parts);
+  for (const Json* file : {&generation_, &model_}) {
+    offer(found.bos, NumberedToken(*file, "bos_token_id"));
+    offer(found.eos, NumberedToken(*file, "eos_token_id"));
+    offer(found.pad, NumberedToken(*file, "pad_token_id"));
+  }
+  offer(found.bos, parts.special_ids.bos);
+  offer(found.eos, parts.special_ids.eos);
+  offer(found.pad, parts.special_ids.pad);
+  offer(found.unk, parts.special_ids.unk);
+  parts.special_ids = found;
+}
+
+Status SideFiles::Finish(TokenizerParts& parts) const {
+  FindSpecialIds(parts);
+  NEREID_ASSIGN_OR_RETURN(const std::optional<bool> bos, OptionalBool(config_, "add_bos_token"));
+  NEREID_ASSIGN_OR_RETURN(const std::optional<bool> eos, OptionalBool(config_, "add_eos_token"));
+  const auto apply = [&](std::optional<bool> wanted, std::optional<int32_t> id, bool in_front) {
+    if (!wanted || !id) return;
+    if (*wanted) parts.post.Surround(*id, in_front);
+    if (!*wanted) parts.post.Remove(*id, in_front);
+  };
+  apply(bos, parts.special_ids.bos, /*in_front=*/true);
+  apply(eos, parts.special_ids.eos, /*in_front=*/false);
+  return {};
+}
+
+}  // namespace nereid::tokenizer

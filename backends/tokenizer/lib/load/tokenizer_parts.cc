@@ -1,0 +1,38 @@
+// See tokenizer_parts.h.
+#include "load/tokenizer_parts.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+namespace nereid::tokenizer {
+
+std::optional<int32_t> TokenizerParts::IdOfToken(std::string_view token) const {
+  for (const AddedToken& candidate : added.tokens()) {
+    if (candidate.content == token) return candidate.id;
+  }
+  return vocabulary.Find(token);
+}
+
+Status FinishParts(const nlohmann::json& decoder_spec, TokenizerParts& parts) {
+  std::unordered_map<int32_t, size_t> added_index;
+  auto id_end = static_cast<int32_t>(parts.vocabulary.id_end());
+  for (size_t i = 0; i < parts.added.tokens().size(); ++i) {
+    added_index[parts.added.tokens()[i].id] = i;
+    id_end = std::max(id_end, parts.added.tokens()[i].id + 1);
+  }
+  parts.vocab_size = id_end;
+  const auto token_of_id = [&](int32_t id) -> std::optional<TokenDecoder::Token> {
+    std::optional<std::string_view> text = parts.vocabulary.OfId(id);
+    if (const auto it = added_index.find(id); it != added_index.end()) {
+      text = parts.added.DecodedForm(it->second);
+    }
+    if (!text) return std::nullopt;
+    return TokenDecoder::Token{*text, parts.added.IsSpecialContent(*text)};
+  };
+  NEREID_ASSIGN_OR_RETURN(parts.decoder, TokenDecoder::Make(decoder_spec, id_end, token_of_id));
+  if (!parts.model->searches_vocabulary()) parts.vocabulary.DropContentIndex();
+  return {};
+}
+
+}  // namespace nereid::tokenizer

@@ -1,0 +1,147 @@
+// See unigram_model.h. A pass from left to right keeps the best way to reach each byte; the way to
+// the last byte is read backwards.
+#include "model/unigram_model.h"
+
+#include <algorithm>
+
+#include "text/byte_level.h"
+#include "text/utf8.h"
+
+namespace nereid::tokenizer {
+
+UnigramModel::UnigramModel(const TokenTable& vocabulary, const std::vector<Token>& tokens,
+                           double unk_score, UnigramOptions options)
+    : vocabulary_(vocabulary),
+      options_(options),
+      unk_score_(unk_score),
+      memo_(std::make_unique<std::atomic<uint8_t>[]>(vocabulary.num_entries())) {
+  std::vector<PrefixTrie::Key> keys;
+  scores_.resize(vocabulary.id_end());
+  for (const Token& token : tokens) {
+    if (!token.text.empty()) keys.push_back({token.text, token.id});
+    scores_[token.id] = token.score;
+  }
+  trie_ = PrefixTrie(std::move(keys));
+  for (unsigned b = 0; b < 256; ++b) {
+    fallback_[b] = vocabulary.Find(FallbackName(static_cast<uint8_t>(b))).value_or(-1);
+  }
+}
+
+void UnigramModel::Encode(std::string_view piece, ModelScratch& scratch,
+                          std::vector<int32_t>& out) const {
+  const int32_t entry =
+      piece.size() <= vocabulary_.max_content_bytes() ? vocabulary_.FindEntry(piece) : -1;
+  if (entry < 0) return EncodeByScores(piece, scratch, out);
+  const int32_t id = vocabulary_.IdOf(entry);
+  std::atomic<uint8_t>& memo = memo_[entry];
+  const uint8_t known = memo.load(std::memory_order_relaxed);
+  if (known == kItself) {
+    out.push_back(id);
+    return;
+  }
+  const size_t old_size = out.size();
+  EncodeByScores(piece, scratch, out);
+  const bool itself = out.size() == old_size + 1 && out.back() == id;
+  if (known == kUnknown) memo.store(itself ? kItself : kDiffers, std::memory_order_relaxed);
+}
+
+template <typename Score>
+void UnigramModel::FindPaths(std::string_view piece,
+                             std::vector<ModelScratch::PathEnd>& paths) const {
+  const auto offer = [&](size_t end, double sum, int32_t id, size_t begin) {
+    ModelScratch::PathEnd& path = paths[end];
+    const auto score = static_cast<Score>(sum);
+    if (path.begin < 0 || score > path.score) path = {score, id, static_cast<int32_t>(begin)};
+  };
+  for (size_t begin = 0; begin < piece.size();) {
+    const double so_far = paths[begin].score;
+    const size_t next = begin + Utf8Length(piece[begin]);
+    bool has_single = false;
+    trie_.ForEachPrefix(piece, begin, [&](int32_t id, size_t end) {
+      offer(end, scores_[id] + so_far, id, begin);
+      has_single |= end == next;
+    });
+    if (!has_single) {
+      offer(next, unk_score_ + so_far, options_.unk_id.value_or(-1), begin);
+    }
+    begin = next;
+  }
+}
+
+template <typename Visit>
+void UnigramModel::ForEachToken(std::string_view piece, ModelScratch& scratch, Visit visit) const {
+  if (piece.empty()) return;
+  auto& paths = scratch.paths;
+  paths.assign(piece.size() + 1, {0.0, -1, -1});
+  if (options_.single_precision) {
+    FindPaths<float>(piece, paths);
+  } else {
+    FindPaths<double>(piece, paths);
+  }
+  // The tokens' ends, last first; neighbouring unknown characters become one token.
+  auto& ends = scratch.symbols;
+  ends.clear();
+  const int32_t unk_id = options_.unk_id.value_or(-1);
+  for (auto end = static_cast<int32_t>(piece.size()); end > 0; end = paths[end].begin) {
+    const bool extends =
+        !ends.empty() && paths[end].id == unk_id && paths[ends.back()].id == unk_id;
+    if (extends) {
+      paths[ends.back()].begin = paths[end].begin;
+    } else {
+      ends.push_back(end);
+    }
+  }
+  for (auto end = ends.rbegin(); end != ends.rend(); ++end) {
+    const ModelScratch::PathEnd& path = paths[*end];
+    visit(static_cast<size_t>(path.begin), static_cast<size_t>(*end), path.id);
+  }
+}
+
+void UnigramModel::EncodeByScores(std::string_view piece, ModelScratch& scratch,
+                                  std::vector<int32_t>& out) const {
+  const int32_t unk_id = options_.unk_id.value_or(-1);
+  ForEachToken(piece, scratch, [&](size_t begin, size_t end, int32_t id) {
+    if (id != unk_id) {
+      out.push_back(id);
+    } else {
+      AppendToken(piece.substr(begin, end - begin), id, out);
+    }
+  });
+}
+
+// Each byte of an unknown stretch stands for all of it.
+void UnigramModel::EncodeSpans(std::string_view piece, ModelScratch& scratch,
+                               std::vector<PieceToken>& out) const {
+  const int32_t unk_id = options_.unk_id.value_or(-1);
+  std::vector<int32_t> ids;
+  ForEachToken(piece, scratch, [&](size_t begin, size_t end, int32_t id) {
+    ids.assign(1, id);
+    if (id == unk_id) {
+      ids.clear();
+      AppendToken(piece.substr(begin, end - begin), id, ids);
+    }
+    for (const int32_t one : ids) {
+      out.push_back({one, static_cast<uint32_t>(begin), static_cast<uint32_t>(end), one == unk_id});
+    }
+  });
+}
+
+// An unknown stretch: by chance a token all the same, else its bytes, else the unknown token. A
+// model without one drops it.
+void UnigramModel::AppendToken(std::string_view text, int32_t id, std::vector<int32_t>& out) const {
+  if (const auto known = vocabulary_.Find(text)) {
+    out.push_back(*known);
+    return;
+  }
+  const bool has_bytes =
+      options_.byte_fallback && std::all_of(text.begin(), text.end(), [&](char byte) {
+        return fallback_[static_cast<unsigned char>(byte)] >= 0;
+      });
+  if (has_bytes) {
+    for (const char byte : text) out.push_back(fallback_[static_cast<unsigned char>(byte)]);
+  } else if (id >= 0) {
+    out.push_back(id);
+  }
+}
+
+}  // namespace nereid::tokenizer

@@ -1,0 +1,17 @@
+// Normalizers that look at one character at a time. [any thread]
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "nereid/status.h"
+#include "normalize/normalizer.h"
+
+namespace nereid::tokenizer {
+
+// Lowercase, Strip, StripAccents, Nmt, BertNormalizer and ByteLevel. UNSUPPORTED names any other.
+Result<std::unique_ptr<const NormalizerStep>> MakeCharNormalizer(const std::string& type,
+                                                                 const nlohmann::json& spec);
+
+}  // namespace nereid::tokenizer

@@ -1,0 +1,276 @@
+// See charsmap.h.
+#include "normalize/charsmap.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "reading/base64.h"
+#include "text/char_traits.h"
+#include "text/utf8.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+// Graphemes of so many bytes are looked up character by character only, a rule of the reference.
+constexpr size_t kLongGrapheme = 6;
+
+// Units of darts-clone: whether a key ends here, the label, else the distance to the children; the
+// unit behind a key's end holds its value.
+constexpr uint32_t kEnds = 0x100, kLabel = 0x800000FF, kValue = 0x7FFFFFFF;
+
+uint32_t ChildrenOf(uint32_t unit) {
+  return (unit >> 10) << ((unit & 0x200) >> 6);
+}
+
+class PrecompiledStep : public NormalizerStep {
+ public:
+  explicit PrecompiledStep(Charsmap map) : map_(std::move(map)) {}
+
+  bool Apply(std::string_view text, std::string& out) const override {
+    out.reserve(out.size() + text.size());
+    for (size_t at = 0; at < text.size();) {
+      const size_t plain = EndOfPlain(text, at);
+      out.append(text, at, plain - at);
+      at = plain;
+      if (at == text.size()) break;
+      const size_t end = GraphemeEnd(text, at, kLongGrapheme);
+      if (end - at < kLongGrapheme) {
+        if (const Charsmap::Match match = map_.Shortest(text.substr(at, end - at));
+            match.size > 0) {
+          out.append(match.replacement);  // of the whole grapheme
+          at = end;
+          continue;
+        }
+      }
+      for (size_t size; at < end; at += size) {
+        size = Utf8Length(text[at]);
+        const Charsmap::Match match = map_.Shortest(text.substr(at, size));
+        out.append(match.size > 0 ? match.replacement : text.substr(at, size));
+      }
+    }
+    return true;
+  }
+  bool ApplyAligned(AlignedText& text) const override {
+    const std::string_view old = text.text();
+    std::vector<CharChange> changes;
+    for (size_t at = 0; at < old.size();) {
+      const size_t end = GraphemeEnd(old, at, kLongGrapheme);
+      if (const std::string_view grapheme = old.substr(at, end - at);
+          grapheme.size() < kLongGrapheme) {
+        if (const Charsmap::Match match = map_.Shortest(grapheme); match.size > 0) {
+          AppendChanges(grapheme, match.replacement, changes);
+          at = end;
+          continue;
+        }
+      }
+      for (size_t size; at < end; at += size) {
+        size = Utf8Length(old[at]);
+        const std::string_view single = old.substr(at, size);
+        const Charsmap::Match match = map_.Shortest(single);
+        AppendChanges(single, match.size > 0 ? match.replacement : single, changes);
+      }
+    }
+    text.Transform(changes);
+    return true;
+  }
+
+ private:
+  // New characters stand for the old ones one by one; further ones for the last. What has no new
+  // one vanishes behind the character before; before the first character that goes wrong, and
+  // offsets with it, as in the reference.
+  static void AppendChanges(std::string_view from, std::string_view to,
+                            std::vector<CharChange>& changes) {
+    size_t num_old = 0, num_new = 0;
+    for (size_t at = 0; at < from.size(); at += Utf8Length(from[at])) ++num_old;
+    for (size_t at = 0; at < to.size(); ++num_new) {
+      const Utf8Char c = CharAt(to, at);
+      at += c.size;
+      changes.push_back({c.code, num_new < num_old ? 0 : 1});
+    }
+    if (num_new < num_old && !changes.empty()) {
+      changes.back().change -= static_cast<int32_t>(num_old - num_new);
+    }
+  }
+
+  // ASCII characters that stand for themselves and cannot be joined by what follows.
+  size_t EndOfPlain(std::string_view text, size_t at) const {
+    const size_t begin = at;
+    while (at < text.size() && static_cast<unsigned char>(text[at]) < 0x80 &&
+           map_.KeepsAscii(text[at])) {
+      ++at;
+    }
+    if (at > begin && at < text.size() && static_cast<unsigned char>(text[at]) >= 0x80) --at;
+    return at;
+  }
+
+  Charsmap map_;
+};
+
+}  // namespace
+
+Result<Charsmap> Charsmap::Make(std::string_view bytes) {
+  uint32_t trie_bytes = 0;
+  if (bytes.size() < sizeof(trie_bytes)) {
+    return InvalidArgError("character map: expected at least 4 bytes, got ", bytes.size());
+  }
+  std::memcpy(&trie_bytes, bytes.data(), sizeof(trie_bytes));
+  bytes.remove_prefix(sizeof(trie_bytes));
+  if (trie_bytes > bytes.size() || trie_bytes % sizeof(uint32_t) != 0) {
+    return InvalidArgError("character map: a trie of ", trie_bytes, " bytes, with ", bytes.size(),
+                           " bytes left");
+  }
+  Charsmap map;
+  map.units_.resize(trie_bytes / sizeof(uint32_t));
+  if (trie_bytes > 0) std::memcpy(map.units_.data(), bytes.data(), trie_bytes);
+  map.replacements_ = bytes.substr(trie_bytes);
+  if (!IsValidUtf8(map.replacements_)) {
+    return InvalidArgError("character map: replacements that are not UTF-8");
+  }
+  for (uint32_t c = 0; c < 128; ++c) {
+    map.keeps_ascii_[c] = true;
+    if (c == 0 || map.units_.empty()) continue;
+    const uint32_t place = ChildrenOf(map.units_[0]) ^ c;
+    map.keeps_ascii_[c] = place >= map.units_.size() || (map.units_[place] & kLabel) != c;
+  }
+  return map;
+}
+
+Charsmap::Match Charsmap::Find(std::string_view text, bool longest) const {
+  Match match;
+  if (units_.empty()) return match;
+  uint32_t place = ChildrenOf(units_[0]);
+  for (size_t at = 0; at < text.size(); ++at) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    if (byte == 0) break;
+    place ^= byte;
+    if (place >= units_.size() || (units_[place] & kLabel) != byte) break;
+    const uint32_t unit = units_[place];
+    place ^= ChildrenOf(unit);
+    if (place >= units_.size()) break;
+    if ((unit & kEnds) != 0) {
+      const uint32_t offset = units_[place] & kValue;
+      if (offset < replacements_.size()) {
+        match.size = at + 1;
+        match.replacement = std::string_view(replacements_.c_str() + offset);
+        if (!longest) break;
+      }
+    }
+  }
+  return match;
+}
+
+namespace {
+
+// Characters replaced, spaces marked: a dummy one before, none at the ends and none doubled, as
+// asked.
+class SentencePieceStep : public NormalizerStep {
+ public:
+  SentencePieceStep(Charsmap map, TokenTrie kept, SentencePieceSpaces spaces)
+      : map_(std::move(map)), kept_(std::move(kept)), spaces_(spaces) {}
+
+  bool Apply(std::string_view text, std::string& out) const override {
+    const size_t begin = out.size();
+    Walk(
+        text, [&] { out.append(kSpaceMark); },
+        [&](std::string_view bytes, size_t, size_t, size_t) { out.append(bytes); });
+    if (spaces_.remove_extra) {  // marks written as such end a text no more than spaces do
+      while (std::string_view(out).substr(begin).ends_with(kSpaceMark)) {
+        out.resize(out.size() - kSpaceMark.size());
+      }
+    }
+    return true;
+  }
+
+  bool ApplyAligned(AlignedText& text) const override {
+    AlignedText made = AlignedText::EmptyLike(text);
+    bool has_prefix = false;
+    Walk(
+        text.text(), [&] { has_prefix = true; },
+        [&](std::string_view bytes, size_t begin, size_t end, size_t copied) {
+          if (copied != std::string::npos) {
+            made.Append(text, copied, copied + bytes.size());
+          } else {
+            made.Append(bytes, text.Origin(begin, end));
+          }
+        });
+    if (has_prefix && made.text().empty())
+      made.Append(kSpaceMark, text.from(0));
+    else if (has_prefix)
+      made.Prepend(kSpaceMark);
+    while (spaces_.remove_extra && made.text().ends_with(kSpaceMark)) {
+      made = made.Slice(0, made.text().size() - kSpaceMark.size());
+    }
+    text = std::move(made);
+    return true;
+  }
+
+ private:
+  // What comes next of a text: `size` bytes, which become `becomes`.
+  struct Next {
+    size_t size;
+    std::string_view becomes;
+    bool is_copied;  // byte for byte
+  };
+  Next NextOf(std::string_view text, size_t at) const {
+    if (const auto kept = kept_.empty() ? std::nullopt : kept_.FindAt(text, at)) {
+      return {kept->end - at, text.substr(at, kept->end - at), true};
+    }
+    const Charsmap::Match match = map_.Longest(text.substr(at));
+    if (match.size > 0) return {match.size, match.replacement, false};
+    const size_t size = Utf8Length(text[at]);
+    return {size, text.substr(at, size), true};
+  }
+
+  // Calls `prefix()` where a dummy prefix stands before what follows, then for each stretch of the
+  // result `add(bytes, begin, end, copied)`: it comes from text[begin, end), and is a copy of what
+  // is at `copied`, or of nothing (npos).
+  template <typename Prefix, typename Add>
+  void Walk(std::string_view text, Prefix prefix, Add add) const {
+    size_t at = 0;
+    while (spaces_.remove_extra && at < text.size()) {
+      const Next next = NextOf(text, at);
+      if (next.becomes != " ") break;
+      at += next.size;
+    }
+    if (at >= text.size()) return;
+    if (spaces_.dummy_prefix) prefix();
+    bool is_behind_space = spaces_.remove_extra;
+    for (size_t size = 0; at < text.size(); at += size) {
+      const Next next = NextOf(text, at);
+      size = next.size;
+      const std::string_view bytes = next.becomes;
+      size_t done = 0;
+      while (is_behind_space && done < bytes.size() && bytes[done] == ' ') ++done;
+      if (done < bytes.size()) is_behind_space = spaces_.remove_extra && bytes.back() == ' ';
+      while (done < bytes.size()) {
+        const bool is_space = bytes[done] == ' ';
+        const size_t end = is_space ? done + 1 : std::min(bytes.find(' ', done), bytes.size());
+        const size_t copied = next.is_copied && !is_space ? at + done : std::string::npos;
+        add(is_space ? kSpaceMark : bytes.substr(done, end - done), at, at + size, copied);
+        done = end;
+      }
+    }
+  }
+
+  static constexpr std::string_view kSpaceMark = "\u2581";
+  Charsmap map_;
+  TokenTrie kept_;
+  SentencePieceSpaces spaces_;
+};
+
+}  // namespace
+
+std::unique_ptr<const NormalizerStep> MakeSentencePieceStep(Charsmap map, TokenTrie kept,
+                                                            SentencePieceSpaces spaces) {
+  return std::make_unique<SentencePieceStep>(std::move(map), std::move(kept), spaces);
+}
+
+Result<std::unique_ptr<const NormalizerStep>> MakePrecompiledStep(std::string_view base64) {
+  std::string bytes;
+  bytes.reserve(base64.size() / 4 * 3);
+  if (!AppendBase64(base64, bytes)) return InvalidArgError("precompiled_charsmap: not base64");
+  NEREID_ASSIGN_OR_RETURN(Charsmap map, Charsmap::Make(bytes));
+  return std::unique_ptr<const NormalizerStep>(std::make_unique<PrecompiledStep>(std::move(map)));
+}
+
+}  // namespace nereid::tokenizer

@@ -1,0 +1,420 @@
+// Oniguruma's dialect, in which tokenizer.json writes its patterns, into PCRE2's: rewrites what has
+// another meaning, passes on what has the same and refuses the rest by name.
+#include <array>
+#include <cctype>
+#include <map>
+#include <vector>
+
+#include "pattern/code_set.h"
+#include "pattern/pattern.h"
+#include "pattern/regex_sets.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+constexpr size_t kMaxSets = 24;  // each takes milliseconds to find
+constexpr int kMaxClassDepth = 16;
+// Of a pattern and of what it becomes: "\b" alone grows to kilobytes.
+constexpr size_t kMaxPatternBytes = 16 << 10;
+constexpr size_t kMaxTranslationBytes = 1 << 20;
+
+class Translator {
+ public:
+  explicit Translator(std::string_view in) : in_(in) {}
+
+  Result<std::string> Run() {
+    if (in_.size() > kMaxPatternBytes) {
+      return UnsupportedError("a pattern of ", in_.size(), " bytes is not supported: at most ",
+                              kMaxPatternBytes);
+    }
+    while (at_ < in_.size()) {
+      NEREID_RETURN_IF_ERROR(Item());
+      NEREID_RETURN_IF_ERROR(CheckSize(out_.size()));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  struct Group {
+    size_t start;  // in out_
+    bool ignores_case;
+  };
+
+  Status Refuse(std::string_view what) const {
+    return UnsupportedError("pattern '", in_, "': ", what, " at byte ", at_, " is not supported");
+  }
+  Status CheckSize(size_t size) const {
+    if (size > kMaxTranslationBytes) return Refuse("a pattern that grows so large");
+    return {};
+  }
+  Status EndsEarly() const { return InvalidArgError("pattern '", in_, "': a class has no end"); }
+
+  bool Next(std::string_view text) const { return in_.substr(at_, text.size()) == text; }
+  char Peek(size_t ahead = 0) const { return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0'; }
+
+  void Copy(size_t n) {
+    out_.append(in_.substr(at_, n));
+    at_ += n;
+  }
+
+  void Replace(size_t n, std::string_view text) {
+    out_.append(text);
+    at_ += n;
+  }
+
+  Status Item() {
+    const char c = in_[at_];
+    if (c == '*' || c == '+' || c == '?' || c == '|') {
+      Copy(1);
+      return {};
+    }
+    if (c == '{') return Interval();
+    if (c == '(') return OpenGroup();
+    if (c == ')') return CloseGroup();
+    atom_ = out_.size();
+    if (c == '\\') return Escape(/*in_class=*/false);
+    if (c == '[') return Class();
+    Copy(1);
+    return {};
+  }
+
+  std::string_view Digits(size_t& at) const {
+    const size_t begin = at;
+    while (at < in_.size() && std::isdigit(static_cast<unsigned char>(in_[at])) != 0) ++at;
+    return in_.substr(begin, at - begin);
+  }
+
+  // {n}, {n,}, {n,m} and {,m}; anything else is text. A '+' or '*' behind repeats the repeated, and
+  // a '?' behind {n} makes it optional: none of them is possessive or lazy.
+  Status Interval() {
+    size_t end = at_ + 1;
+    const std::string_view low = Digits(end);
+    const bool has_comma = end < in_.size() && in_[end] == ',';
+    if (has_comma) ++end;
+    const std::string_view high = has_comma ? Digits(end) : "";
+    if (end == in_.size() || in_[end] != '}' || (low.empty() && high.empty())) {
+      atom_ = out_.size();
+      Replace(1, "\\{");
+      return {};
+    }
+    at_ = end + 1;
+    out_ += StrCat("{", low.empty() ? "0" : low, has_comma ? "," : "", high, "}");
+    const char next = Peek();
+    if (next == '+' || next == '*' || next == '{' || (next == '?' && !has_comma)) {
+      out_.insert(atom_, "(?:");
+      out_ += ')';
+    }
+    return {};
+  }
+
+  Status OpenGroup() {
+    constexpr std::array<std::string_view, 6> kHeads = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
+    if (Next("(*")) return Refuse("this kind of group");
+    if (Next("(?#")) {
+      const size_t end = in_.find(')', at_);
+      if (end == in_.npos) return InvalidArgError("pattern '", in_, "': a comment has no end");
+      at_ = end + 1;
+      return {};
+    }
+    if (!Next("(?")) return Enter(1, "(", ignores_case_);
+    for (const std::string_view head : kHeads) {
+      if (Next(head)) return Enter(head.size(), head, ignores_case_);
+    }
+    if (Next("(?<")) return NamedGroup();
+    return Options();
+  }
+
+  Status Enter(size_t length, std::string_view head, bool ignores_case) {
+    groups_.push_back({out_.size(), ignores_case_});
+    ignores_case_ = ignores_case;
+    Replace(length, head);
+    content_ = at_;
+    return {};
+  }
+
+  Status CloseGroup() {
+    if (groups_.empty()) return InvalidArgError("pattern '", in_, "': an unmatched ')'");
+    atom_ = groups_.back().start;
+    ignores_case_ = groups_.back().ignores_case;
+    groups_.pop_back();
+    Copy(1);
+    return {};
+  }
+
+  // Nothing refers to groups, so that the name does not matter.
+  Status NamedGroup() {
+    size_t end = at_ + 3;
+    while (end < in_.size() &&
+           (std::isalnum(static_cast<unsigned char>(in_[end])) != 0 || in_[end] == '_')) {
+      ++end;
+    }
+    if (end == at_ + 3 || end == in_.size() || in_[end] != '>') return Refuse("this kind of group");
+    return Enter(end + 1 - at_, "(?:", ignores_case_);
+  }
+
+  // (?i-m:...) and, where a group or the pattern begins, (?i). Oniguruma's m is PCRE2's s.
+  Status Options() {
+    std::string flags = "(?";
+    bool on = true, ignores_case = ignores_case_;
+    size_t end = at_ + 2;
+    for (; end < in_.size() && in_[end] != ':' && in_[end] != ')'; ++end) {
+      const char flag = in_[end];
+      if (flag == 'i') ignores_case = on;
+      if (flag != 'i' && flag != 'm' && (flag != '-' || !on)) return Refuse("this kind of group");
+      on = on && flag != '-';
+      flags += flag == 'm' ? 's' : flag;
+    }
+    if (end == in_.size()) return Refuse("this kind of group");
+    flags += in_[end];
+    if (in_[end] == ':') return Enter(end + 1 - at_, flags, ignores_case);
+    if (at_ != content_) return Refuse("an option inside a group");
+    ignores_case_ = ignores_case;
+    Replace(end + 1 - at_, flags);
+    content_ = at_;
+    return {};
+  }
+
+  Status Class() {
+    const size_t begin = at_, size = out_.size();
+    needs_sets_ = false;
+    NEREID_RETURN_IF_ERROR(PlainClass());
+    if (!needs_sets_) return {};
+    at_ = begin;
+    out_.resize(size);
+    NEREID_ASSIGN_OR_RETURN(const CodeSet set, ClassOfSets(0));
+    out_ += set.ToClass();
+    return {};
+  }
+
+  bool AtPosix() const { return Next("[:") && in_.find(":]", at_) != in_.npos; }
+
+  Status ClassMember() {
+    if (in_[at_] == '\\') return Escape(/*in_class=*/true);
+    if (in_[at_] == '[') return Posix();
+    Copy(1);
+    return {};
+  }
+
+  // Stops with needs_sets_ where PCRE2 has no words for the class.
+  Status PlainClass() {
+    Copy(1);
+    if (Next("^")) Copy(1);
+    if (Next("]")) return Refuse("']' as a class's first character");
+    while (at_ < in_.size() && in_[at_] != ']') {
+      needs_sets_ = needs_sets_ || Next("&&") || (Next("[") && !AtPosix());
+      if (needs_sets_) return {};
+      NEREID_RETURN_IF_ERROR(ClassMember());
+      NEREID_RETURN_IF_ERROR(CheckSize(out_.size()));
+    }
+    if (at_ == in_.size()) return EndsEarly();
+    Copy(1);
+    return {};
+  }
+
+  Result<CodeSet> SetOf(std::string items) {
+    if (items.starts_with('^')) items = StrCat("\\", items);
+    std::pair key(std::move(items), ignores_case_);
+    const auto known = sets_.find(key);
+    if (known != sets_.end()) return known->second;
+    if (sets_.size() == kMaxSets) return Refuse(StrCat("more than ", kMaxSets, " sets in classes"));
+    NEREID_ASSIGN_OR_RETURN(CodeSet set, CodeSet::OfClass(key.first, ignores_case_));
+    sets_.emplace(std::move(key), set);
+    return set;
+  }
+
+  // A class with others inside, with "&&", which binds less than union, or with complements.
+  Result<CodeSet> ClassOfSets(int depth) {
+    if (depth == kMaxClassDepth) return Refuse("so deep a class");
+    ++at_;
+    const bool is_negated = Next("^");
+    if (is_negated) ++at_;
+    if (Next("]")) return Refuse("']' as a class's first character");
+    CodeSet whole, part;
+    bool has_whole = false;
+    std::string items;
+    const auto end_part = [&]() -> Status {
+      NEREID_ASSIGN_OR_RETURN(const CodeSet plain, SetOf(std::move(items)));
+      items.clear();
+      part.Add(plain);
+      if (has_whole) whole.Intersect(part);
+      if (!has_whole) whole = part;
+      has_whole = true;
+      part = {};
+      return {};
+    };
+    while (at_ < in_.size() && in_[at_] != ']') {
+      if (Next("&&")) {
+        NEREID_RETURN_IF_ERROR(end_part());
+        at_ += 2;
+      } else if (Next("[") && !AtPosix()) {
+        NEREID_ASSIGN_OR_RETURN(const CodeSet inner, ClassOfSets(depth + 1));
+        part.Add(inner);
+      } else {
+        const size_t size = out_.size();
+        complement_.clear();
+        NEREID_RETURN_IF_ERROR(ClassMember());
+        items.append(out_, size);
+        out_.resize(size);
+        NEREID_RETURN_IF_ERROR(CheckSize(items.size()));
+        if (complement_.empty()) continue;
+        NEREID_ASSIGN_OR_RETURN(CodeSet outside, SetOf(complement_));
+        outside.Complement();
+        part.Add(outside);
+      }
+    }
+    if (at_ == in_.size()) return EndsEarly();
+    ++at_;
+    NEREID_RETURN_IF_ERROR(end_part());
+    if (is_negated) whole.Complement();
+    return whole;
+  }
+
+  // [:alpha:] and [:^alpha:]
+  Status Posix() {
+    const size_t end = in_.find(":]", at_);
+    const bool is_negated = Peek(2) == '^';
+    const size_t begin = at_ + (is_negated ? 3 : 2);
+    const auto set = end >= begin ? PosixSet(in_.substr(begin, end - begin)) : std::nullopt;
+    if (!set) return Refuse("this kind of class");
+    return Set(end + 2 - at_, *set, is_negated, /*in_class=*/true);
+  }
+
+  Status Escape(bool in_class) {
+    if (at_ + 1 == in_.size()) return InvalidArgError("pattern '", in_, "': ends with a backslash");
+    const char c = in_[at_ + 1];
+    if (!std::isalnum(static_cast<unsigned char>(c))) {
+      Copy(2);
+      return {};
+    }
+    switch (c) {
+      case 's':
+      case 'S':
+        return Set(2, kSpaceSet, c == 'S', in_class);
+      case 'w':
+      case 'W':
+        return Set(2, WordSet(in_class), c == 'W', in_class);
+      case 'd':
+      case 'D':
+        return Set(2, CategorySet("Nd"), c == 'D', in_class);
+      case 'h':
+      case 'H':
+        return Set(2, kHexDigitSet, c == 'H', in_class);
+      case 'p':
+      case 'P':
+        return Property(in_class);
+      case 'v':
+        Replace(2, "\\x{b}");
+        return {};
+      case 'u':
+        return FourDigitCode();
+      case 'r':
+      case 'n':
+      case 't':
+      case 'f':
+      case 'a':
+      case 'e':
+        Copy(2);
+        return {};
+      case 'x':
+        return HexCode();
+      default:
+        return in_class ? MemberEscape(c) : PlaceEscape(c);
+    }
+  }
+
+  Status MemberEscape(char c) {
+    if (c != 'b') return Refuse(StrCat("'\\", c, "'"));
+    Replace(2, "\\x{8}");
+    return {};
+  }
+
+  // Escapes that are no characters of a class.
+  Status PlaceEscape(char c) {
+    const std::string word = StrCat("[", WordSet(/*in_class=*/false), "]");
+    switch (c) {
+      case 'A':
+      case 'z':
+      case 'Z':
+      case 'N':
+        Copy(2);
+        return {};
+      case 'O':
+        Replace(2, "(?s:.)");
+        return {};
+      case 'R':
+        Replace(2, R"((?>\r\n|[\n-\r\x{85}\x{2028}\x{2029}]))");
+        return {};
+      case 'b':
+        Replace(2, StrCat("(?:(?<=", word, ")(?!", word, ")|(?<!", word, ")(?=", word, "))"));
+        return {};
+      case 'B':
+        Replace(2, StrCat("(?:(?<=", word, ")(?=", word, ")|(?<!", word, ")(?!", word, "))"));
+        return {};
+      default:
+        return Refuse(StrCat("'\\", c, "'"));
+    }
+  }
+
+  // The next `length` bytes stand for a set.
+  Status Set(size_t length, std::string_view set, bool is_negated, bool in_class) {
+    if (!in_class) {
+      Replace(length, StrCat(is_negated ? "[^" : "[", set, "]"));
+    } else if (is_negated) {
+      complement_ = set;
+      needs_sets_ = true;
+      at_ += length;
+    } else {
+      Replace(length, set);
+    }
+    return {};
+  }
+
+  Status Property(bool in_class) {
+    const size_t close = in_.find('}', at_);
+    if (Peek(2) != '{' || close == in_.npos) return Refuse("a property without {}");
+    std::string_view name = in_.substr(at_ + 3, close - at_ - 3);
+    bool is_negated = in_[at_ + 1] == 'P';
+    if (name.starts_with('^')) {
+      is_negated = !is_negated;
+      name.remove_prefix(1);
+    }
+    const auto set = PropertySet(name);
+    if (!set) return Refuse(StrCat("the property '", name, "'"));
+    return Set(close + 1 - at_, *set, is_negated, in_class);
+  }
+
+  Status HexCode() {
+    const size_t close = in_.find('}', at_);
+    if (Peek(2) == '{' && close == in_.npos) return Refuse("'\\x{' without '}'");
+    Copy(Peek(2) == '{' ? close + 1 - at_ : 2);
+    return {};
+  }
+
+  Status FourDigitCode() {
+    const std::string_view digits = in_.substr(at_ + 2, 4);
+    bool hex = digits.size() == 4;
+    for (const char c : digits) hex &= std::isxdigit(static_cast<unsigned char>(c)) != 0;
+    if (!hex) return Refuse("'\\u' without four digits");
+    Replace(6, StrCat("\\x{", digits, "}"));
+    return {};
+  }
+
+  std::string_view in_;
+  size_t at_ = 0;
+  size_t content_ = 0;  // where in in_ the content of the group begins
+  std::string out_;
+  size_t atom_ = 0;  // where in out_ what a quantifier repeats begins
+  std::vector<Group> groups_;
+  bool ignores_case_ = false;
+  bool needs_sets_ = false;
+  std::string complement_;  // what the last member of a class is the complement of
+  std::map<std::pair<std::string, bool>, CodeSet> sets_;  // by members, and whether case counts
+};
+
+}  // namespace
+
+Result<std::string> TranslateToPcre(std::string_view regex) {
+  return Translator(regex).Run();
+}
+
+}  // namespace nereid::tokenizer

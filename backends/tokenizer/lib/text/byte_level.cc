@@ -1,0 +1,58 @@
+// See byte_level.h. Printable Latin-1 characters stand for themselves; the 68 other bytes follow
+// from U+0100 on.
+#include "text/byte_level.h"
+
+#include <array>
+
+#include "text/utf8.h"
+
+namespace nereid::tokenizer {
+namespace {
+
+struct ByteMap {
+  std::array<char32_t, 256> to_char{};
+  std::array<int16_t, 0x144> to_byte{};
+
+  ByteMap() {
+    to_byte.fill(-1);
+    char32_t next = 0x100;
+    for (int b = 0; b < 256; ++b) {
+      const bool printable = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b != 0xAD);
+      to_char[b] = printable ? static_cast<char32_t>(b) : next++;
+      to_byte[to_char[b]] = static_cast<int16_t>(b);
+    }
+  }
+};
+
+const ByteMap& Map() {
+  static const ByteMap map;
+  return map;
+}
+
+}  // namespace
+
+char32_t ByteToChar(uint8_t byte) {
+  return Map().to_char[byte];
+}
+
+bool AppendBytesOf(std::string_view printable, std::string& out) {
+  const ByteMap& map = Map();
+  const size_t old_size = out.size();
+  for (size_t at = 0; at < printable.size();) {
+    const Utf8Char c = CharAt(printable, at);
+    at += c.size;
+    if (c.code >= map.to_byte.size() || map.to_byte[c.code] < 0) {
+      out.resize(old_size);
+      return false;
+    }
+    out.push_back(static_cast<char>(map.to_byte[c.code]));
+  }
+  return true;
+}
+
+std::string FallbackName(uint8_t byte) {
+  constexpr char kDigits[] = "0123456789ABCDEF";
+  return {'<', '0', 'x', kDigits[byte >> 4], kDigits[byte & 0xF], '>'};
+}
+
+}  // namespace nereid::tokenizer
