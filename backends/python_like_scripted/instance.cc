@@ -1,7 +1,10 @@
 #include "backends/python_like_scripted/instance.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
+
+#include "nereid/error.h"
 
 namespace nereid::scripted {
 namespace {
@@ -22,7 +25,11 @@ std::chrono::milliseconds DelayAfter(int num_quick_deaths) {
 
 Status PythonInstance::Initialize() {
   NEREID_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, StartSession());
-  restart_ = std::thread([this] { RestartAll(); });
+  try {
+    restart_ = std::thread([this] { RestartAll(); });
+  } catch (const std::system_error& error) {
+    return UnavailableError("no thread could be started for the Python worker: ", error.what());
+  }
   std::lock_guard lock(mutex_);
   return TakeOver(session);
 }
@@ -102,7 +109,12 @@ void PythonInstance::RestartAll() {
       dead = std::move(session_);
     }
     dead.reset();
-    Restart();
+    const auto restart = [this]() -> Status {
+      Restart();
+      return {};
+    };
+    while (!CatchAll("restart", restart).ok()) {  // memory ran out: one more failure
+    }
   }
 }
 
@@ -120,15 +132,19 @@ void PythonInstance::Restart() {
       state_ = State::kStarting;
       died_early_ = false;
     }
-    Result<std::shared_ptr<Session>> session = StartSession();
+    std::shared_ptr<Session> session;
+    Status status = CatchAll("start", [&]() -> Status {
+      NEREID_ASSIGN_OR_RETURN(session, StartSession());
+      return {};
+    });
     std::lock_guard lock(mutex_);
     if (state_ == State::kStopped) return;
-    const Status status = session.ok() ? TakeOver(*session) : session.status();
+    if (status.ok()) status = TakeOver(session);
     if (status.ok()) return;
+    ++num_quick_deaths_;
     LogError(StrCat("model '", model().name(), "': instance '", name(),
                     "' could not be started again: ", status.message()));
     last_death_ = StrCat("could not be started again: ", status.message());
-    ++num_quick_deaths_;
   }
 }
 

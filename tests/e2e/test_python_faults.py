@@ -39,7 +39,6 @@ def nothing_stays(python_server):
 @pytest.mark.parametrize("case, text", [
     ("segv", "was killed by signal 11 (SIGSEGV)"),
     ("exit", "exited with code 3"),
-    ("sys_exit", "exited with code 4"),
     ("abort", "was killed by signal 6 (SIGABRT)"),
     ("oom_killed", "was killed by signal 9 (SIGKILL), as the kernel does where memory runs out"),
     ("fork_then_die", "exited with code 5"),
@@ -69,11 +68,28 @@ def test_a_forked_process_that_comes_back_ends(python_server):
     ("unprintable", "Unprintable: <MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"),
     ("recursion", "RecursionError: "),
     ("out_of_memory", "MemoryError: <EMPTY MESSAGE>"),
+    ("sys_exit", "SystemExit: 4"),
+    ("sys_exit_of_a_coroutine", "SystemExit: 5"),
+    ("interrupt", "KeyboardInterrupt: <EMPTY MESSAGE>"),
+    ("cancelled", "CancelledError: <EMPTY MESSAGE>"),
 ])
 def test_a_model_that_errs_goes_on(python_server, case, text):
     before = recovered_pid(python_server)
     status, answer = hurt(python_server, case)
     assert status == 500 and text in answer["error"], answer
+    assert recovered_pid(python_server) == before
+
+
+def test_a_task_that_exits_ends_no_other(python_server):
+    """Nor the loop in which they run."""
+    before = recovered_pid(python_server)
+    assert hurt(python_server, "sys_exit_of_a_task")[1]["outputs"][0]["data"] == ["goes on"]
+    assert recovered_pid(python_server) == before
+
+
+def test_a_forked_process_may_exit(python_server):
+    before = recovered_pid(python_server)
+    assert hurt(python_server, "fork_exits")[1]["outputs"][0]["data"] == ["7"]
     assert recovered_pid(python_server) == before
 
 

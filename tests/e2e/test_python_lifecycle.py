@@ -45,6 +45,10 @@ def ask(server, name, values=(1.0,)):
     ("says_one", "    def is_ready(self):\n        return 1\n", False),
     ("hangs", "    def is_ready(self):\n        import time\n        time.sleep(600)\n", False),
     ("asks_itself", "    def is_ready(self):\n        return pb_utils.is_model_ready('asks_itself')\n", False),
+    ("asks_itself_later", "    async def is_ready(self):\n        return pb_utils.is_model_ready('asks_itself_later')\n", False),
+    ("asks_of_another", "    def is_ready(self):\n        return not pb_utils.is_model_ready('no_such')\n", True),
+    ("exits_asked", "    def is_ready(self):\n        raise SystemExit(1)\n", False),
+    ("exits_asked_later", "    async def is_ready(self):\n        raise SystemExit(1)\n", False),
 ])
 def test_a_model_says_whether_it_is_ready(own_server, own_repository, name, method, expected):
     """And answers requests, whatever it says."""
@@ -55,6 +59,48 @@ def test_a_model_says_whether_it_is_ready(own_server, own_repository, name, meth
         assert not is_ready(own_server, name)
     assert ask(own_server, name, [2.0]) == (200, [2.0])
     unload(own_server, name)
+
+
+def test_a_model_that_asks_itself_whether_it_is_ready_is_told_at_once(own_server, own_repository):
+    load(own_server, own_repository, "waits_for_itself", """    def is_ready(self):
+        try:
+            return pb_utils.is_model_ready("waits_for_itself")
+        except pb_utils.TritonModelException as error:
+            print("told:", error)
+            return True
+""")
+    wait_for(lambda: is_ready(own_server, "waits_for_itself"), "it goes on")
+    told = "told: Failed to check model readiness: is_ready() of model 'waits_for_itself' asks for itself"
+    wait_for(lambda: told in log_of(own_server), "its line")
+    unload(own_server, "waits_for_itself")
+
+
+def test_signals_to_all_processes_leave_the_end_to_the_host(own_server, own_repository):
+    """As a service manager sends them; programs that a model starts, and processes that it forks, end by them as ever."""
+    load(own_server, own_repository, "signalled", """    def execute(self, requests):
+        import multiprocessing
+        import signal
+        import subprocess
+        import time
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        started = subprocess.Popen(["sleep", "600"])
+        forked = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+        forked.start()
+        started.terminate()
+        forked.terminate()
+        forked.join()
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([started.wait(), forked.exitcode], np.float32))])]
+
+    def finalize(self):
+        print("signalled is finalized")
+""")
+    assert ask(own_server, "signalled") == (200, [-signal.SIGTERM, -signal.SIGTERM])
+    for worker in children(own_server.process.pid):
+        os.kill(worker, signal.SIGTERM)
+    assert ask(own_server, "signalled") == (200, [-signal.SIGTERM, -signal.SIGTERM])
+    unload(own_server, "signalled")
+    wait_for(lambda: "model 'signalled': signalled is finalized" in log_of(own_server), "its end")
 
 
 def test_every_model_is_asked_by_all_who_ask(own_server, own_repository):

@@ -5,6 +5,7 @@ import os
 import select
 import signal
 import sys
+import _thread
 
 
 def die_with_host(descriptor):
@@ -16,12 +17,37 @@ def die_with_host(descriptor):
         os._exit(1)
 
 
+def outlive_signals():
+    """Whoever ends a whole group of processes (a service manager, Ctrl-C) leaves the end of the workers to the host, which lets models
+    finalize. A handler, and not SIG_IGN, which programs that a model starts would inherit."""
+    usual = {each: signal.signal(each, _leave_to_host) for each in (signal.SIGINT, signal.SIGTERM)}
+    masks = {}  # of threads that fork: no signal reaches the new process before it ends by them as ever
+
+    def block():
+        masks[_thread.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, usual)
+
+    def unblock():
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.pop(_thread.get_ident()))
+
+    def restore():
+        for each, handler in usual.items():
+            if signal.getsignal(each) is _leave_to_host:
+                signal.signal(each, handler)
+        unblock()
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=restore)
+
+
+def _leave_to_host(number, frame):
+    pass
+
+
 def main():
     asked, posted, to_worker, from_worker, growth, limit, life = map(int, sys.argv[1:8])
-    del sys.argv[1:]
+    sys.argv[:] = [""]  # as there
     for descriptor in (asked, posted, to_worker, from_worker, life):
         os.set_inheritable(descriptor, False)
     die_with_host(life)
+    outlive_signals()
     sys.stdout.reconfigure(line_buffering=True)
     try:
         from nereid_worker import channel

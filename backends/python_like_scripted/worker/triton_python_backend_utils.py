@@ -1,7 +1,8 @@
 """What models import: the names and signatures of Triton's module of the same name."""
-import json as _json
+import json  # noqa: F401 with struct and np: models that import all of this have them, too
+import struct  # noqa: F401
 
-import numpy as _numpy
+import numpy as np
 from nereid_worker import data_types as _types
 from nereid_worker import runtime as _runtime
 from nereid_worker.calls import ResponseIterator
@@ -87,7 +88,7 @@ def numpy_to_triton_type(data_type):
     for each, number in NUMPY_TO_TRITON_TYPE.items():
         if data_type == each:
             return number
-    return _types.BYTES if data_type == _numpy.bytes_ else None
+    return _types.BYTES if data_type == np.bytes_ else None
 
 
 def triton_string_to_numpy(triton_type_string):

@@ -38,11 +38,11 @@ def deserialize(data):
     unpack = _LENGTH.unpack_from
     while position < end:
         if end - position < 4:
-            raise ValueError(f"BYTES tensor: expected the 4 bytes of a length at byte {position}, got {end - position}")
+            raise struct.error(f"BYTES tensor: expected the 4 bytes of a length at byte {position}, got {end - position}")
         size = unpack(data, position)[0]
         position += 4
         if end - position < size:
-            raise ValueError(f"BYTES tensor: expected an element of {size} bytes at byte {position}, got {end - position}")
+            raise struct.error(f"BYTES tensor: expected an element of {size} bytes at byte {position}, got {end - position}")
         elements.append(bytes(data[position:position + size]))
         position += size
     return elements

@@ -1,9 +1,13 @@
 """Loading and unloading other models."""
+import contextvars
 import json
 
 from . import calls, protocol
 from .arguments import text_of
 from .errors import TritonModelException
+
+own_name = ""  # of a model that is asked whether it is ready
+is_asked = contextvars.ContextVar("is_asked", default=False)  # in its is_ready(), and what that starts
 
 
 def _name(model_name):
@@ -32,5 +36,7 @@ def unload_model(model_name, unload_dependents=False):
 
 
 def is_model_ready(model_name, model_version=""):
+    if is_asked.get() and model_name == own_name:  # it would wait for itself
+        raise TritonModelException(f"Failed to check model readiness: is_ready() of model '{own_name}' asks for itself")
     return _call("Failed to check model readiness", protocol.IS_MODEL_READY,
                  (_name(model_name), text_of(model_version, "is_model_ready: expected model_version")))

@@ -103,7 +103,7 @@ class InferenceRequest:
         return self
 
     def inputs(self):
-        return self._inputs
+        return self._inputs[:]  # models take tensors out of it
 
     def request_id(self):
         return self._id

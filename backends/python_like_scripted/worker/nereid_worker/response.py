@@ -68,7 +68,7 @@ class InferenceResponse:
         return self
 
     def output_tensors(self):
-        return self._outputs
+        return self._outputs[:]
 
     def has_error(self):
         return self._error is not None

@@ -7,7 +7,7 @@ import threading
 import types
 from collections.abc import Coroutine
 
-from . import calls, channel, protocol, response
+from . import calls, channel, models, protocol, response
 from .errors import Fault, TritonModelException, describe
 from .request import RELEASE_RESCHEDULE, InferenceRequest
 from .response import FINAL, InferenceResponse
@@ -44,7 +44,9 @@ def serve():
         _kept.clear()
         try:
             answer = (0, handlers[question[0]](*question[1:]))
-        except Exception as error:  # noqa: BLE001 whatever a model raises is its answer
+        except BaseException as error:  # noqa: BLE001 whatever a model raises is its answer, sys.exit() too
+            if isinstance(error, SystemExit) and not channel.is_own():
+                raise  # the end of a process that it forked
             answer = (1, _text(error))
         if not channel.is_own():
             print("a process that the model forked came back from the model's code: it ends here", file=sys.stderr, flush=True)
@@ -105,6 +107,7 @@ def _initialize(arguments, instance_name, is_decoupled):
     if hasattr(_model, "initialize"):
         _model.initialize(dict(arguments))
     if hasattr(_model, "is_ready"):
+        models.own_name = dict(arguments)["model_name"]
         calls.on_is_ready = _ask_is_ready
         calls.start_pump()
     calls.is_allowed = True
@@ -130,7 +133,9 @@ def _execute(packed):
         if type(responses) is not list and isinstance(responses, Coroutine):
             responses = _run(responses, requests)
         return (channel.num_posted, None, _packed(requests, responses))
-    except Exception as error:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001
+        if isinstance(error, SystemExit) and not channel.is_own():
+            raise
         for each in requests:
             each._close()
         return (channel.num_posted, _failed(error), ())
@@ -202,9 +207,23 @@ def _event_loop():
         if _loop is None:
             import asyncio
             loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="nereid-loop", daemon=True).start()
+            try:
+                threading.Thread(target=_run_loop, args=(loop,), name="nereid-loop", daemon=True).start()
+            except BaseException:  # no more threads
+                loop.close()
+                raise
             _loop = loop  # once it runs
     return _loop
+
+
+def _run_loop(loop):
+    """What a task raises to end its process (sys.exit) comes out of the loop; the others go on, and who waits for that task hears of it."""
+    while not loop.is_closed():
+        try:
+            loop.run_forever()
+            return
+        except BaseException as error:  # noqa: BLE001
+            print(f"a task of the model's coroutines raised {_text(error)}", file=sys.stderr, flush=True)
 
 
 def _run(coroutine, requests):
@@ -218,11 +237,13 @@ def _run(coroutine, requests):
 
 
 def _fail_open(future, requests):
-    """Answers what a coroutine that raised has left open."""
-    if future.cancelled() or future.exception() is None:
+    """Answers what a coroutine that raised, or was cancelled, has left open."""
+    from asyncio import CancelledError
+    if not future.cancelled() and future.exception() is None:
         return
     from .errors import TritonError
-    error = InferenceResponse(error=TritonError(_failed(future.exception())))
+    raised = CancelledError() if future.cancelled() else future.exception()
+    error = InferenceResponse(error=TritonError(_failed(raised)))
     for request in requests:
         try:
             request.get_response_sender().send(error, FINAL)
@@ -239,6 +260,7 @@ def _ask_is_ready(query):
 
 
 def _answer_is_ready(query):
+    models.is_asked.set(True)
     try:
         ready = _model.is_ready()
         if isinstance(ready, Coroutine):

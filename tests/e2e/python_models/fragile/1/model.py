@@ -1,4 +1,5 @@
 """Dies, or worse, in the way that CASE names."""
+import asyncio
 import ctypes
 import os
 import resource
@@ -10,9 +11,26 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 
+async def exit_later(code):
+    await asyncio.sleep(0)
+    sys.exit(code)
+
+
+async def exit_of_a_task(model):
+    task = asyncio.create_task(exit_later(6))
+    await asyncio.wait([task])
+    return [model.answer("goes on")]
+
+
+COROUTINES = {"sys_exit_of_a_coroutine": lambda model: exit_later(5), "sys_exit_of_a_task": exit_of_a_task}
+
+
 class TritonPythonModel:
     def execute(self, requests):
-        return [getattr(self, "case_" + pb_utils.get_input_tensor_by_name(each, "CASE").as_numpy()[0].decode())() for each in requests]
+        cases = [pb_utils.get_input_tensor_by_name(each, "CASE").as_numpy()[0].decode() for each in requests]
+        if cases[0] in COROUTINES:
+            return COROUTINES[cases[0]](self)
+        return [getattr(self, "case_" + each)() for each in cases]
 
     def answer(self, text):
         return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([str(text).encode()], object))])
@@ -28,6 +46,18 @@ class TritonPythonModel:
 
     def case_sys_exit(self):
         sys.exit(4)
+
+    def case_interrupt(self):
+        raise KeyboardInterrupt
+
+    def case_cancelled(self):
+        raise asyncio.CancelledError
+
+    def case_fork_exits(self):
+        child = os.fork()
+        if child == 0:
+            sys.exit(7)
+        return self.answer(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
     def case_abort(self):
         os.abort()
