@@ -67,7 +67,7 @@ ROWS = {
     "plain": ("plain", tensors(IN=floats(5)), {}),
     "moody": ("moody", tensors(IN=np.array([True])), {}),
     **{f"fragile {case}": ("fragile", {"CASE": np.array([case.encode()], np.object_)}, {}) for case in (
-        "stdout", "wrong_type", "unprintable", "recursion", "out_of_memory")},
+        "stdout", "wrong_type", "unprintable", "recursion", "out_of_memory", "sys_exit", "interrupt")},
     "mirror": ("mirror", tensors(IN=floats(30_000)), {}),
     "steps": ("steps", tensors(IN=np.array([[5]], np.int32)), {}),
     **{f"fail {mode}": ("fail", tensors(INPUT0=np.array([mode], np.int32)), {}) for mode in range(5)},
