@@ -20,21 +20,6 @@ bool RoundsInput(const GpuMatrix& weights) {
          weights.depth % 16 == 0 && weights.num_outputs % 16 == 0;
 }
 
-// Rows up to which streaming is faster than cuBLASLt, for which quantised weights have to be
-// unpacked first; more than the kernel takes at a time go in turns, of which each reads the
-// weights.
-int MaxStreamRows(const GpuMatrix& weights) {
-  switch (weights.format) {
-    case WeightFormat::kBf16:
-      return 8;
-    case WeightFormat::kFp8:
-      return RoundsInput(weights) ? 8 : 2 * kStreamMaxRows;
-    case WeightFormat::kInt4:
-      return kStreamMaxRows;
-  }
-  return 0;
-}
-
 // Whether the product whose depth blocks share is faster than cuBLASLt, behind which a gate is a
 // kernel of its own; fp8 weights with the input rounded to fp8. As measured on the layers of an 8B
 // model and its LM head, whose product is too long for what it costs to begin and end to matter.
@@ -50,6 +35,25 @@ bool PrefersSplit(const GpuMatrix& weights, StreamOutput output, int num_rows) {
       return num_rows <= (gates ? 128 : 64) && weights.num_outputs <= 8 * weights.depth;
   }
   return false;
+}
+
+// Rows up to which streaming is faster than what else there is: cuBLASLt, for which quantised
+// weights have to be unpacked first, or the split product. More than the kernel takes at a time go
+// in turns, of which each reads the weights. Every block of a streamed product has the whole input
+// in its shared memory: with a long input of bf16 the split one is ahead before cuBLASLt is.
+int MaxStreamRows(const GpuMatrix& weights, StreamOutput output) {
+  constexpr int kMostRows = 8;
+  constexpr int kLongInput = 32768;  // elements
+  switch (weights.format) {
+    case WeightFormat::kBf16:
+      if (!PrefersSplit(weights, output, kMostRows)) return kMostRows;
+      return std::min(kMostRows, (kLongInput - 1) / weights.depth);
+    case WeightFormat::kFp8:
+      return RoundsInput(weights) ? kMostRows : 2 * kStreamMaxRows;
+    case WeightFormat::kInt4:
+      return kStreamMaxRows;
+  }
+  return 0;
 }
 
 int64_t OutputRowBytes(StreamOutput output, int64_t num_outputs) {
@@ -201,7 +205,7 @@ Status LinearRunner::Run(const LinearCall& given, int num_rows, bool may_time,
     PrepareInput(call, num_rows, stream);
     return RunInvariant(call, num_rows, stream);
   }
-  const bool is_small = num_rows <= MaxStreamRows(weights);
+  const bool is_small = num_rows <= MaxStreamRows(weights, call.output);
   const int at_once = std::min(num_rows, kStreamMaxRows);
   if (is_small && !weights.gathers() && CanStream(weights, at_once, call.norm_weight != nullptr))
     return Stream(call, num_rows, stream);
