@@ -1,11 +1,13 @@
 // Sums over GPUs, as a model's layers ask for them: one behind the other on a stream each, from a
-// recorded graph, by mail and by meeting (kernels/rows/peer.h).
+// recorded graph, by mail and by meeting (kernels/rows/peer.h); and sums of rows with their norm.
 //
-//   gpu_peer_bench [--gpus 0,1] [--sizes 8192,16384,...]   sizes: bytes of bf16
+//   gpu_peer_bench [--gpus 0,1] [--sizes 8192,16384,...] [--hidden 8192] [--rows 1,2,4,...]
+//   sizes: bytes of bf16; rows: of `hidden` elements
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,17 +26,19 @@ constexpr int kRepeats = 10;
 
 struct Rank {
   gpu::Stream stream;
-  gpu::DeviceMemory parts, residual;
+  gpu::DeviceMemory parts, residual, normed;
   gpu::Graph graph;
 };
 
-Status Record(gpu::PeerGroup& group, std::vector<Rank>& ranks, int64_t count, gpu::SumPath path) {
+// What is measured, of one GPU.
+using Sum = std::function<void(const gpu::Peers& peers, cudaStream_t stream)>;
+
+Status Record(gpu::PeerGroup& group, std::vector<Rank>& ranks, const Sum& sum) {
   for (int32_t rank = 0; rank < group.count(); ++rank) {
     NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(group.devices()[rank]));
     cudaStream_t stream = ranks[rank].stream.get();
     NEREID_RETURN_IF_CUDA_ERROR(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < kSums; ++i)
-      gpu::SumOverPeers(group.peers(rank), count, gpu::SumInto::kResidual, path, stream);
+    for (int i = 0; i < kSums; ++i) sum(group.peers(rank), stream);
     cudaGraph_t nodes = nullptr;
     NEREID_RETURN_IF_CUDA_ERROR(cudaStreamEndCapture(stream, &nodes));
     cudaGraphExec_t executable = nullptr;
@@ -46,9 +50,8 @@ Status Record(gpu::PeerGroup& group, std::vector<Rank>& ranks, int64_t count, gp
 }
 
 // Microseconds of one sum, the least of several graphs.
-Result<double> Measure(gpu::PeerGroup& group, std::vector<Rank>& ranks, int64_t count,
-                       gpu::SumPath path) {
-  NEREID_RETURN_IF_ERROR(Record(group, ranks, count, path));
+Result<double> Measure(gpu::PeerGroup& group, std::vector<Rank>& ranks, const Sum& sum) {
+  NEREID_RETURN_IF_ERROR(Record(group, ranks, sum));
   double least = 1e30;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     const auto start = Clock::now();
@@ -66,51 +69,90 @@ Result<double> Measure(gpu::PeerGroup& group, std::vector<Rank>& ranks, int64_t 
   return least;
 }
 
-Status Run(const std::vector<int32_t>& devices, const std::vector<int64_t>& sizes) {
+// Of both ways; 0 where there is no room for mail.
+struct Times {
+  double mail = 0.0, meet = 0.0;
+};
+Result<Times> MeasureBoth(gpu::PeerGroup& group, std::vector<Rank>& ranks, int64_t count,
+                          const std::function<Sum(gpu::SumPath)>& sum) {
+  Times times;
+  if (count <= gpu::PeerMailElements()) {
+    NEREID_ASSIGN_OR_RETURN(times.mail, Measure(group, ranks, sum(gpu::SumPath::kMail)));
+  }
+  NEREID_ASSIGN_OR_RETURN(times.meet, Measure(group, ranks, sum(gpu::SumPath::kMeet)));
+  return times;
+}
+
+Status Run(const std::vector<int32_t>& devices, const std::vector<int64_t>& sizes,
+           const std::vector<int64_t>& rows, int hidden) {
   NEREID_ASSIGN_OR_RETURN(const auto group, gpu::PeerGroup::Create(devices));
   std::vector<Rank> ranks(devices.size());
-  const auto most = static_cast<size_t>(*std::max_element(sizes.begin(), sizes.end()));
+  int64_t most_bytes = int64_t{2} * hidden;  // of the norm's weights too
+  for (const int64_t size : sizes) most_bytes = std::max(most_bytes, size);
+  for (const int64_t count : rows) most_bytes = std::max(most_bytes, 2 * count * hidden);
+  const auto most = static_cast<size_t>(most_bytes);
   for (int32_t rank = 0; rank < group->count(); ++rank) {
     Rank& own = ranks[rank];
     NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(devices[rank]));
     NEREID_ASSIGN_OR_RETURN(own.stream, gpu::MakeStream());
     NEREID_ASSIGN_OR_RETURN(own.parts, gpu::DeviceMemory::Allocate(most, "parts"));
     NEREID_ASSIGN_OR_RETURN(own.residual, gpu::DeviceMemory::Allocate(most, "the residual"));
-    NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(own.parts.data(), 0x3c, most));
-    NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(own.residual.data(), 0x3c, most));
+    NEREID_ASSIGN_OR_RETURN(own.normed, gpu::DeviceMemory::Allocate(most, "rows"));
+    for (const gpu::DeviceMemory* memory : {&own.parts, &own.residual, &own.normed})
+      NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(memory->data(), 0x3c, most));
     NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
-    group->Share(rank, {own.parts.as<__nv_bfloat16>(), own.residual.as<__nv_bfloat16>()});
+    group->Share(rank, {own.parts.as<__nv_bfloat16>(), own.residual.as<__nv_bfloat16>(),
+                        own.normed.as<__nv_bfloat16>()});
   }
   std::printf("%d GPUs; bytes: by mail us, by meeting us (GB/s of the message)\n", group->count());
   for (const int64_t size : sizes) {
-    double mail = 0.0;
-    if (size / 2 <= gpu::PeerMailElements()) {
-      NEREID_ASSIGN_OR_RETURN(mail, Measure(*group, ranks, size / 2, gpu::SumPath::kMail));
-    }
-    NEREID_ASSIGN_OR_RETURN(const double meet,
-                            Measure(*group, ranks, size / 2, gpu::SumPath::kMeet));
-    std::printf("%10lld: %8.2f %8.2f (%.0f)\n", static_cast<long long>(size), mail, meet,
-                static_cast<double>(size) / meet / 1e3);
+    NEREID_ASSIGN_OR_RETURN(
+        const Times times, MeasureBoth(*group, ranks, size / 2, [&](gpu::SumPath path) -> Sum {
+          return [=](const gpu::Peers& peers, cudaStream_t stream) {
+            gpu::SumOverPeers(peers, size / 2, gpu::SumInto::kResidual, path, stream);
+          };
+        }));
+    std::printf("%10lld: %8.2f %8.2f (%.0f)\n", static_cast<long long>(size), times.mail,
+                times.meet, static_cast<double>(size) / times.meet / 1e3);
+  }
+  if (!rows.empty()) std::printf("rows of %d with their norm\n", hidden);
+  for (const int64_t count : rows) {
+    NEREID_ASSIGN_OR_RETURN(
+        const Times times,
+        MeasureBoth(*group, ranks, count * hidden, [&](gpu::SumPath path) -> Sum {
+          return [=, &ranks](const gpu::Peers& peers, cudaStream_t stream) {
+            // Weights: any that are there.
+            const auto* weight = ranks[static_cast<size_t>(peers.rank)].parts.as<__nv_bfloat16>();
+            gpu::SumRows(peers, {weight, static_cast<int>(count), hidden, 1e-5f}, path, stream);
+          };
+        }));
+    std::printf("%10lld: %8.2f %8.2f\n", static_cast<long long>(count), times.mail, times.meet);
   }
   return {};
+}
+
+std::vector<int64_t> Numbers(const std::string& text) {
+  std::vector<int64_t> numbers;
+  for (size_t at = 0; at < text.size(); at = std::min(text.size(), text.find(',', at)) + 1)
+    numbers.push_back(std::atoll(text.c_str() + at));
+  return numbers;
 }
 
 int Main(int argc, char** argv) {
   std::map<std::string, std::string> given = {
       {"--gpus", "0,1"},
       {"--sizes",
-       "2,8192,16384,65536,131072,262144,524288,1048576,4194304,16777216,67108864,134217728"}};
+       "2,8192,16384,65536,131072,262144,524288,1048576,4194304,16777216,67108864,134217728"},
+      {"--hidden", "8192"},
+      {"--rows", "1,2,4,8,16,32,64"}};
   for (int i = 1; i + 1 < argc; i += 2) given[argv[i]] = argv[i + 1];
   const auto devices = gpu::ParseDeviceIds(given["--gpus"]);
   if (!devices.ok()) {
     std::printf("error: %s\n", devices.status().message().c_str());
     return 1;
   }
-  std::vector<int64_t> sizes;
-  const std::string& text = given["--sizes"];
-  for (size_t at = 0; at < text.size(); at = std::min(text.size(), text.find(',', at)) + 1)
-    sizes.push_back(std::atoll(text.c_str() + at));
-  const Status status = Run(*devices, sizes);
+  const Status status = Run(*devices, Numbers(given["--sizes"]), Numbers(given["--rows"]),
+                            std::atoi(given["--hidden"].c_str()));
   if (!status.ok()) std::printf("error: %s\n", status.message().c_str());
   return status.ok() ? 0 : 1;
 }

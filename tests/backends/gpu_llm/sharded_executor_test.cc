@@ -112,8 +112,8 @@ class PeerSumTest : public ::testing::Test {
       ExpectEqual(ranks_[rank].residual, values.back(), rank);
   }
 
-  // A few sums with norms, then one without, as the layers of a step do them.
-  void CheckRows(int num_rows, int size, SumPath path, int num_turns) {
+  // A few sums with norms, then one without, as the layers of a step do them. The normed rows.
+  std::vector<uint16_t> CheckRows(int num_rows, int size, SumPath path, int num_turns) {
     SCOPED_TRACE(::testing::Message() << num_rows << " rows of " << size);
     auto values = FillAll(int64_t{num_rows} * size);
     const std::vector<uint16_t> weight = Random(size);
@@ -151,6 +151,7 @@ class PeerSumTest : public ::testing::Test {
     AddParts(values);
     for (int32_t rank = 0; rank < num_ranks(); ++rank)
       ExpectEqual(ranks_[rank].residual, values.back(), rank);
+    return first;
   }
 
   static constexpr int64_t kMost = 5'000'000;
@@ -180,6 +181,20 @@ TEST_F(PeerSumTest, EveryGpuHasTheNormedRows) {
     for (const SumPath path : {SumPath::kAuto, SumPath::kMail, SumPath::kMeet}) {
       CheckRows(rows, size, path, 1);
       CheckRows(rows, size, path, 4);
+    }
+  }
+}
+
+TEST_F(PeerSumTest, NormedRowsAreTheSameBitsByBothWays) {
+  for (const int size : {64, 2048, 4104, 8192, 16384}) {
+    for (const int rows : {1, 20, 40, 100}) {  // by mail eight blocks a row, four, two, one
+      std::vector<uint16_t> first;
+      for (const SumPath path : {SumPath::kMail, SumPath::kMeet}) {
+        random_.seed(size);
+        auto normed = CheckRows(rows, size, path, 1);
+        if (path == SumPath::kMail) first = normed;
+        EXPECT_EQ(normed, first) << rows << " rows of " << size;
+      }
     }
   }
 }

@@ -23,5 +23,8 @@ __device__ __forceinline__ void StoreInCluster(uint32_t address, float4 values) 
                "f"(values.y), "f"(values.z), "f"(values.w)
                : "memory");
 }
+__device__ __forceinline__ void StoreInCluster(uint32_t address, float value) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
 
 }  // namespace nereid::gpu

@@ -27,4 +27,23 @@ void Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_
                            static_cast<Parameters>(std::forward<Arguments>(arguments))...);
 }
 
+// The same, in clusters of `cluster` blocks.
+template <typename... Parameters, typename... Arguments>
+void LaunchInClusters(void (*kernel)(Parameters...), int cluster, int num_blocks, int threads,
+                      cudaStream_t stream, Arguments&&... arguments) {
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = static_cast<unsigned>(num_blocks);
+  config.blockDim = static_cast<unsigned>(threads);
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = 2;
+  (void)cudaLaunchKernelEx(&config, kernel,
+                           static_cast<Parameters>(std::forward<Arguments>(arguments))...);
+}
+
 }  // namespace nereid::gpu
