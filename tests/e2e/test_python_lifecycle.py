@@ -219,6 +219,57 @@ def test_finalize_is_called_once_and_may_fail(own_server, own_repository, tmp_pa
     assert "exited with code 7" in log_of(own_server)
 
 
+def test_what_a_model_left_for_the_end_is_done(own_server, own_repository, tmp_path):
+    """As an interpreter does at its end, although threads of the model go on."""
+    load(own_server, own_repository, "tidies_up", f"""    def initialize(self, args):
+        import atexit
+        import tempfile
+        import threading
+        import time
+        import weakref
+        self.folder = tempfile.TemporaryDirectory(dir={str(tmp_path)!r})
+        self.is_ended = False
+        atexit.register(print, "the first to be left, the last to be done")
+        atexit.register(lambda: 1 / 0)
+        weakref.finalize(self, print, "its finalizer")
+        threading.Thread(target=time.sleep, args=(600,)).start()
+
+    def __del__(self):
+        print("its __del__, finalized:", self.is_ended)
+
+    def finalize(self):
+        self.is_ended = True
+""")
+    assert len(list(tmp_path.iterdir())) == 1
+    unload(own_server, "tidies_up")
+    wait_for(lambda: "model 'tidies_up': the first to be left, the last to be done" in log_of(own_server), "the last line")
+    lines = re.findall(r"model 'tidies_up': (its __del__, finalized: True|its finalizer|ZeroDivisionError: division by zero|the first to be left)", log_of(own_server))
+    assert lines == ["its __del__, finalized: True", "its finalizer", "ZeroDivisionError: division by zero", "the first to be left"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_goes_on_holds_up_no_unload(own_server, own_repository):
+    """At its end an interpreter would wait for it."""
+    load(own_server, own_repository, "has_children", """    def initialize(self, args):
+        import multiprocessing
+        import time
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+        child.start()
+        print("child", child.pid, "of", os.getpid())
+""")
+    [[child, worker]] = wait_for(lambda: re.findall(r"model 'has_children': child (\d+) of (\d+)", log_of(own_server)), "its line")
+    unload(own_server, "has_children")
+    wait_for(lambda: not is_running(int(child)) and not is_running(int(worker)), "their end")
+
+
+def test_attributes_that_raise_are_not_there(own_server, own_repository):
+    load(own_server, own_repository, "raises_for_attributes", """    def __getattr__(self, name):
+        raise RuntimeError(name)
+""")
+    assert ask(own_server, "raises_for_attributes") == (200, [1.0])
+    unload(own_server, "raises_for_attributes")
+
+
 def test_a_worker_that_cannot_start_again_is_tried_again(own_server, own_repository, tmp_path):
     """Meanwhile its model is not ready, and its requests are told why."""
     bar = tmp_path / "bar"

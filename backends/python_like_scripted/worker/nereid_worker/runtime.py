@@ -1,4 +1,5 @@
 """The model in this process: loading it, and answering what the host asks."""
+import atexit
 import importlib.util
 import json
 import os
@@ -15,6 +16,7 @@ from .tensor import give_back
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _RESCHEDULED = 2  # in the place of a response
+_LONGEST_EXIT_S = 5
 _LONGEST_TEXT = 10_000  # of what has to be said without shared memory
 
 _model_path = _model_dir = ""
@@ -89,7 +91,7 @@ def _load(path, version, folder):
 
 
 def _complete(config):
-    if not hasattr(_class, "auto_complete_config"):
+    if not _has(_class, "auto_complete_config"):
         return None
     from .model_config import ModelConfig
     completed = _class.auto_complete_config(ModelConfig(config))
@@ -104,20 +106,50 @@ def _initialize(arguments, instance_name, is_decoupled):
     _instance_name = calls.instance_name = instance_name
     response.is_decoupled = is_decoupled
     _model = _class()
-    if hasattr(_model, "initialize"):
+    if _has(_model, "initialize"):
         _model.initialize(dict(arguments))
-    if hasattr(_model, "is_ready"):
+    asks_ready = _has(_model, "is_ready")
+    if asks_ready:
         models.own_name = dict(arguments)["model_name"]
         calls.on_is_ready = _ask_is_ready
         calls.start_pump()
     calls.is_allowed = True
-    return hasattr(_model, "is_ready")
+    return asks_ready
 
 
 def _finalize():
+    """What an interpreter does at its end is done here, too: the process is ended afterwards, whatever threads a model left behind."""
+    global _model
     calls.is_allowed = False
-    if _model is not None and hasattr(_model, "finalize"):
-        _model.finalize()
+    try:
+        if _model is not None and _has(_model, "finalize"):
+            _model.finalize()
+    finally:
+        _model = None
+        ending = threading.Thread(target=_run_exit_functions, name="nereid-end", daemon=True)
+        ending.start()
+        ending.join(_LONGEST_EXIT_S)  # one that waits for processes of the model may wait for ever
+
+
+def _run_exit_functions():
+    try:
+        atexit._run_exitfuncs()
+    except BaseException as error:  # noqa: BLE001
+        print(f"at exit: {_text(error)}", file=sys.stderr)
+    for each in (sys.stdout, sys.stderr):
+        try:
+            each.flush()
+        except Exception:  # noqa: BLE001 closed, or none
+            pass
+
+
+def _has(target, name):
+    """What raises is not there, as for the C API."""
+    try:
+        getattr(target, name)
+    except Exception:  # noqa: BLE001
+        return False
+    return True
 
 
 # ---- requests
