@@ -4,6 +4,8 @@
 #include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <utility>
 
 namespace nereid::config {
@@ -72,14 +74,16 @@ void NormalizeBackend(const ModelFolder& folder, Json* config) {
   }
 }
 
-// An output that is given again in the same words is one: the ensemble of TensorRT-LLM's last
-// templates has such a one. Triton takes the first of each name, whatever the next says.
+// Of outputs with one name the first counts, as in Triton: the ensemble of TensorRT-LLM's last
+// templates has such ones.
 void NormalizeOutputs(Json* config) {
   const auto it = config->find("output");
   if (it == config->end() || it->size() < 2) return;
   Json once = Json::array();
+  std::set<std::string> names;
   for (const Json& output : *it) {
-    if (std::find(once.begin(), once.end(), output) == once.end()) once.push_back(output);
+    const std::string name = output.value("name", "");
+    if (name.empty() || names.insert(name).second) once.push_back(output);
   }
   *it = std::move(once);
 }

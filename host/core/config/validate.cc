@@ -39,11 +39,6 @@ void ValidateDynamicBatching(const ModelConfig& config, Faults* faults) {
                          "dynamic_batching.preferred_batch_size", faults);
   const uint64_t levels = batching.priority_levels;
   if (levels == 0) return ValidateOrdering(batching, faults);
-  constexpr uint64_t kMaxLevels = 1 << 16;
-  if (levels > kMaxLevels) {
-    return Add(faults, "dynamic_batching.priority_levels",
-               StrCat("expected at most ", kMaxLevels, ", got ", levels));
-  }
   if ((batching.default_priority_level < 1 || batching.default_priority_level > levels)) {
     Add(faults, "dynamic_batching.default_priority_level",
         StrCat("expected a level from 1 to ", levels, ", got ", batching.default_priority_level));

@@ -138,14 +138,7 @@ void ValidateSequenceBatching(const ModelConfig& config, Faults* faults) {
   for (size_t i = 0; i < batching.states.size(); ++i) {
     ValidateState(batching.states[i], StrCat("sequence_batching.state[", i, "]"), faults);
   }
-  // Each has a slot of its own, whether it is there or not.
-  constexpr int32_t kMaxSequences = 1 << 20;
   const auto* oldest = std::get_if<SequenceOldest>(&batching.strategy);
-  const int32_t num_slots = oldest ? oldest->max_candidate_sequences : config.max_batch_size;
-  if (num_slots > kMaxSequences) {
-    Add(faults, oldest ? "sequence_batching.oldest.max_candidate_sequences" : "max_batch_size",
-        StrCat("expected at most ", kMaxSequences, " sequences at a time, got ", num_slots));
-  }
   if (oldest != nullptr) {
     ValidatePreferredSizes(oldest->preferred_batch_sizes, config.max_batch_size,
                            "sequence_batching.oldest.preferred_batch_size", faults);

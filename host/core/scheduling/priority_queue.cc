@@ -25,18 +25,31 @@ uint64_t DeadlineNs(uint64_t now_ns, uint64_t timeout_us) {
 
 }  // namespace
 
-PriorityQueue::PriorityQueue(const DynamicBatching& config) {
-  const uint64_t first = config.priority_levels == 0 ? 0 : 1;
-  for (uint64_t priority = first; priority <= config.priority_levels; ++priority) {
-    const auto it = config.priority_queue_policy.find(priority);
-    const bool own = it != config.priority_queue_policy.end();
-    levels_[priority].policy = own ? it->second : config.default_queue_policy;
-  }
+PriorityQueue::PriorityQueue(const DynamicBatching& config) : config_(config) {}
+
+// What the configuration does not have counts as the last.
+uint64_t PriorityQueue::LevelNumber(const InferRequest& request) const {
+  const uint64_t priority = request.priority();
+  const bool is_level = priority != 0 && priority <= config_.priority_levels;
+  return is_level ? priority : config_.priority_levels;
 }
 
 PriorityQueue::Level& PriorityQueue::LevelOf(const InferRequest& request) {
-  const auto it = levels_.find(request.priority());
-  return it == levels_.end() ? levels_.rbegin()->second : it->second;
+  const uint64_t number = LevelNumber(request);
+  const auto [it, is_new] = levels_.try_emplace(number);
+  if (is_new) {
+    const auto own = config_.priority_queue_policy.find(number);
+    const bool is_known = number != 0 && own != config_.priority_queue_policy.end();
+    it->second.policy = is_known ? own->second : config_.default_queue_policy;
+  }
+  return it->second;
+}
+
+void PriorityQueue::Drop(std::map<uint64_t, Level>::iterator level) {
+  constexpr size_t kMaxKept = 64;
+  if (levels_.size() > kMaxKept && level->second.ready.empty() && level->second.delayed.empty()) {
+    levels_.erase(level);
+  }
 }
 
 Status PriorityQueue::Push(InferRequest* request, uint64_t now_ns) {
@@ -55,13 +68,14 @@ Status PriorityQueue::Push(InferRequest* request, uint64_t now_ns) {
 }
 
 bool PriorityQueue::Remove(InferRequest* request) {
-  for (auto& [priority, level] : levels_) {
-    for (RequestList* list : {&level.ready, &level.delayed}) {
-      if (!list->Contains(request)) continue;
-      list->Remove(request);
-      --size_;
-      return true;
-    }
+  const auto it = levels_.find(LevelNumber(*request));
+  if (it == levels_.end()) return false;
+  for (RequestList* list : {&it->second.ready, &it->second.delayed}) {
+    if (!list->Contains(request)) continue;
+    list->Remove(request);
+    --size_;
+    Drop(it);
+    return true;
   }
   return false;
 }
@@ -103,8 +117,7 @@ InferRequest* PriorityQueue::First() const {
 
 InferRequest* PriorityQueue::Next(const InferRequest* request) const {
   if (InferRequest* next = RequestList::Next(request)) return next;
-  auto it = levels_.find(request->priority());
-  if (it == levels_.end()) it = std::prev(levels_.end());
+  const auto it = levels_.find(LevelNumber(*request));
   const Level& level = it->second;
   if (level.ready.Contains(request) && !level.delayed.empty()) return level.delayed.front();
   return FirstFrom(std::next(it));

@@ -38,10 +38,15 @@ class PriorityQueue {
     RequestList ready;
     RequestList delayed;
   };
+  uint64_t LevelNumber(const InferRequest& request) const;
+  // Makes the level if no request has come to it yet.
   Level& LevelOf(const InferRequest& request);
+  // Forgets an empty level where many were made.
+  void Drop(std::map<uint64_t, Level>::iterator level);
   InferRequest* FirstFrom(std::map<uint64_t, Level>::const_iterator level) const;
 
-  std::map<uint64_t, Level> levels_;  // by priority; {0} when there are no levels
+  const DynamicBatching config_;
+  std::map<uint64_t, Level> levels_;  // by number; 0 when there are no levels
   size_t size_ = 0;
   uint64_t earliest_deadline_ns_ = UINT64_MAX;
 };

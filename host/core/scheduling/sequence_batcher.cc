@@ -109,6 +109,7 @@ Sequence* SequenceBatcher::StartSequence(const CorrelationId& id) {
   std::tie(raw->slot, raw->lane) = *free_slots_.begin();
   free_slots_.erase(free_slots_.begin());
   lanes_[raw->lane]->slots[raw->slot] = std::move(sequence);
+  OpenSlots(raw->lane);
   return raw;
 }
 
@@ -252,6 +253,14 @@ void SequenceBatcher::End(Sequence* sequence) {
   }
 }
 
+void SequenceBatcher::OpenSlots(size_t lane) {
+  auto& slots = lanes_[lane]->slots;
+  while (slots.size() < strategy_.slots_per_lane() && (slots.empty() || slots.back() != nullptr)) {
+    slots.emplace_back();
+    Fill(slots.size() - 1, lane);
+  }
+}
+
 void SequenceBatcher::Fill(size_t slot, size_t lane) {
   std::unique_ptr<Sequence>& place = lanes_[lane]->slots[slot];
   if (backlog_.empty()) {
@@ -375,8 +384,8 @@ void SequenceBatcher::UpdatePending(int64_t change) {
 void SequenceBatcher::AddInstance() {
   std::lock_guard lock(mutex_);
   const size_t lane = lanes_.size();
-  lanes_.push_back(std::make_unique<Lane>(strategy_.slots_per_lane()));
-  for (size_t slot = 0; slot < strategy_.slots_per_lane(); ++slot) Fill(slot, lane);
+  lanes_.push_back(std::make_unique<Lane>());
+  OpenSlots(lane);
 }
 
 void SequenceBatcher::RetireInstance(size_t instance) {

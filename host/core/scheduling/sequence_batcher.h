@@ -59,6 +59,8 @@ class SequenceBatcher final : public Scheduler,
   Choice Choose(Lane& lane, uint64_t now_ns) const;
   void Dispatch(Lane* lane, const Choice& choice, std::vector<InferRequest*>* batch);
   InferRequest* TakeFirst(Sequence* sequence);
+  // A slot of the lane is open, or all are taken.
+  void OpenSlots(size_t lane);
   // Gives a slot that is free to the backlog's first.
   void Fill(size_t slot, size_t lane);
   // Ends the sequence if it is to end and nothing of it is left.

@@ -30,10 +30,8 @@ struct Sequence : RequestList {
   bool ready() const { return !empty() && !in_flight; }
 };
 
-// The slots of one instance.
+// The slots of one instance: those that were ever taken, and one more while there may be more.
 struct SequenceLane {
-  explicit SequenceLane(size_t num_slots) : slots(num_slots) {}
-
   std::vector<std::unique_ptr<Sequence>> slots;  // null: free
   std::condition_variable changed;               // its instance's thread waits here
   DelayedStart delay;

@@ -64,7 +64,7 @@ SequenceStrategy::Choice SequenceStrategy::ChooseDirect(const SequenceLane& lane
     choice.sequences.push_back(sequence.get());
   }
   const auto& direct = std::get<SequenceDirect>(kind_);
-  const float utilization = static_cast<float>(num_ready) / static_cast<float>(lane.slots.size());
+  const float utilization = static_cast<float>(num_ready) / static_cast<float>(num_slots_);
   const uint64_t end_ns = AddNs(oldest->queue_start_ns, UsToNs(direct.max_queue_delay_us));
   if (utilization < direct.minimum_slot_utilization && now_ns < end_ns) {
     choice.wait_until_ns = end_ns;

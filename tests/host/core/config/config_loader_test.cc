@@ -62,17 +62,19 @@ TEST(ConfigLoaderTest, KeepsPlaceholdersInsideStrings) {
   EXPECT_EQ(config->parameters.at("d"), "${engine_dir}");
 }
 
-TEST(ConfigLoaderTest, TakesAnOutputOnceThatIsGivenAgainInTheSameWords) {
+TEST(ConfigLoaderTest, TakesTheFirstOfOutputsWithOneName) {
   const TempModel model(std::string(kIo) +
                         "output [ { name: \"X\" data_type: TYPE_INT32 dims: [ 1 ] },\n"
                         "         { name: \"Y\" data_type: TYPE_INT32 dims: [ 1 ] },\n"
-                        "         { name: \"X\" data_type: TYPE_INT32 dims: [ 1 ] } ]\n");
+                        "         { name: \"X\" data_type: TYPE_INT32 dims: [ 1 ] },\n"
+                        "         { name: \"Y\" data_type: TYPE_FP32 dims: [ 2 ] } ]\n");
   const auto config = ReadModelConfig(model.folder());
   ASSERT_TRUE(config.ok()) << config.status().message();
   std::vector<std::string> names;
   for (const TensorSpec& output : config->outputs) names.push_back(output.name);
   EXPECT_EQ(std::count(names.begin(), names.end(), "X"), 1);
   EXPECT_EQ(std::count(names.begin(), names.end(), "Y"), 1);
+  EXPECT_EQ(config->FindOutput("Y")->data_type, DataType::kInt32);
 }
 
 TEST(ConfigLoaderTest, GivesTheLineOfAFaultFoundByValidation) {

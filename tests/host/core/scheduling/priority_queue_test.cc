@@ -115,6 +115,32 @@ TEST_F(PriorityQueueTest, MovesDelayedRequestsToTheEndOfTheirLevel) {
   EXPECT_EQ(Order(queue), "bc");
 }
 
+TEST_F(PriorityQueueTest, TakesAnyNumberOfLevels) {
+  std::string json = kConfig;
+  json.replace(json.find("3,"), 1, "4294967296");
+  target_ = std::make_shared<FakeTarget>(json);
+  config_ = *test::ConfigOf(json).dynamic_batching;
+  config_.priority_queue_policy[200].max_queue_size = 1;
+  PriorityQueue queue(config_);
+  for (const uint64_t priority : {uint64_t{1} << 32, uint64_t{1} << 31, uint64_t{1}}) {
+    ASSERT_TRUE(queue.Push(Make(StrCat(priority, " "), priority), 0).ok());
+  }
+  const std::string order = "1 2147483648 4294967296 ";
+  EXPECT_EQ(Order(queue), order);
+  std::vector<InferRequest*> many;
+  for (uint64_t priority = 100; priority < 300; ++priority) {
+    many.push_back(Make("", priority));
+    ASSERT_TRUE(queue.Push(many.back(), 0).ok());
+  }
+  InferRequest* const full = Make("", 200);
+  EXPECT_EQ(queue.Push(full, 0).code(), StatusCode::kUnavailable);
+  for (InferRequest* request : many) EXPECT_TRUE(queue.Remove(request));
+  EXPECT_EQ(queue.size(), 3U);
+  EXPECT_EQ(Order(queue), order);
+  EXPECT_TRUE(queue.Push(full, 0).ok()) << "the level has its policy, new";
+  EXPECT_EQ(queue.Push(Make("", 200), 0).code(), StatusCode::kUnavailable);
+}
+
 TEST_F(PriorityQueueTest, LetsARequestShortenItsTimeoutWherePermitted) {
   const auto deadline = [&](uint64_t standard_us, bool allowed, uint64_t own_us) {
     DynamicBatching config = config_;
