@@ -98,9 +98,11 @@ def test_a_stream_carries_several_sequences(grpc):
     assert sums == {f"{one} {i}": one * (i + 1) for one in ids for i in range(4)}
 
 
-def test_a_text_is_no_id_for_a_numeric_control(http):
-    with pytest.raises(InferenceServerException, match="correlation ID 'text', but control input 'CORRID' holds UINT64"):
-        send(http, http_client, "seq", 1, sequence_id="text", sequence_start=True)
+def test_texts_name_sequences_of_a_numeric_control(http):
+    texts = [f"text {next(FRESH)}" for _ in range(2)]
+    for i in range(3):
+        for value, text in enumerate(texts, 1):
+            assert send(http, http_client, "seq", value, sequence_id=text, sequence_start=i == 0, sequence_end=i == 2) == value * (i + 1)
 
 
 def test_open_sequences_do_not_hold_up_an_unload(http):

@@ -19,6 +19,16 @@ uint64_t LargestId(DataType type) {
   }
 }
 
+// A text's number: FNV-1a of 64 bits; 0 where there is no id.
+uint64_t NumberOf(const CorrelationId& id) {
+  if (const auto* number = std::get_if<uint64_t>(&id)) return *number;
+  const std::string& text = std::get<std::string>(id);
+  if (text.empty()) return 0;
+  uint64_t hash = 14695981039346656037ull;
+  for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 1099511628211ull;
+  return hash;
+}
+
 // As an element of a BYTES tensor: its length, then the text.
 std::string BytesElement(const std::string& text) {
   const auto length = static_cast<uint32_t>(text.size());
@@ -80,6 +90,7 @@ SequenceControls::Flag SequenceControls::MakeFlag(const std::string& name,
 Status SequenceControls::CheckId(const CorrelationId& id, const std::string& model_name) const {
   if (id_name_.empty() || id_type_ == DataType::kBytes) return Status::Ok();
   const auto* number = std::get_if<uint64_t>(&id);
+  if (number == nullptr && DataTypeByteSize(id_type_) == sizeof(uint64_t)) return Status::Ok();
   if (number != nullptr && *number <= LargestId(id_type_)) return Status::Ok();
   return InvalidArgError("inference request to model '", model_name, "' has correlation ID ",
                          number == nullptr ? "'" : "", CorrelationIdText(id),
@@ -112,9 +123,8 @@ void SequenceControls::AddInputs(const Values& values, HostInputs* inputs) const
     inputs->id_bytes =
         BytesElement(IsCorrelationId(values.id) ? CorrelationIdText(values.id) : std::string());
   } else {
-    // Little-endian, as the narrower types' first bytes; checked to fit. 0 where there is no id.
-    const auto* number = std::get_if<uint64_t>(&values.id);
-    const uint64_t id = number == nullptr ? 0 : *number;
+    // Little-endian, as the narrower types' first bytes; checked to fit.
+    const uint64_t id = NumberOf(values.id) & LargestId(id_type_);
     inputs->id_bytes.assign(reinterpret_cast<const char*>(&id), DataTypeByteSize(id_type_));
   }
   AddTensor(id_name_, id_type_, inputs->id_bytes.data(), inputs->id_bytes.size(), inputs);

@@ -30,7 +30,8 @@ class SequenceControls {
   // `has_batch_dim`: the tensors have shape [1,1], else [1].
   SequenceControls(const SequenceBatching& config, bool has_batch_dim);
 
-  // INVALID_ARG when the CORRID tensor cannot hold the id.
+  // INVALID_ARG when the CORRID tensor cannot hold the id. One of 64-bit integers holds a number
+  // made from a text, the same for the same text.
   Status CheckId(const CorrelationId& id, const std::string& model_name) const;
   // Adds the tensors; `inputs` keeps what they refer to, except what is kept here.
   void AddInputs(const Values& values, HostInputs* inputs) const;

@@ -123,9 +123,6 @@ TEST_F(SequenceBatcherTest, SaysWhatIsWrongWithARequest) {
   EXPECT_EQ(Send(Make(uint64_t{9})).message(),
             "inference request for sequence 9 to model 'm' must specify the START flag on the "
             "first request of the sequence");
-  EXPECT_EQ(Send(Make(std::string("nine"), kStart)).message(),
-            "inference request to model 'm' has correlation ID 'nine', but control input 'ID' "
-            "holds UINT64");
   InferRequest& two =
       requests_.emplace_back(target_, &client_, "r", std::vector<int64_t>{2, 1}).request;
   two.set_correlation_id(uint64_t{1});
@@ -228,6 +225,16 @@ TEST_F(SequenceBatcherTest, OldestTakesOneRequestASequenceInOrderOfArrival) {
   EXPECT_EQ(TakeAndAnswer(), "8");
 }
 
+TEST_F(SequenceBatcherTest, MaySayThatItHasRoomForAllSequences) {
+  Use(Config(R"("oldest": {"max_candidate_sequences": 2147483647})"));
+  for (const uint64_t id : {1, 2, 3, 4, 5}) Queue(id, kStart | kEnd);
+  EXPECT_EQ(TakeAndAnswer(), "1 2");
+  EXPECT_EQ(TakeAndAnswer(), "3 4");
+  for (const uint64_t id : {6, 7}) Queue(id, kStart | kEnd);
+  EXPECT_EQ(TakeAndAnswer(), "5 6");
+  EXPECT_EQ(TakeAndAnswer(), "7");
+}
+
 TEST_F(SequenceBatcherTest, OldestKeepsTheOrderOfResponses) {
   Use(Config(R"("oldest": {"max_candidate_sequences": 4, "preserve_ordering": true})"));
   for (const uint64_t id : {1, 2, 3, 4}) Queue(id, kStart | kEnd);
@@ -257,9 +264,30 @@ TEST_F(SequenceBatcherTest, TextIdsNeedATextControl) {
   AnswerAll();
 }
 
+TEST_F(SequenceBatcherTest, TellsTextsApartByNumbersOf64Bits) {
+  for (const char* type : {"TYPE_UINT64", "TYPE_INT64"}) {
+    Use(Config(R"("direct": {})", type));
+    ASSERT_TRUE(Send(Make(std::string("abc"), kStart)).ok());
+    ASSERT_TRUE(Send(Make(std::string("abd"), kStart)).ok());
+    ASSERT_EQ(Take(), "abc abd");
+    const auto first = Value<int64_t>(batch_[0], "ID"), second = Value<int64_t>(batch_[1], "ID");
+    AnswerAll();
+    EXPECT_NE(first, second);
+    ASSERT_TRUE(Send(Make(std::string("abc"), kEnd)).ok());
+    ASSERT_EQ(Take(), "abc -");
+    EXPECT_EQ(Value<int64_t>(batch_[0], "ID"), first);
+    EXPECT_TRUE(first > 0 || config_.sequence_batching->control_inputs[3].controls[0].data_type ==
+                                 DataType::kUint64);
+    AnswerAll();
+  }
+}
+
 TEST_F(SequenceBatcherTest, RefusesIdsThatTheirControlCannotHold) {
   Use(Config(R"("direct": {})", "TYPE_INT32"));
   EXPECT_EQ(Send(Make(uint64_t{1} << 31, kStart)).code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(Send(Make(std::string("nine"), kStart)).message(),
+            "inference request to model 'm' has correlation ID 'nine', but control input 'ID' "
+            "holds INT32");
   ASSERT_TRUE(Send(Make(uint64_t{0x7fffffff}, kStart)).ok());
   ASSERT_EQ(Take(), "2147483647");
   EXPECT_EQ(Value<int32_t>(batch_[0], "ID"), 0x7fffffff);
