@@ -58,7 +58,23 @@ bool BoolField(const Json& object, const char* field) {
   return it != object.end() && it->is_boolean() && it->get<bool>();
 }
 
-Result<std::vector<TensorSpec>> ReadTensors(const Json& config, const char* field) {
+// Whose side of a `reshape` the dims are: those who call the model see `dims`, those inside it what
+// the reshape makes of them.
+enum class Side { kOutside, kInside };
+
+const Json* FindDims(const Json& tensor, Side side) {
+  if (side == Side::kInside) {
+    const auto reshape = tensor.find("reshape");
+    if (reshape != tensor.end() && reshape->is_object()) {
+      const auto shape = reshape->find("shape");
+      return shape == reshape->end() ? nullptr : &*shape;
+    }
+  }
+  const auto dims = tensor.find("dims");
+  return dims == tensor.end() ? nullptr : &*dims;
+}
+
+Result<std::vector<TensorSpec>> ReadTensors(const Json& config, const char* field, Side side) {
   std::vector<TensorSpec> tensors;
   const auto list = config.find(field);
   if (list == config.end()) return tensors;
@@ -70,7 +86,7 @@ Result<std::vector<TensorSpec>> ReadTensors(const Json& config, const char* fiel
     tensor.name = StringField(entry, "name");
     tensor.data_type = StringField(entry, "data_type");
     tensor.optional = BoolField(entry, "optional");
-    if (const auto dims = entry.find("dims"); dims != entry.end()) {
+    if (const Json* const dims = FindDims(entry, side); dims != nullptr) {
       for (const Json& dim : *dims) {
         NEREID_ASSIGN_OR_RETURN(int64_t value, ReadInt(dim, "dims"));
         tensor.dims.push_back(value);
@@ -81,12 +97,12 @@ Result<std::vector<TensorSpec>> ReadTensors(const Json& config, const char* fiel
   return tensors;
 }
 
-Result<ModelSpec> ReadModelSpec(const Json& config) {
+Result<ModelSpec> ReadModelSpec(const Json& config, Side side) {
   ModelSpec model;
   model.name = StringField(config, "name");
   NEREID_ASSIGN_OR_RETURN(model.max_batch_size, IntField(config, "max_batch_size", 0));
-  NEREID_ASSIGN_OR_RETURN(model.inputs, ReadTensors(config, "input"));
-  NEREID_ASSIGN_OR_RETURN(model.outputs, ReadTensors(config, "output"));
+  NEREID_ASSIGN_OR_RETURN(model.inputs, ReadTensors(config, "input", side));
+  NEREID_ASSIGN_OR_RETURN(model.outputs, ReadTensors(config, "output", side));
   if (const auto policy = config.find("model_transaction_policy"); policy != config.end()) {
     model.decoupled = BoolField(*policy, "decoupled");
   }
@@ -130,13 +146,13 @@ const TensorSpec* ModelSpec::FindOutput(std::string_view tensor) const {
 
 Result<ModelSpec> ParseModelSpec(std::string_view json) {
   NEREID_ASSIGN_OR_RETURN(Json config, ParseObject(json));
-  return ReadModelSpec(config);
+  return ReadModelSpec(config, Side::kOutside);
 }
 
 Result<EnsembleConfig> ParseEnsembleConfig(std::string_view json) {
   NEREID_ASSIGN_OR_RETURN(Json config, ParseObject(json));
   EnsembleConfig ensemble;
-  NEREID_ASSIGN_OR_RETURN(ensemble.model, ReadModelSpec(config));
+  NEREID_ASSIGN_OR_RETURN(ensemble.model, ReadModelSpec(config, Side::kInside));
   const auto scheduling = config.find("ensemble_scheduling");
   if (scheduling == config.end() || !scheduling->is_object()) {
     return InvalidArgError("ensemble '", ensemble.model.name,

@@ -40,7 +40,7 @@ struct StepConfig {
 };
 
 struct EnsembleConfig {
-  ModelSpec model;  // the ensemble's own declaration
+  ModelSpec model;  // the ensemble's own declaration; dims as its steps see them, behind a reshape
   std::vector<StepConfig> steps;
   uint64_t max_inflight_requests = 0;  // 0: not set
 };

@@ -237,12 +237,10 @@ class Validator {
   void CheckUnusedInputs() {
     std::set<std::string> used;
     for (const auto& [tensor, mention] : consumers_) used.insert(tensor);
-    for (const TensorSpec& output : config_.model.outputs) used.insert(output.name);
     for (const TensorSpec& input : config_.model.inputs) {
       if (used.count(input.name) > 0) continue;
       Add(Place::kInput, -1, input.name, "input '", input.name,
-          "' of the ensemble is read by no step")
-          .is_warning = true;
+          "' of the ensemble is read by no step");
     }
   }
 

@@ -22,6 +22,22 @@ TEST(EnsembleConfigTest, ReadsStepsMapsAndLimits) {
   EXPECT_EQ(config->steps[0].input_map[0], std::make_pair(std::string("IN"), std::string("X")));
 }
 
+// Who calls it sees [2,2], its steps see [4].
+TEST(EnsembleConfigTest, ReadsAnEnsemblesTensorsAsItsStepsSeeThem) {
+  constexpr char kJson[] = R"({"name":"e",
+      "input":[{"name":"X","data_type":"TYPE_FP32","dims":[2,2],"reshape":{"shape":["4"]}}],
+      "output":[{"name":"Y","data_type":"TYPE_FP32","dims":[1],"reshape":{"shape":[]}}],
+      "ensemble_scheduling":{"step":[]}})";
+  const auto ensemble = ParseEnsembleConfig(kJson);
+  ASSERT_TRUE(ensemble.ok()) << ensemble.status().message();
+  EXPECT_EQ(ensemble->model.inputs[0].dims, std::vector<int64_t>{4});
+  EXPECT_TRUE(ensemble->model.outputs[0].dims.empty());
+  const auto step = ParseModelSpec(kJson);
+  ASSERT_TRUE(step.ok()) << step.status().message();
+  EXPECT_EQ(step->inputs[0].dims, (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(step->outputs[0].dims, std::vector<int64_t>{1});
+}
+
 TEST(EnsembleConfigTest, NamesTheFieldThatIsWrong) {
   EXPECT_EQ(ParseEnsembleConfig("[1]").status().code(), StatusCode::kInvalidArg);
   EXPECT_NE(ParseEnsembleConfig(R"({"name":"e"})").status().message().find("ensemble_scheduling"),

@@ -133,13 +133,18 @@ TEST(ValidateTest, TrustsAModelWhoseBackendNamesTheTensorsLater) {
 
 TEST(ValidateTest, WarnsOfAnOptionalInputThatAStepCannotDoWithout) {
   Sketch sketch = kChain;
-  sketch.inputs = {"A?", "UNUSED"};
+  sketch.inputs = {"A?"};
   const auto faults = Build(sketch).Faults();
   EXPECT_EQ(Text(faults),
             "warning: input 'IN' of step 0 ('m0') is mandatory, but the ensemble's input 'A' is "
-            "optional: requests without it fail\n"
-            "warning: input 'UNUSED' of the ensemble is read by no step");
+            "optional: requests without it fail");
   EXPECT_TRUE(StatusOf("ens", faults).ok());
+}
+
+TEST(ValidateTest, RefusesAnInputThatNoStepReads) {
+  Sketch sketch = kChain;
+  sketch.inputs.push_back("UNUSED");
+  EXPECT_EQ(Text(Build(sketch).Faults()), "input 'UNUSED' of the ensemble is read by no step");
 }
 
 TEST(ValidateTest, GathersAllFaultsIntoOneStatus) {
