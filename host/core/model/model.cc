@@ -260,7 +260,7 @@ Status Model::StartRunner(Seat* seat, size_t index, std::shared_future<bool> adm
   }
   seat->runner = std::make_unique<InstanceRunner>(
       instance, index, scheduler_.get(), std::move(limited), std::move(turn),
-      [this, instance] { return RunWarmups(config_, model_dir_, this, instance); },
+      [this, instance] { return RunWarmups(config_, model_dir_, services_, this, instance); },
       std::move(admitted), [this, index] { OnRunnerOver(index); });
   return Status::Ok();
 }

@@ -106,9 +106,11 @@ Result<Bytes> MakeData(const WarmupInput& input, int64_t num_elements, const std
 class SequenceInputs {
  public:
   static Result<std::unique_ptr<SequenceInputs>> Make(const ModelConfig& config,
-                                                      const std::string& model_dir) {
+                                                      const std::string& model_dir,
+                                                      CoreServices& services) {
     std::unique_ptr<SequenceInputs> made(new SequenceInputs(config));
-    NEREID_ASSIGN_OR_RETURN(made->states_, MakeStateSpecs(config, model_dir));
+    NEREID_ASSIGN_OR_RETURN(made->states_, MakeStateSpecs(config, model_dir, &services.memory,
+                                                          services.options.state_growth_limits));
     return made;
   }
   // True when the model gets `name` from its scheduler: a sample may say what it then holds.
@@ -184,11 +186,11 @@ Shape ShapeOf(const WarmupInput& input, bool batched) {
 }
 
 Result<Sample> MakeSample(const Warmup& warmup, const ModelConfig& config,
-                          const std::string& model_dir,
+                          const std::string& model_dir, CoreServices& services,
                           const std::shared_ptr<RequestTarget>& target) {
   Sample sample;
   if (config.sequence_batching) {
-    NEREID_ASSIGN_OR_RETURN(sample.sequence, SequenceInputs::Make(config, model_dir));
+    NEREID_ASSIGN_OR_RETURN(sample.sequence, SequenceInputs::Make(config, model_dir, services));
   }
   const uint32_t num_requests = warmup.batch_size;
   if (config.max_batch_size > 0 && num_requests > static_cast<uint32_t>(config.max_batch_size)) {
@@ -265,15 +267,15 @@ Status RunSample(const Sample& sample, Instance* instance) {
 
 }  // namespace
 
-Status RunWarmups(const ModelConfig& config, const std::string& model_dir, RequestTarget* target,
-                  Instance* instance) {
+Status RunWarmups(const ModelConfig& config, const std::string& model_dir, CoreServices& services,
+                  RequestTarget* target, Instance* instance) {
   // Not counted: warm-up is over before the model could end.
   const std::shared_ptr<RequestTarget> uncounted(std::shared_ptr<void>(), target);
   for (const Warmup& warmup : config.warmups) {
     if (warmup.batch_size == 0) continue;  // as Triton: a sample of no request
     const auto run = [&]() -> Status {
       NEREID_ASSIGN_OR_RETURN(const Sample sample,
-                              MakeSample(warmup, config, model_dir, uncounted));
+                              MakeSample(warmup, config, model_dir, services, uncounted));
       for (uint32_t i = 0; i < std::max<uint32_t>(warmup.count, 1); ++i) {
         NEREID_RETURN_IF_ERROR(RunSample(sample, instance));
       }

@@ -5,6 +5,7 @@
 
 #include "backend/instance.h"
 #include "config/model_config.h"
+#include "model/core_services.h"
 #include "nereid/status.h"
 #include "request/request_target.h"
 
@@ -12,7 +13,7 @@ namespace nereid {
 
 // Runs every sample of `config` on `instance` and waits for the answers. `model_dir` holds the
 // folder warmup/ with the samples' data files. The error names the sample.
-Status RunWarmups(const ModelConfig& config, const std::string& model_dir, RequestTarget* target,
-                  Instance* instance);
+Status RunWarmups(const ModelConfig& config, const std::string& model_dir, CoreServices& services,
+                  RequestTarget* target, Instance* instance);
 
 }  // namespace nereid
