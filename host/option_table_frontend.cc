@@ -82,11 +82,6 @@ Status ApplyLogFormat(Options& options, Text text) {
     return InvalidArgError("expected default, ISO8601 or json, got '", text, "'");
   }
   options.log_format = text;
-  if (text == "json") return Status::Ok();  // the environment says it, see main.cc
-  const auto format = text == "default" ? TRITONSERVER_LOG_DEFAULT : TRITONSERVER_LOG_ISO8601;
-  options.core_settings.push_back([format](ServerOptions& core) {
-    return core.Set(TRITONSERVER_ServerOptionsSetLogFormat, format);
-  });
   return Status::Ok();
 }
 

@@ -1,8 +1,10 @@
 // Arguments to table rows, and the table to help text.
 #include "host/options.h"
 
+#include <cstdlib>
 #include <optional>
 #include <sstream>
+#include <string_view>
 
 #include "host/cloud_flags.h"
 #include "host/option_table.h"
@@ -58,6 +60,22 @@ void AppendFlag(std::ostringstream& text, const Flag& flag) {
   text << '\n';
 }
 
+// The C API knows two formats; the third is asked for by the environment, see main.cc.
+void CompleteLogFormat(Options& options) {
+  if (options.log_format.empty()) {
+    const char* const wanted = std::getenv("NEREID_LOG_FORMAT");
+    options.log_format =
+        wanted != nullptr && std::string_view(wanted) == "json" ? "json" : "default";
+    return;
+  }
+  if (options.log_format == "json") return;
+  const bool is_default = options.log_format == "default";
+  const auto format = is_default ? TRITONSERVER_LOG_DEFAULT : TRITONSERVER_LOG_ISO8601;
+  options.core_settings.push_back([format](ServerOptions& core) {
+    return core.Set(TRITONSERVER_ServerOptionsSetLogFormat, format);
+  });
+}
+
 }  // namespace
 
 Result<Options> ParseOptions(const std::vector<std::string>& args) {
@@ -86,6 +104,7 @@ Result<Options> ParseOptions(const std::vector<std::string>& args) {
     NEREID_RETURN_IF_ERROR(flag->apply(options, value.value_or("")).WithContext(name));
   }
   CompleteCloudOptions(options);
+  CompleteLogFormat(options);
   if (!options.has_metrics_address) options.metrics.address = options.http.address;
   if (options.use_http_tls) options.http.tls = options.http_tls;
   if (options.use_grpc_tls) options.grpc.tls = options.grpc_tls;

@@ -72,7 +72,7 @@ struct Options {
   bool log_warning = true;
   bool log_error = true;
   uint32_t log_verbose = 0;
-  std::string log_format = "default";
+  std::string log_format;  // the flag's, else that of NEREID_LOG_FORMAT, else default
 
   // Flags that were given and change nothing here.
   std::vector<std::string> ineffective_flags;

@@ -90,6 +90,18 @@ def test_a_log_of_json_has_an_object_a_line_and_says_so(start_server, tmp_path):
     assert refused.value.code == 400
 
 
+@pytest.mark.parametrize("flags, variable, name", [([], "json", "json"), (["--log-format=default"], "json", "default"), ([], "other", "default"),
+                                                   (["--log-format=ISO8601", "--log-format=json"], "", "json"),
+                                                   (["--log-format=json", "--log-format=default"], "", "default")])
+def test_the_log_has_the_format_that_it_says_it_has(start_server, tmp_path, monkeypatch, flags, variable, name):
+    monkeypatch.setenv("NEREID_LOG_FORMAT", variable)
+    server = start_server(tmp_path, flags)
+    with urllib.request.urlopen(server.url + "/v2/logging", timeout=60) as answer:
+        assert json.load(answer)["log_format"] == name
+    for line in started(server):
+        assert line.startswith("{") == (name == "json"), line
+
+
 def used_memory(server):
     with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=60) as answer:
         return re.search(r"^nv_cpu_memory_used_bytes (.+)$", answer.read().decode(), re.MULTILINE).group(1)
