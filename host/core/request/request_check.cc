@@ -264,12 +264,13 @@ Status CheckBytes(const RequestContext& context, const InputTensor& input, int64
       return context.Invalid("unexpected number of string elements ", count + 1, " for ", where(),
                              ", expecting ", expected);
     }
+    ++count;
     if (const uint64_t have = reader.Read(nullptr, length); have < length) {
+      if (count < expected) break;
       return InvalidArgError("incomplete string data for inference input '", input.name,
                              "', expecting string of length ", length, " but only ", have,
                              " bytes available");
     }
-    ++count;
   }
   if (count == expected) return Status::Ok();
   return context.Invalid("expected ", expected, " string elements for ", where(), ", got ", count);

@@ -25,10 +25,8 @@ Result<bool> AsBool(const std::string& key, const InferParameter& value) {
 }
 
 Result<uint64_t> AsUnsigned(const std::string& key, const InferParameter& value,
-                            std::string_view expected = "int64_param",
                             std::string_view owner = "") {
-  if (value.has_uint64_param()) return value.uint64_param();
-  if (!value.has_int64_param()) return WrongType(key, expected, owner);
+  if (!value.has_int64_param()) return WrongType(key, "int64_param", owner);
   if (value.int64_param() < 0) {
     return InvalidArgError("invalid value for '", key, "', expected value >= 0.");
   }
@@ -39,8 +37,6 @@ Status SetSequenceId(const std::string& key, const InferParameter& value, InferR
   switch (value.parameter_choice_case()) {
     case InferParameter::kInt64Param:
       return request.SetCorrelationId(static_cast<uint64_t>(value.int64_param()));
-    case InferParameter::kUint64Param:
-      return request.SetCorrelationId(value.uint64_param());
     case InferParameter::kStringParam:
       return request.SetCorrelationId(value.string_param().c_str());
     default:
@@ -59,12 +55,6 @@ Status SetCustom(const std::string& key, const InferParameter& value, InferReque
       return request.SetParameter(key.c_str(), value.string_param().c_str());
     case InferParameter::kDoubleParam:
       return request.SetParameter(key.c_str(), value.double_param());
-    case InferParameter::kUint64Param:
-      if (value.uint64_param() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-        return InvalidArgError("invalid value for '", key, "' parameter, expected at most ",
-                               std::numeric_limits<int64_t>::max(), ", got ", value.uint64_param());
-      }
-      return request.SetParameter(key.c_str(), static_cast<int64_t>(value.uint64_param()));
     default:
       return WrongType(key, "int64_param, bool_param, or string_param");
   }
@@ -82,8 +72,9 @@ Status SetParameter(const std::string& key, const InferParameter& value, uint32_
     return {};
   }
   if (key == "priority") {
-    NEREID_ASSIGN_OR_RETURN(const uint64_t priority,
-                            AsUnsigned(key, value, "int64_param or uint64_param"));
+    if (value.has_uint64_param()) return request.SetPriority(value.uint64_param());
+    if (!value.has_int64_param()) return WrongType(key, "int64_param or uint64_param");
+    NEREID_ASSIGN_OR_RETURN(const uint64_t priority, AsUnsigned(key, value));
     return request.SetPriority(priority);
   }
   if (key == "timeout") {
@@ -135,6 +126,11 @@ Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
   if (!region->second.has_string_param()) {
     return WrongType(region->first, "string_param", owner);
   }
+  SharedRange range{region->second.string_param(), 0, 0};
+  const auto offset = parameters.find("shared_memory_offset");
+  if (offset != parameters.end()) {
+    NEREID_ASSIGN_OR_RETURN(range.offset, AsUnsigned(offset->first, offset->second, owner));
+  }
   const auto size = parameters.find("shared_memory_byte_size");
   if (size == parameters.end()) {
     return InvalidArgError(
@@ -142,14 +138,7 @@ Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
         "for tensor '",
         tensor.name(), "'");
   }
-  SharedRange range{region->second.string_param(), 0, 0};
-  NEREID_ASSIGN_OR_RETURN(range.size_bytes,
-                          AsUnsigned(size->first, size->second, "int64_param", owner));
-  const auto offset = parameters.find("shared_memory_offset");
-  if (offset != parameters.end()) {
-    NEREID_ASSIGN_OR_RETURN(range.offset,
-                            AsUnsigned(offset->first, offset->second, "int64_param", owner));
-  }
+  NEREID_ASSIGN_OR_RETURN(range.size_bytes, AsUnsigned(size->first, size->second, owner));
   return std::optional(std::move(range));
 }
 
@@ -197,20 +186,22 @@ class InputAdder {
 
   Status AddAll() {
     const auto& inputs = parts_.message.message().inputs();
-    for (const Input& input : inputs) NEREID_RETURN_IF_ERROR(Add(input));
+    for (const Input& input : inputs) NEREID_RETURN_IF_ERROR(Declare(input));
+    for (const Input& input : inputs) NEREID_RETURN_IF_ERROR(AddData(input));
     const size_t num_raw = parts_.message.raw_count();
-    if (num_raw <= num_raw_wanted_) return {};
+    if (num_raw <= num_raw_wanted_ || inputs.empty()) return {};  // no inputs: said further on
     return InvalidArgError("raw_input_contents for model '", model_, "': expected ",
                            num_raw_wanted_, " entries, one an input, got ", num_raw);
   }
 
  private:
-  Status Add(const Input& input) {
-    const DataType datatype = DataTypeOf(input);
+  Status Declare(const Input& input) {
+    return request_.AddInput(input.name().c_str(), ToC(DataTypeOf(input)),
+                             {input.shape().data(), static_cast<size_t>(input.shape_size())});
+  }
+
+  Status AddData(const Input& input) {
     NEREID_ASSIGN_OR_RETURN(const std::optional<SharedRange> shared, SharedRangeOf(input));
-    const char* const name = input.name().c_str();
-    NEREID_RETURN_IF_ERROR(request_.AddInput(
-        name, ToC(datatype), {input.shape().data(), static_cast<size_t>(input.shape_size())}));
     if (shared.has_value()) {
       if (input.has_contents()) {
         return InvalidArgError(
@@ -228,8 +219,9 @@ class InputAdder {
     }
     NEREID_ASSIGN_OR_RETURN(const std::optional<std::string_view> raw, NextRaw(input));
     NEREID_ASSIGN_OR_RETURN(const std::string_view data,
-                            InputData(input, raw, datatype, model_, parts_.storage));
-    return data.empty() ? Status() : request_.AppendInputData(name, data.data(), data.size());
+                            InputData(input, raw, DataTypeOf(input), model_, parts_.storage));
+    if (data.empty()) return {};
+    return request_.AppendInputData(input.name().c_str(), data.data(), data.size());
   }
 
   // What is none of the protocol's names stays invalid: the checks that follow say so.

@@ -107,7 +107,14 @@ Result<std::string_view> ContentsAsBytes(const Contents& contents, DataType data
                                          std::string_view input, std::string_view model,
                                          InputStorage& storage) {
   const Place place{input, model};
-  if (const unsigned unexpected = FilledFields(contents) & ~FieldOf(datatype); unexpected != 0) {
+  const unsigned filled = FilledFields(contents);
+  const unsigned expected = filled & FieldOf(datatype);
+  if (const unsigned unexpected = filled & ~expected; unexpected != 0) {
+    // The first field that is filled decides, as in Triton.
+    if (expected != 0 && expected < unexpected) {
+      return InvalidArgError("unexpected explicit tensor data for input tensor '", input,
+                             "' for model '", model, "', binary data was already supplied.");
+    }
     return InvalidArgError("unexpected explicit tensor data for input tensor '", input,
                            "' for model '", model, "' of type '", TypeOfField(unexpected),
                            "', expected datatype '", Name(datatype), "'");

@@ -110,6 +110,7 @@ class InputReader {
   }
 
   Status ReadParameters() {
+    if (reader_.Peek() == JsonKind::kNull) return reader_.SkipValue();  // none, as in Triton
     return reader_.ReadObject([&](std::string_view key) -> Status {
       if (key == "binary_data_size") {
         Result<uint64_t> size = reader_.ReadUint64();
@@ -216,6 +217,7 @@ struct ParsedOutput {
 };
 
 Status ReadOutputParameters(JsonReader& reader, ParsedOutput& output) {
+  if (reader.Peek() == JsonKind::kNull) return reader.SkipValue();  // none, as in Triton
   SharedReader shared;
   NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view key) -> Status {
     if (key == "binary_data") {

@@ -219,6 +219,9 @@ TEST(RequestCheckTest, ChecksEachStringOfATextTensor) {
       "[request id: <id_unknown>] incomplete string length indicator for inference input "
       "'TEXT' for model 'm', expecting 4 bytes but only 2 bytes available. Please make sure the "
       "string length indicator is in one buffer.");
+  EXPECT_EQ(check({2}, 6),
+            "[request id: <id_unknown>] expected 2 string elements for inference input 'TEXT' for "
+            "model 'm', got 1");
   EXPECT_EQ(check({1}, 6),
             "incomplete string data for inference input 'TEXT', expecting string of length 3 but "
             "only 2 bytes available");

@@ -86,6 +86,9 @@ TEST(TensorContentsTest, NamesTheFieldThatDoesNotBelong) {
   EXPECT_EQ(Bytes(contents, DataType::kFp32).status().message(),
             "unexpected explicit tensor data for input tensor 'INPUT0' for model 'model' of type "
             "'INT32', expected datatype 'FP32'");
+  EXPECT_EQ(Bytes(contents, DataType::kInt32).status().message(),
+            "unexpected explicit tensor data for input tensor 'INPUT0' for model 'model', binary "
+            "data was already supplied.");
 }
 
 TEST(TensorContentsTest, TakesNoContentsAsNoBytes) {
