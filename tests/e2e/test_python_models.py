@@ -46,6 +46,8 @@ def test_arguments_of_initialize(python_server, python_repository):
                        "TypeError", "TypeError", "TypeError"]),
     ("positional", ["id", 7, 0, 0, ["OUT"], [2.0, 4.0], "text", 2, True, 0, 1, "PyCapsule", "IN", None, "InferenceTrace"]),
     ("unnamed", [2.0, 4.0]),
+    ("reused_arrays", ["final later", True, "raised"]),
+    ("own_lists", [2, 1]),
     ("early", "BLS is only supported during the 'execute' function."),
 ])
 def test_answer_to(python_server, case, expected):

@@ -25,7 +25,8 @@ class Tensor:
         self._type = number
         self._shape = numpy_array.shape
         self._array = numpy_array
-        self._data = self._gpu = None
+        self._data = serialize(numpy_array) if number == BYTES else None  # texts as they are now: models use their arrays again
+        self._gpu = None
 
     @classmethod
     def received(cls, name, number, shape, data):
@@ -77,12 +78,10 @@ class Tensor:
         if self._gpu is not None:
             raise TritonModelException("Tensor is stored in GPU and cannot be converted to NumPy.")
         if self._type == BYTES:
-            elements = deserialize(memoryview(data))
-            array = object_array(elements, self._shape)
-        elif self._type == BF16:
+            return object_array(deserialize(memoryview(data)), self._shape)
+        if self._type == BF16:
             raise TritonModelException("Tensor dtype is BF16 and cannot be converted to NumPy. Use to_dlpack() and from_dlpack() instead.")
-        else:
-            array = np.ndarray(self._shape, DTYPES[self._type], bytearray(data) if type(data) is bytes else data)
+        array = np.ndarray(self._shape, DTYPES[self._type], bytearray(data) if type(data) is bytes else data)
         self._data = None
         return array
 
@@ -91,13 +90,11 @@ class Tensor:
         list, which holds it until the host has read it; with a list `kept_on_gpu` memory of a GPU stays there, and joins that one."""
         if self._gpu is not None:
             data = self._placed_on_gpu(kept_on_gpu)
-        elif self._array is None:
+        elif self._data is not None:
             data = self._data
             if type(data) is not bytes:
                 data = self._placed(data, kept)
-        elif self._type == BYTES:
-            data = serialize(self._array)
-            if len(data) > INLINE_BYTES:
+            elif len(data) > INLINE_BYTES:
                 data = channel.outgoing.place_bytes(data)
         elif self._array.nbytes <= INLINE_BYTES:
             data = self._array.tobytes()

@@ -81,6 +81,21 @@ class TritonPythonModel:
             heard.append([answer["id"], answer["correlation"], pb_utils.is_model_ready(kind("echo")), pb_utils.TritonError(kind("an id")).message()])
         return heard
 
+    def case_reused_arrays(self, values, request):
+        """Tensors of texts hold what their arrays held when they were made, or what was received."""
+        texts = np.array([b"final_later"], object)
+        made, received = pb_utils.Tensor("CASE", texts), pb_utils.get_input_tensor_by_name(request, "CASE")
+        texts[0] = received.as_numpy()[0] = b"raised"
+        answers = [pb_utils.InferenceRequest(model_name="speaker", requested_output_names=["OUT"], inputs=[each]).exec() for each in (made, received)]
+        return [answers[0].output_tensors()[0].as_numpy()[0].decode(), "AttributeError" in answers[1].error().message(), made.as_numpy()[0].decode()]
+
+    def case_own_lists(self, values, request):
+        """What is taken out of them, and put into them, stays there for others."""
+        request.inputs().clear()
+        response = call("doubler", values).exec()
+        response.output_tensors().append(None)
+        return [len(request.inputs()), len(response.output_tensors())]
+
     def case_unnamed(self, values, request):
         """No output is named: all of them come."""
         return result_of(pb_utils.InferenceRequest(model_name="doubler", requested_output_names=[], inputs=[pb_utils.Tensor("IN", values)]).exec())
