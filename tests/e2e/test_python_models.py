@@ -48,6 +48,9 @@ def test_arguments_of_initialize(python_server, python_repository):
     ("unnamed", [2.0, 4.0]),
     ("reused_arrays", ["final later", True, "raised"]),
     ("own_lists", [2, 1]),
+    ("texts_of_numbers", [["MemoryType.TRITONSERVER_MEMORY_CPU"] * 2 + [1], ["MetricKind.GAUGE"] * 2 + [1], ["LogLevel.WARNING"] * 2 + [1],
+                          ["__ErrorCode.NOT_FOUND"] * 2 + [2]]),
+    ("weak_references", [2, 1]),
     ("early", "BLS is only supported during the 'execute' function."),
 ])
 def test_answer_to(python_server, case, expected):

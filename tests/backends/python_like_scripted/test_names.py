@@ -43,7 +43,7 @@ CLASSES = {
                           "error": "()", "parameters": "()"},
     "InferenceResponseSender": {"send": "(response=None, flags=0)", "is_cancelled": "()"},
     "ResponseIterator": {"__iter__": "()", "__next__": "()", "cancel": "()"},
-    "TritonError": {"__init__": "(message, code=ErrorCode.INTERNAL)", "code": "()", "message": "()"},
+    "TritonError": {"__init__": "(message, code=__ErrorCode.INTERNAL)", "code": "()", "message": "()"},
     "PreferredMemory": {"__init__": "(preferred_memory_type, preferred_device_id=0)"},
     "InferenceTrace": {"get_context": "()"},
     "Logger": {"log": "(message, level=LogLevel.INFO)", "log_info": "(message)", "log_warn": "(message)", "log_error": "(message)",
@@ -74,7 +74,7 @@ def text(each):
     kept = [p.replace(annotation=p.empty, default=enum.Enum.__str__(p.default) if isinstance(p.default, enum.Enum) else p.default)
             for p in signature.parameters.values() if p.name != "self"]
     parts = str(signature.replace(parameters=kept, return_annotation=inspect.Signature.empty))
-    return parts.replace("'LogLevel.INFO'", "LogLevel.INFO").replace("'ErrorCode.INTERNAL'", "ErrorCode.INTERNAL")
+    return parts.replace("'LogLevel.INFO'", "LogLevel.INFO").replace("'__ErrorCode.INTERNAL'", "__ErrorCode.INTERNAL")
 
 functions, classes, values = json.loads(sys.argv[1])
 print(json.dumps([{name: text(getattr(pb_utils, name)) for name in functions},

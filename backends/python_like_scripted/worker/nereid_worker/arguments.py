@@ -1,4 +1,15 @@
-"""Arguments of models, checked."""
+"""Arguments of models, checked, and the numbers with names among them."""
+import enum
+
+
+class NamedInt(enum.IntEnum):
+    """A number whose text is its name, whatever the version of Python makes of IntEnum's."""
+
+    def __str__(self):
+        return f"{type(self).__name__}.{self.name}"
+
+    def __format__(self, spec):
+        return format(str(self), spec)
 
 
 def text_of(value, what):

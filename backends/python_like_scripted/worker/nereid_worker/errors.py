@@ -1,11 +1,12 @@
 """Errors that models make and meet, and their text."""
-import enum
-
-from .arguments import text_of
+from .arguments import NamedInt, text_of
 
 
-class ErrorCode(enum.IntEnum):
+class ErrorCode(NamedInt):
     UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG, UNAVAILABLE, UNSUPPORTED, ALREADY_EXISTS, CANCELLED = range(8)
+
+
+ErrorCode.__name__ = ErrorCode.__qualname__ = "__ErrorCode"  # as their texts say
 
 
 class TritonError:

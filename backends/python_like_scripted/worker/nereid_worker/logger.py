@@ -1,12 +1,11 @@
 """Lines of the host's log, with the place in the model that wrote them."""
-import enum
 import sys
 
 from . import channel, protocol
-from .arguments import text_of
+from .arguments import NamedInt, text_of
 
 
-class LogLevel(enum.IntEnum):
+class LogLevel(NamedInt):
     INFO = 0
     WARNING = 1
     ERROR = 2

@@ -1,13 +1,12 @@
 """Metrics on the host's page. The host keeps them; here are their numbers."""
-import enum
 import json
 
 from . import calls, protocol
-from .arguments import text_of
+from .arguments import NamedInt, text_of
 from .errors import TritonModelException
 
 
-class MetricKind(enum.IntEnum):
+class MetricKind(NamedInt):
     COUNTER = 0
     GAUGE = 1
     HISTOGRAM = 2

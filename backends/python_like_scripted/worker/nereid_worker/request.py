@@ -1,9 +1,8 @@
 """A request: one that the model received, or one that it makes to call another model."""
-import enum
 import threading
 
 from . import calls, protocol
-from .arguments import text_of
+from .arguments import NamedInt, text_of
 from .errors import TritonModelException
 from .response import InferenceResponseSender, parameters_text, parameters_tuple
 from .tensor import Tensor, packed_all
@@ -12,7 +11,7 @@ RELEASE_ALL, RELEASE_RESCHEDULE = 1, 2
 _making_sender = threading.Lock()  # a second sender of a request would end it when it dies
 
 
-class MemoryType(enum.IntEnum):
+class MemoryType(NamedInt):
     TRITONSERVER_MEMORY_GPU = 0
     TRITONSERVER_MEMORY_CPU = 1
 
@@ -38,7 +37,7 @@ class PreferredMemory:
 
 class InferenceTrace:
     """Of a received request; hand it to a request of your own and the call is traced below it."""
-    __slots__ = ("_request_key",)
+    __slots__ = ("_request_key", "__weakref__")
 
     def __init__(self, request_key=0):
         self._request_key = request_key
@@ -51,7 +50,7 @@ class InferenceTrace:
 
 class InferenceRequest:
     __slots__ = ("_key", "_id", "_correlation_id", "_flags", "_timeout", "_parameters", "_outputs", "_inputs", "_sender",
-                 "_is_answered", "_release_flags", "_model_name", "_model_version", "_preferred_memory", "_trace", "_priority")
+                 "_is_answered", "_release_flags", "_model_name", "_model_version", "_preferred_memory", "_trace", "_priority", "__weakref__")
 
     def __init__(self, request_id="", correlation_id=0, inputs=None, requested_output_names=None, model_name=None, model_version=-1,
                  flags=0, timeout=0, preferred_memory=None, trace=None, parameters=None):

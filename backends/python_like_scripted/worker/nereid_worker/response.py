@@ -43,7 +43,7 @@ def parameters_tuple(text):
 
 
 class InferenceResponse:
-    __slots__ = ("_outputs", "_error", "_parameters")
+    __slots__ = ("_outputs", "_error", "_parameters", "__weakref__")
 
     def __init__(self, output_tensors=None, error=None, parameters=None):
         outputs = [] if output_tensors is None else list(output_tensors)
@@ -93,7 +93,7 @@ calls.make_response = InferenceResponse.received
 
 class InferenceResponseSender:
     """Of one request. One that dies before the final flag was sent sends it, so that nobody waits for ever. [any thread]"""
-    __slots__ = ("_key", "_names", "_lock", "_num_sent", "_is_closed")
+    __slots__ = ("_key", "_names", "_lock", "_num_sent", "_is_closed", "__weakref__")
 
     def __init__(self, request_key, output_names):
         self._key = request_key  # 0: of a request that the model made itself

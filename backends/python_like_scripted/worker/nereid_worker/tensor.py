@@ -11,7 +11,7 @@ INLINE_BYTES = 8192
 
 
 class Tensor:
-    __slots__ = ("_name", "_type", "_shape", "_array", "_data", "_gpu")
+    __slots__ = ("_name", "_type", "_shape", "_array", "_data", "_gpu", "__weakref__")
 
     def __init__(self, name, numpy_array):
         if type(name) is not str or not name:

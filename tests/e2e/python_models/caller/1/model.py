@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import time
+import weakref
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -88,6 +89,19 @@ class TritonPythonModel:
         texts[0] = received.as_numpy()[0] = b"raised"
         answers = [pb_utils.InferenceRequest(model_name="speaker", requested_output_names=["OUT"], inputs=[each]).exec() for each in (made, received)]
         return [answers[0].output_tensors()[0].as_numpy()[0].decode(), "AttributeError" in answers[1].error().message(), made.as_numpy()[0].decode()]
+
+    def case_texts_of_numbers(self, values, request):
+        error = pb_utils.TritonError("none", pb_utils.TritonError.NOT_FOUND)
+        named = (pb_utils.TRITONSERVER_MEMORY_CPU, pb_utils.MetricFamily.GAUGE, pb_utils.Logger.WARNING, error.code())
+        return [[str(each), f"{each}", int(each)] for each in named]
+
+    def case_weak_references(self, values, request):
+        """As keys of what forgets them with their end."""
+        response = call("doubler", values).exec()
+        kept = weakref.WeakKeyDictionary(dict.fromkeys((request, response), 1))
+        before = len(kept)
+        del response
+        return [before, len(kept)]
 
     def case_own_lists(self, values, request):
         """What is taken out of them, and put into them, stays there for others."""
