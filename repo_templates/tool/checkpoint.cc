@@ -17,8 +17,8 @@ using Json = nlohmann::json;
 
 // As the engine's table of architectures; a test compares the two.
 constexpr const char* kModelTypes[] = {
-    "gemma2",  "gemma3_text", "gpt2",  "gpt_bigcode", "gpt_neox",  "llama",     "mistral",
-    "mixtral", "phi3",        "qwen2", "qwen3",       "qwen3_moe", "starcoder2"};
+    "gemma2",  "gemma3",  "gemma3_text", "gpt2",  "gpt_bigcode", "gpt_neox",  "llama",
+    "mistral", "mixtral", "phi3",        "qwen2", "qwen3",       "qwen3_moe", "starcoder2"};
 
 // What the engine reads; it checks the details at load.
 constexpr std::string_view kQuantMethods[] = {"awq", "gptq",       "compressed-tensors",
@@ -217,9 +217,11 @@ Result<CheckpointSummary> InspectWeights(const std::string& directory) {
   NEREID_ASSIGN_OR_RETURN(const Json config, ReadJson(config_path));
   if (!is_trtllm) NEREID_RETURN_IF_ERROR(CheckModelType(config_path, config));
   summary.architecture = Architecture(config);
-  summary.context_length =
-      IntOr(config, "max_position_embeddings", IntOr(config, "n_positions", 0));
-  summary.vocabulary_size = IntOr(config, "vocab_size", 0);
+  // Of a model that also reads pictures, the text model's.
+  const auto nested = config.find("text_config");
+  const Json& text = nested != config.end() && nested->is_object() ? *nested : config;
+  summary.context_length = IntOr(text, "max_position_embeddings", IntOr(text, "n_positions", 0));
+  summary.vocabulary_size = IntOr(text, "vocab_size", 0);
   summary.files.push_back("config.json");
   for (const char* file : kSideFiles) {
     if (IsFile(PathOf(directory, file))) summary.files.push_back(file);

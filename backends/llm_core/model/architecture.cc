@@ -16,6 +16,7 @@ struct Entry {
 
 constexpr Entry kArchitectures[] = {
     {"gemma2", "Gemma2ForCausalLM", BuildGemma2},
+    {"gemma3", "Gemma3ForConditionalGeneration", BuildGemma3WithPictures},
     {"gemma3_text", "Gemma3ForCausalLM", BuildGemma3},
     {"gpt2", "GPT2LMHeadModel", BuildGpt2},
     {"gpt_bigcode", "GPTBigCodeForCausalLM", BuildGptBigCode},

@@ -26,6 +26,9 @@ bool IsIgnored(const WeightMap& map, const QuantSpec& quant, std::string_view na
   for (const std::string& suffix : map.ignored_suffixes) {
     if (name.ends_with(suffix)) return true;
   }
+  for (const std::string& prefix : map.ignored_prefixes) {
+    if (name.starts_with(prefix)) return true;
+  }
   if (quant.method == QuantMethod::kNone) return false;
   for (const char* suffix : {".input_scale", ".output_scale", ".k_scale", ".v_scale",
                              ".input_scale_ub", ".activation_scaling_factor"}) {
@@ -206,13 +209,24 @@ WeightSource AsPacked(WeightSource source) {
   return source;
 }
 
-// Whether the names lack the architecture's prefix, judged by the token embedding.
-bool LacksPrefix(const WeightMap& map, const Checkpoint& checkpoint) {
-  if (map.optional_prefix.empty()) return false;
+using OtherPrefix = WeightMap::OtherPrefix;
+
+std::string Renamed(const std::string& name, const OtherPrefix* other) {
+  if (other == nullptr || !name.starts_with(other->from)) return name;
+  return other->to + name.substr(other->from.size());
+}
+
+// How the checkpoint's names begin, judged by the token embedding; null: as the architecture's.
+const OtherPrefix* FindPrefix(const WeightMap& map, const Checkpoint& checkpoint) {
   const auto embedding = map.sources.find({kNoLayer, WeightKind::kTokenEmbedding, kNoExpert});
-  return embedding != map.sources.end() && checkpoint.Find(embedding->second.tensor) == nullptr &&
-         embedding->second.tensor.starts_with(map.optional_prefix) &&
-         checkpoint.Find(embedding->second.tensor.substr(map.optional_prefix.size())) != nullptr;
+  if (embedding == map.sources.end()) return nullptr;
+  const std::string& name = embedding->second.tensor;
+  if (checkpoint.Find(name) != nullptr) return nullptr;
+  for (const OtherPrefix& other : map.other_prefixes) {
+    const std::string renamed = Renamed(name, &other);
+    if (renamed != name && checkpoint.Find(renamed) != nullptr) return &other;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -242,12 +256,9 @@ Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& c
   Faults faults;
   Matcher match(checkpoint, faults);
   ResolvedWeights resolved;
-  const bool lacks_prefix = LacksPrefix(map, checkpoint);
+  const OtherPrefix* const prefix = FindPrefix(map, checkpoint);
   for (const auto& [key, source] : map.sources) {
-    std::string name = source.tensor;
-    if (lacks_prefix && name.starts_with(map.optional_prefix)) {
-      name.erase(0, map.optional_prefix.size());
-    }
+    const std::string name = Renamed(source.tensor, prefix);
     const std::string base = name.ends_with("weight") ? name.substr(0, name.size() - 6) : "";
     ResolvedWeight weight;
     const bool is_table = key.kind == WeightKind::kTokenEmbedding;  // looked up, not multiplied

@@ -89,8 +89,14 @@ struct WeightMap {
   // Checkpoint tensors whose names end so are of no use to the decoder (saved buffers): not
   // "extra".
   std::vector<std::string> ignored_suffixes;
-  // Tried without this prefix when the checkpoint has no tensor with it (GPT-2 of the hub).
-  std::string optional_prefix;
+  // Nor are those whose names begin so: of a part that is not the decoder.
+  std::vector<std::string> ignored_prefixes;
+  // Other beginnings of names, tried in turn where the checkpoint has no token embedding of the
+  // plain name (GPT-2 of the hub, decoders within a larger model).
+  struct OtherPrefix {
+    std::string from, to;
+  };
+  std::vector<OtherPrefix> other_prefixes;
 };
 
 // The tensors beside a quantised one; what the method or the checkpoint has not is without bytes.

@@ -194,6 +194,27 @@ def test_configs_of_other_versions_mean_the_same(tmp_path, name, spelling):
         check(got, reference, ids)
 
 
+PICTURES = {"vision_tower.vision_model.post_layernorm.weight": np.ones(8, np.float32), "multi_modal_projector.mm_soft_emb_norm.weight": np.ones(8, np.float32)}
+
+
+@pytest.mark.parametrize("prefix, of_pictures", [(("model.", "language_model.model."), ""), (("model.", "model.language_model."), "model.")])
+def test_the_text_model_of_a_gemma3_that_reads_pictures_is_found(tmp_path, prefix, of_pictures):
+    config, weights = CASES["gemma3-scaled"], plain_decoder.FreshWeights(3)
+    reference = plain_decoder.decoder(config, weights)
+    ids = prompts("gemma3-scaled", 3)[2]
+    reference.logits(ids)
+    text = {**without(old_gemma3(config), "architectures"), "rms_norm_eps": 1e-5, "final_logit_softcapping": 3.0}
+    whole = {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "eos_token_id": [2, 3], "text_config": text, "vision_config": {"hidden_size": 8}}
+    tensors = {name.replace(*prefix, 1): tensor for name, tensor in weights.tensors.items()}
+    plain_llama.save_checkpoint(tmp_path, tensors | {of_pictures + name: tensor for name, tensor in PICTURES.items()}, whole)
+    answers = run_logits.run(tmp_path, [ids])
+    assert "error" not in answers[0], answers[0]
+    for got in answers:
+        check(got, reference, ids)
+    plain_llama.save_checkpoint(tmp_path, tensors | {"other_tower.weight": np.ones(8, np.float32)}, whole)
+    assert "extra (1): 'other_tower.weight'" in run_logits.run(tmp_path, [ids])[0]["error"]
+
+
 @pytest.mark.parametrize("name", ["llama", "llama-linear-rope", "llama-mha", "llama-mqa-bias", "llama-tied", "llama-yarn", "llama3.1-rope", "mistral", "mistral-swa",
                                   "mixtral", "qwen2", "qwen3", "qwen3_moe", "phi3", "phi3-swa", "starcoder2", "gemma2", "gemma3", "gpt2", "gpt_bigcode", "gpt_neox"])
 def test_the_plain_decoder_answers_as_transformers(name):

@@ -13,6 +13,7 @@ using ArchitectureBuilder = void (*)(ConfigReader& config, DecoderSpec& spec, We
 
 void BuildGemma2(ConfigReader& config, DecoderSpec& spec, WeightMap& map);
 void BuildGemma3(ConfigReader& config, DecoderSpec& spec, WeightMap& map);
+void BuildGemma3WithPictures(ConfigReader& config, DecoderSpec& spec, WeightMap& map);
 void BuildGpt2(ConfigReader& config, DecoderSpec& spec, WeightMap& map);
 void BuildGptBigCode(ConfigReader& config, DecoderSpec& spec, WeightMap& map);
 void BuildGptNeoX(ConfigReader& config, DecoderSpec& spec, WeightMap& map);

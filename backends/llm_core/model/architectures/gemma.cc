@@ -44,8 +44,11 @@ void ReadGemmaWindows(ConfigReader& config, int32_t pattern, DecoderSpec& spec) 
 RopeSpec ReadNestedRope(ConfigReader& config, const char* key, int32_t head_dim,
                         const RopeDefaults& defaults) {
   nlohmann::json own = {{"rope_parameters", config.Object("rope_parameters").Object(key).json()}};
+  // There the rope's own context counts before the config's.
+  const bool has_context = own["rope_parameters"].contains("original_max_position_embeddings");
   for (const char* shared : {"max_position_embeddings", "original_max_position_embeddings"}) {
-    if (config.Has(shared)) own[shared] = config.json()[shared];
+    const bool is_said = has_context && shared != std::string_view("max_position_embeddings");
+    if (config.Has(shared) && !is_said) own[shared] = config.json()[shared];
   }
   ConfigReader reader(own);
   RopeSpec rope = ReadRope(reader, head_dim, defaults);
@@ -95,6 +98,31 @@ void BuildGemma3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   }
   for (LayerSpec& layer : spec.layers) layer.rope = layer.sliding_window > 0 ? 1 : 0;
   MapGemma(spec, map);
+}
+
+// What also reads pictures: the text model in it, whose config leaves out what is as usual.
+void BuildGemma3WithPictures(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
+  constexpr std::pair<const char*, int> kUsual[] = {{"vocab_size", 262208},
+                                                    {"hidden_size", 2304},
+                                                    {"intermediate_size", 9216},
+                                                    {"num_hidden_layers", 26},
+                                                    {"num_attention_heads", 8}};
+  nlohmann::json text = config.Object("text_config").json();
+  for (const auto& [key, usual] : kUsual) {
+    if (!text.contains(key) || text[key].is_null()) text[key] = usual;
+  }
+  if (config.Has("tie_word_embeddings")) {
+    text["tie_word_embeddings"] = config.json()["tie_word_embeddings"];
+  }
+  ConfigReader reader(std::move(text));
+  BuildGemma3(reader, spec, map);
+  config.Fail(reader.status());
+  spec.logit_soft_cap = 0.0f;  // the reference has it in the model of text alone
+  map.other_prefixes = {{"", "language_model."}, {"model.", "model.language_model."}};
+  for (const char* part : {"vision_tower.", "multi_modal_projector."}) {
+    map.ignored_prefixes.push_back(part);
+    map.ignored_prefixes.push_back(StrCat("model.", part));
+  }
 }
 
 }  // namespace nereid::llm

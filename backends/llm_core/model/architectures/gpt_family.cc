@@ -44,7 +44,7 @@ WeightSource Stored(WeightSource source, bool transposed) {
 void MapGpt(const DecoderSpec& spec, bool transposed, WeightMap& map) {
   const int64_t hidden = spec.hidden_size;
   const int64_t inner = spec.intermediate_size;
-  map.optional_prefix = "transformer.";
+  map.other_prefixes = {{"transformer.", ""}};
   map.ignored_suffixes = {".attn.bias", ".attn.masked_bias", "lm_head.weight"};
   const auto add = [&](int32_t layer, WeightKind kind, WeightSource source) {
     map.sources[{layer, kind, kNoExpert}] = std::move(source);
