@@ -10,12 +10,24 @@
 namespace nereid::llm {
 namespace {
 
+// What the model was trained on before its context was extended: the config's own key counts before
+// the scaling's, as in the reference.
+double OriginalPositions(ConfigReader& config, ConfigReader& scaling, double fallback) {
+  constexpr const char* kKey = "original_max_position_embeddings";
+  return config.NumberOr(kKey, scaling.NumberOr(kKey, fallback));
+}
+
+// A null or 0 stands for what is usual.
+double PositiveOr(ConfigReader& scaling, const char* key, double usual) {
+  const double value = scaling.NumberOr(key, usual);
+  return value == 0.0 ? usual : value;
+}
+
 // Llama 3.1: long waves are slowed by `factor`, short ones kept, those between blended.
-void ApplyLlama3(ConfigReader& scaling, std::vector<float>& inv_freq) {
+void ApplyLlama3(ConfigReader& scaling, double context, std::vector<float>& inv_freq) {
   const double factor = scaling.NumberOr("factor", 1.0);
   const double low = scaling.NumberOr("low_freq_factor", 1.0);
   const double high = scaling.NumberOr("high_freq_factor", 4.0);
-  const double context = scaling.NumberOr("original_max_position_embeddings", 8192.0);
   for (float& frequency : inv_freq) {
     const double wavelength = 2.0 * std::numbers::pi / frequency;
     if (wavelength < context / high) continue;
@@ -37,11 +49,9 @@ double YarnMagnitude(double factor, double mscale) {
   return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
 }
 
-void ApplyYarn(ConfigReader& scaling, double theta, double factor, double max_positions,
-               RopeSpec& rope) {
-  const double context = scaling.NumberOr("original_max_position_embeddings", max_positions);
-  double low = YarnDimension(scaling.NumberOr("beta_fast", 32.0), rope.dim, theta, context);
-  double high = YarnDimension(scaling.NumberOr("beta_slow", 1.0), rope.dim, theta, context);
+void ApplyYarn(ConfigReader& scaling, double theta, double factor, double context, RopeSpec& rope) {
+  double low = YarnDimension(PositiveOr(scaling, "beta_fast", 32.0), rope.dim, theta, context);
+  double high = YarnDimension(PositiveOr(scaling, "beta_slow", 1.0), rope.dim, theta, context);
   if (scaling.BoolOr("truncate", true)) {
     low = std::floor(low);
     high = std::ceil(high);
@@ -83,9 +93,8 @@ std::vector<float> LongRopeFrequencies(ConfigReader& scaling, std::string_view k
 // `original`: where neither says it.
 void ApplyLongRope(ConfigReader& config, ConfigReader& scaling, int32_t original,
                    int32_t max_positions, RopeSpec& rope) {
-  const int32_t context =
-      scaling.SizeOr("original_max_position_embeddings",
-                     config.SizeOr("original_max_position_embeddings", original));
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  const int32_t context = config.SizeOr(kOriginal, scaling.SizeOr(kOriginal, original));
   const double factor = scaling.NumberOr("factor", static_cast<double>(max_positions) / context);
   const double magnitude =
       factor <= 1.0 || context < 2 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(context));
@@ -140,8 +149,7 @@ int32_t ReadExtendedPositions(ConfigReader& config, int32_t positions) {
   if (scaling.Has("full_attention")) scaling = scaling.Object("full_attention");
   const std::string kind = KindOf(scaling);
   if (kind != "linear" && kind != "dynamic" && kind != "yarn") return positions;
-  const double trained =
-      kind == "yarn" ? scaling.NumberOr("original_max_position_embeddings", positions) : positions;
+  const double trained = kind == "yarn" ? OriginalPositions(config, scaling, positions) : positions;
   const double reach = trained * scaling.NumberOr("factor", 1.0);
   return static_cast<int32_t>(
       std::clamp(reach, static_cast<double>(positions), static_cast<double>(1 << 24)));
@@ -165,19 +173,17 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& de
   const std::string kind = KindOf(scaling);
   const int32_t max_positions = config.SizeOr("max_position_embeddings", defaults.max_positions);
   // Yarn's is how far the context was extended, where it is left open.
-  const double extension =
-      kind == "yarn"
-          ? max_positions / scaling.NumberOr("original_max_position_embeddings", max_positions)
-          : 1.0;
+  const double context = OriginalPositions(config, scaling, max_positions);
+  const double extension = kind == "yarn" ? max_positions / context : 1.0;
   const double factor = scaling.NumberOr("factor", extension);
   if (factor < 1.0) {
     config.Fail(InvalidArgError("config.json: rope factor is ", factor, ", expected 1 or more"));
   } else if (kind == "linear") {
     for (float& frequency : rope.inv_freq) frequency /= static_cast<float>(factor);
   } else if (kind == "llama3") {
-    ApplyLlama3(scaling, rope.inv_freq);
+    ApplyLlama3(scaling, context, rope.inv_freq);
   } else if (kind == "yarn") {
-    ApplyYarn(scaling, theta, factor, max_positions, rope);
+    ApplyYarn(scaling, theta, factor, context, rope);
   } else if (kind == "longrope" || kind == "su") {
     const int32_t original = defaults.original_positions;
     ApplyLongRope(config, scaling, original > 0 ? original : max_positions, max_positions, rope);

@@ -127,6 +127,31 @@ TEST(DecoderSpecTest, LongRopeServesShortContextsWithTheShortFactors) {
   EXPECT_THAT(MessageOf(folder), HasSubstr("'long_factor' has 0 factors, expected 1"));
 }
 
+// Of one pair of dimensions, whose wave is 2 pi long.
+RopeSpec RopeOf(const std::string& pairs) {
+  TempFolder folder;
+  folder.Write("config.json", WithKey(pairs));
+  folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
+  const Result<DecoderSpec> spec = ReadSpec(folder);
+  EXPECT_TRUE(spec.ok()) << spec.status().message();
+  return spec.ok() ? spec->ropes[0] : RopeSpec{};
+}
+
+TEST(DecoderSpecTest, TheConfigsOwnContextCountsBeforeItsScalings) {
+  const std::string llama3 =
+      R"("rope_scaling":{"rope_type":"llama3","factor":8,"high_freq_factor":8)";
+  // Between the short waves, of less than context / 8, and the long ones, of more than context.
+  EXPECT_FLOAT_EQ(RopeOf(llama3 + "}").inv_freq[0], 0.63661977f);  // of 32 positions
+  const std::string scaled = llama3 + R"(,"original_max_position_embeddings":64})";
+  EXPECT_FLOAT_EQ(RopeOf(scaled).inv_freq[0], 1.0f);
+  EXPECT_FLOAT_EQ(RopeOf(R"("original_max_position_embeddings":32,)" + scaled).inv_freq[0],
+                  0.63661977f);
+  const std::string yarn = R"("rope_scaling":{"rope_type":"yarn","beta_fast":0,)"
+                           R"("original_max_position_embeddings":8})";
+  EXPECT_FLOAT_EQ(RopeOf(yarn).magnitude, 1.1386294f);  // 1 + 0.1 log(32 / 8)
+  EXPECT_FLOAT_EQ(RopeOf(R"("original_max_position_embeddings":16,)" + yarn).magnitude, 1.0693147f);
+}
+
 int32_t LimitOf(const std::string& pairs, int32_t asked) {
   TempFolder folder;
   folder.Write("config.json", WithKey(pairs));
@@ -242,6 +267,33 @@ TEST(DecoderSpecTest, APhi3WasTrainedOnItsFamilysPositionsUnlessItSaysOthers) {
   EXPECT_EQ(spec_of("").ropes[0].short_positions, 4096);
   EXPECT_FLOAT_EQ(spec_of("").ropes[0].magnitude, 1.1902381f);  // sqrt(1 + log(32) / log(4096))
   EXPECT_EQ(spec_of(R"("original_max_position_embeddings":8192,)").ropes[0].short_positions, 8192);
+}
+
+TEST(DecoderSpecTest, QwensWindowIsTheFamilysUnlessItSaysAnother) {
+  const auto windows = [](const char* type, const std::string& pairs) {
+    const DecoderSpec spec =
+        SpecOf(StrCat(R"({"model_type":")", type, R"(","vocab_size":8,"hidden_size":64,)",
+                      R"("intermediate_size":64,"num_attention_heads":16,"num_hidden_layers":2,)",
+                      R"("num_key_value_heads":4,"num_experts":4,"num_experts_per_tok":2,)",
+                      R"("moe_intermediate_size":8)", pairs, "}"));
+    std::vector<int32_t> found;
+    for (const LayerSpec& layer : spec.layers) found.push_back(layer.sliding_window);
+    return found;
+  };
+  using Windows = std::vector<int32_t>;
+  const std::string slides = R"(,"use_sliding_window":true)";
+  for (const char* type : {"qwen2", "qwen3"}) {
+    EXPECT_EQ(windows(type, R"(,"sliding_window":7,"max_window_layers":0)"), (Windows{0, 0}));
+    EXPECT_EQ(windows(type, slides), (Windows{0, 0}));  // from layer 28 on
+    EXPECT_EQ(windows(type, slides + R"(,"max_window_layers":0)"), (Windows{4096, 4096}));
+    EXPECT_EQ(windows(type, slides + R"(,"max_window_layers":1,"sliding_window":7)"),
+              (Windows{0, 7}));
+    EXPECT_EQ(windows(type, slides + R"(,"max_window_layers":0,"sliding_window":null)"),
+              (Windows{0, 0}));
+  }
+  EXPECT_EQ(windows("qwen3_moe", slides), (Windows{4096, 4096}));
+  EXPECT_EQ(windows("qwen3_moe", slides + R"(,"sliding_window":7)"), (Windows{7, 7}));
+  EXPECT_EQ(windows("qwen3_moe", slides + R"(,"sliding_window":null)"), (Windows{0, 0}));
 }
 
 // A Gemma 3 whose global layers have this rope.

@@ -149,13 +149,19 @@ void ReadSlidingWindows(ConfigReader& config, int32_t window, DecoderSpec& spec)
   }
 }
 
+int32_t ReadQwenWindow(ConfigReader& config) {
+  if (!config.BoolOr("use_sliding_window", false)) return 0;
+  const bool is_null = config.json().contains("sliding_window") && !config.Has("sliding_window");
+  return is_null ? 0 : config.SizeOr("sliding_window", 4096);
+}
+
 void ReadQwenSlidingWindows(ConfigReader& config, DecoderSpec& spec) {
-  if (!config.BoolOr("use_sliding_window", false) || !config.Has("sliding_window")) return;
-  const int32_t window = config.Size("sliding_window");
+  const int32_t window = ReadQwenWindow(config);
+  if (window == 0) return;
   if (config.Has("layer_types")) return ReadSlidingWindows(config, window, spec);
-  const int32_t first = config.SizeOr("max_window_layers", 28);
-  for (int32_t layer = first; layer < spec.num_layers(); ++layer) {
-    spec.layers[layer].sliding_window = window;
+  const double first = config.NumberOr("max_window_layers", 28);
+  for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
+    if (layer >= first) spec.layers[layer].sliding_window = window;
   }
 }
 

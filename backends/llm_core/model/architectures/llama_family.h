@@ -42,6 +42,9 @@ int32_t ReadExpertCount(ConfigReader& config, std::string_view key, const Decode
 // The window of every layer, by `layer_types` when config.json has them, else `fallback` for all.
 void ReadSlidingWindows(ConfigReader& config, int32_t window, DecoderSpec& spec);
 
+// Qwen's window, 0: none; null says that, absent means the family's.
+int32_t ReadQwenWindow(ConfigReader& config);
+
 // The same of Qwen: without the list the layers from `max_window_layers` on slide, and none without
 // `use_sliding_window`.
 void ReadQwenSlidingWindows(ConfigReader& config, DecoderSpec& spec);
