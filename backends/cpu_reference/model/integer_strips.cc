@@ -170,8 +170,9 @@ void PackGptqByOrder(const Rows& rows, const WeightMatrix& matrix,
 }
 
 // Rows of words are one output's columns: 4 of them by 4 words at a time.
-void PackRows(const Rows& rows, const WeightMatrix& matrix, uint8_t* to) {
-  const int64_t num_words = matrix.columns / 8;
+template <typename Make>
+void PackRows(const Rows& rows, const WeightMatrix& matrix, int64_t num_words, uint8_t* to,
+              const Make& make) {
   for (int64_t row = 0; row < matrix.rows; row += 4) {
     const uint8_t* const from = rows.data + row * rows.stride;
     uint8_t* const strip =
@@ -183,7 +184,28 @@ void PackRows(const Rows& rows, const WeightMatrix& matrix, uint8_t* to) {
         std::memcpy(&lines[i], from + i * rows.stride + word * 4, static_cast<size_t>(count * 4));
       }
       TransposeWords(lines);
-      for (int64_t i = 0; i < count; ++i) Store(strip + (word + i) * kLineBytes, Fold(lines[i]));
+      for (int64_t i = 0; i < count; ++i) Store(strip + (word + i) * kLineBytes, make(lines[i]));
+    }
+  }
+}
+
+// A byte holds a column of two outputs, in two's complement: eight bytes become a word of each.
+void PackPairs(const Rows& rows, const WeightMatrix& matrix, uint8_t* to) {
+  const uint64_t low = kLow;
+  for (int64_t first = 0; first < matrix.rows; first += kStripOutputs) {
+    uint8_t* const strip = to + first / kStripOutputs * matrix.strip_bytes();
+    const int64_t num_pairs = std::min(kStripOutputs, matrix.rows - first) / 2;
+    const uint8_t* const from = rows.data + first / 2 * rows.stride;
+    for (int64_t line = 0; line < matrix.columns / 8; ++line) {
+      for (int64_t pair = 0; pair < num_pairs; ++pair) {
+        uint64_t columns;
+        std::memcpy(&columns, from + pair * rows.stride + line * 8, sizeof(columns));
+        const uint64_t four = columns & 0xFFFFFFFFu, next = columns >> 32;
+        const uint64_t even = (four & low) | (next & low) << 4;
+        const uint64_t odd = (four >> 4 & low) | (next & ~low);
+        const uint64_t words = (even | odd << 32) ^ 0x8888888888888888u;
+        std::memcpy(strip + line * kLineBytes + pair * 8, &words, sizeof(words));
+      }
     }
   }
 }
@@ -216,12 +238,23 @@ bool PackStrips(const llm::ResolvedWeight& weight, std::span<const int32_t> colu
       return true;
     }
     case llm::QuantMethod::kPacked: {
-      if (!is_int4 || !column_order.empty()) return false;
+      if (!column_order.empty()) return false;
       clear_last();
-      const int64_t stride = matrix.columns / 2;
-      PackRows({data + first * stride, stride}, matrix, to);
+      const int64_t num_words = matrix.columns / (is_int4 ? 8 : 4);
+      const Rows rows = {data + first * num_words * 4, num_words * 4};
+      if (is_int4) PackRows(rows, matrix, num_words, to, Fold);
+      if (!is_int4) PackRows(rows, matrix, num_words, to, [](Vec word) { return word; });
       return true;
     }
+    case llm::QuantMethod::kInt8:
+      clear_last();
+      PackRows({data + first * matrix.columns, matrix.columns}, matrix, matrix.columns / 4, to,
+               [](Vec word) { return word ^ 0x80808080u; });
+      return true;
+    case llm::QuantMethod::kTrtAwq:
+      clear_last();
+      PackPairs({data + first / 2 * matrix.columns, matrix.columns}, matrix, to);
+      return true;
     default:
       return false;
   }

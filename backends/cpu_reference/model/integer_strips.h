@@ -1,4 +1,4 @@
-// Integers as AWQ, GPTQ and compressed-tensors store them, straight into the strips of WeightType:
+// Integers as the checkpoints store them, straight into the strips of WeightType:
 // a vector of words at a time, so that a load is bound by memory. [load thread]
 #pragma once
 

@@ -95,7 +95,8 @@ constexpr Shape kShapes[] = {{8, 16, 0, 8},      {16, 8, 0, 16},    {40, 24, 0, 
 
 TEST(IntegerStrips, HoldWhatTheRowsHold) {
   for (const Shape& s : kShapes) {
-    for (const QuantMethod method : {QuantMethod::kAwq, QuantMethod::kGptq, QuantMethod::kPacked}) {
+    for (const QuantMethod method :
+         {QuantMethod::kAwq, QuantMethod::kGptq, QuantMethod::kPacked, QuantMethod::kTrtAwq}) {
       SCOPED_TRACE(testing::Message() << static_cast<int>(method) << ": rows from " << s.first
                                       << " of " << s.stored << ", columns " << s.columns);
       ExpectStrips(Stored(method, 4, s.stored, s.columns, s.first, s.rows, true));
@@ -112,7 +113,12 @@ TEST(IntegerStrips, HoldColumnsInTheOrderOfTheirGroups) {
 
 TEST(IntegerStrips, HoldWholeBytes) {
   for (const Shape& s : kShapes) {
-    ExpectStrips(Stored(QuantMethod::kGptq, 8, s.stored, s.columns, s.first, s.rows, true));
+    for (const QuantMethod method :
+         {QuantMethod::kGptq, QuantMethod::kPacked, QuantMethod::kInt8}) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(method) << ": rows from " << s.first
+                                      << " of " << s.stored << ", columns " << s.columns);
+      ExpectStrips(Stored(method, 8, s.stored, s.columns, s.first, s.rows, true));
+    }
   }
 }
 
@@ -127,9 +133,10 @@ TEST(IntegerStrips, LeaveTheRestToTheRows) {
   EXPECT_FALSE(is_taken(Stored(QuantMethod::kAwq, 4, 32, 16, 4, 16, true)));
   EXPECT_FALSE(is_taken(Stored(QuantMethod::kGptq, 4, 32, 16, 0, 12, true)));
   EXPECT_FALSE(is_taken(Stored(QuantMethod::kGptq, 8, 32, 16, 0, 16, false)));
-  EXPECT_FALSE(is_taken(Stored(QuantMethod::kPacked, 8, 32, 16, 0, 16, true)));
+  EXPECT_FALSE(is_taken(Stored(QuantMethod::kPacked, 8, 32, 16, 0, 16, false)));
   EXPECT_FALSE(is_taken(Stored(QuantMethod::kPacked, 4, 32, 16, 0, 16, false)));
-  EXPECT_FALSE(is_taken(Stored(QuantMethod::kTrtAwq, 4, 32, 16, 0, 16, true)));
+  EXPECT_FALSE(is_taken(Stored(QuantMethod::kTrtAwq, 4, 32, 16, 4, 16, true)));
+  EXPECT_FALSE(is_taken(Stored(QuantMethod::kInt8, 8, 32, 16, 4, 16, true)));
 }
 
 TEST(IntegerStrips, ScalesOfManyRowsAreThoseOfEach) {
