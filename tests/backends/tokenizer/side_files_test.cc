@@ -102,6 +102,12 @@ TEST_F(SideFilesTest, TheConfigAddsAndRemovesBosAndEosOfPairs) {
   EXPECT_EQ(ids(), (std::vector<int32_t>{'B', 'a', 'E', 'E', 'b', 'E'}));
   Write("tokenizer_config.json", R"({"bos_token": "B", "eos_token": "E", "add_eos_token": false})");
   EXPECT_EQ(ids(), (std::vector<int32_t>{'B', 'a', 'b'}));
+  // What is put behind a single text stands behind what it has already, and so it does here.
+  spec["post_processor"] = {{"type", "BertProcessing"}, {"cls", {"B", 66u}}, {"sep", {"S", 83u}}};
+  Write("tokenizer.json", spec.dump());
+  Write("tokenizer_config.json", R"({"bos_token": "B", "eos_token": "E", "add_eos_token": true})");
+  EXPECT_EQ(ids(), (std::vector<int32_t>{'B', 'a', 'S', 'E', 'b', 'S', 'E'}));
+  EXPECT_EQ(Ids(*Load(), "a", true), (std::vector<int32_t>{'B', 'a', 'S', 'E'}));
 }
 
 TEST_F(SideFilesTest, TheConfigAddsAndRemovesBosAndEos) {

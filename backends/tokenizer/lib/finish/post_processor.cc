@@ -221,8 +221,13 @@ void PostProcessor::Surround(int32_t id, bool in_front) {
         --place;
       }
       items.insert(place, token(1));
-    } else if (is_pair) {
-      items.insert(PlaceOf(items, 0) + 1, token(0));
+    } else if (is_pair) {  // behind what stands behind the first text already
+      auto place = PlaceOf(items, 0) + 1;
+      for (const int32_t own : suffix_ids_) {
+        if (place == items.end() || place->text >= 0 || place->id != own) break;
+        ++place;
+      }
+      items.insert(place, token(0));
     }
     items.insert(in_front ? items.begin() : items.end(), token(is_pair && !in_front ? 1 : 0));
     num_added_[is_pair] += is_pair ? 2 : 1;

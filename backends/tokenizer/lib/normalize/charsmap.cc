@@ -197,10 +197,12 @@ class SentencePieceStep : public NormalizerStep {
       made.Append(kSpaceMark, text.from(0));
     else if (has_prefix)
       made.Prepend(kSpaceMark);
-    while (spaces_.remove_extra && made.text().ends_with(kSpaceMark)) {
-      made = made.Slice(0, made.text().size() - kSpaceMark.size());
+    const std::string_view rewritten = made.text();
+    size_t end = rewritten.size();
+    while (spaces_.remove_extra && rewritten.substr(0, end).ends_with(kSpaceMark)) {
+      end -= kSpaceMark.size();
     }
-    text = std::move(made);
+    text = end < rewritten.size() ? made.Slice(0, end) : std::move(made);
     return true;
   }
 
