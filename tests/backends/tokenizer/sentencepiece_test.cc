@@ -54,6 +54,29 @@ TEST(SentencePieceTest, UnigramTakesTheBestSum) {
   EXPECT_EQ(Ids(**loaded, "   "), (std::vector<int32_t>{}));
 }
 
+TEST(SentencePieceTest, AUserPieceLosesNoSpaceThatWasWritten) {
+  const auto loaded = Tokenizer::FromSentencePiece(
+      Piece("<unk>", 0, 2) + Piece("▁▁", 0, 4) + Piece(" x", 0, 4) + Piece("▁a", -1) +
+      Piece("▁", -2) + Bytes(2, Number(3, 1)) + Bytes(3, Number(4, 1)));
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  const auto text = [&](const std::vector<int32_t>& ids) { return (*loaded)->Decode(ids); };
+  EXPECT_EQ(text({2, 3}), " x a");  // answers of sentencepiece 0.2.3
+  EXPECT_EQ(text({1, 3}), "  a");
+  EXPECT_EQ(text({1}), " ");
+  EXPECT_EQ(text({4, 4, 3, 3}), "a a");
+  EXPECT_EQ(text({4, 2}), " x");
+}
+
+TEST(SentencePieceTest, OffsetsOfManySpacesTakeNoMoreThanTheirNumber) {
+  const auto loaded = Tokenizer::FromSentencePiece(Model(Number(3, 1), Number(4, 1)));
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  std::string marks;  // copied once for each they would take far longer
+  for (int i = 0; i < 300'000; ++i) marks += "▁";
+  const auto encoding = (*loaded)->EncodeFully(marks, {.add_special_tokens = false});
+  ASSERT_TRUE(encoding.ok()) << encoding.status().message();
+  EXPECT_TRUE(encoding->ids.empty());
+}
+
 TEST(SentencePieceTest, RefusesOtherKindsByName) {
   const auto refusal = [](const std::string& model) {
     const auto loaded = Tokenizer::FromSentencePiece(model);

@@ -1,6 +1,9 @@
 """Random tokenizers against PyPI `tokenizers`: normalizers, pre-tokenizers, model, post-processors, decoders, added tokens with any flags,
 truncation and padding, put together at random and written by the reference itself. NEREID_FUZZ_SEED moves them, NEREID_FUZZ_PIPELINES says how
 many there are."""
+import base64
+import functools
+import io
 import json
 import os
 import pathlib
@@ -10,6 +13,7 @@ import sys
 import pytest
 
 tokenizers = pytest.importorskip("tokenizers")
+sentencepiece = pytest.importorskip("sentencepiece")
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import test_components as parts  # noqa: E402
@@ -26,7 +30,40 @@ def one_pattern(rng):
     return {"Regex": rng.choice(REGEXES)} if rng.random() < 0.6 else {"String": rng.choice(STRINGS)}
 
 
+# As base64 of the map that sentencepiece has under this name, cut out of a model of it: fields 3 (what normalises) and 2 (the map).
+@functools.cache
+def charsmap(rule):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["a b c d e f g"] * 9), model_writer=model, model_type="char", vocab_size=12,
+                                             hard_vocab_limit=False, num_threads=1, minloglevel=2, normalization_rule_name=rule)
+
+    def number(data, at):
+        value, shift = 0, 0
+        while True:
+            value, shift, at = value | (data[at] & 127) << shift, shift + 7, at + 1
+            if data[at - 1] < 128:
+                return value, at
+
+    def field(data, wanted):
+        at = 0
+        while at < len(data):
+            key, at = number(data, at)
+            if key & 7 == 5:
+                at += 4
+                continue
+            size, at = number(data, at)
+            if key & 7 == 2:
+                if key >> 3 == wanted:
+                    return data[at:at + size]
+                at += size
+        return b""
+
+    return base64.b64encode(field(field(model.getvalue(), 3), 2)).decode()
+
+
 def normalizer(rng):
+    if rng.random() < 0.1:
+        return {"type": "Precompiled", "precompiled_charsmap": charsmap(rng.choice(["nfkc", "nmt_nfkc_cf"]))}
     if rng.random() < 0.3:
         return {"type": "Replace", "pattern": one_pattern(rng), "content": rng.choice(["", "_", "xy", "\u2581", "e\u0301"])}
     return rng.choice(parts.NORMALIZERS[:-1])
@@ -40,6 +77,10 @@ def pre_tokenizer(rng):
                 "split": rng.random() < 0.7}
     if rng.random() < 0.2:
         return {"type": "ByteLevel", "add_prefix_space": rng.random() < 0.5, "trim_offsets": True, "use_regex": rng.random() < 0.7}
+    if rng.random() < 0.1:
+        return {"type": "FixedLength", "length": rng.randrange(1, 6)}
+    if rng.random() < 0.1:
+        return {"type": "CharDelimiterSplit", "delimiter": rng.choice(["-", " ", "\u2581", "\u4f60"])}
     return rng.choice(parts.PRE_TOKENIZERS[:-1])
 
 
@@ -47,14 +88,15 @@ def model(rng):
     flip = rng.random
     kind = rng.randrange(7)
     if kind < 2:
-        return parts.bpe(fuse_unk=flip() < 0.5, byte_fallback=flip() < 0.3, ignore_merges=flip() < 0.3)
+        unknown = {"unk_token": None} if flip() < 0.2 else {}
+        return parts.bpe(fuse_unk=flip() < 0.5, byte_fallback=flip() < 0.3, ignore_merges=flip() < 0.3, **unknown)
     if kind == 2:
         return parts.affixed_bpe(rng.choice(["", "##"]), rng.choice(["", "</w>"]))
     if kind == 3:
         return {**parts.word_piece(), "max_input_chars_per_word": rng.choice([1, 3, 12, 100])}
     if kind == 4:
-        return parts.word_level()
-    return parts.unigram(byte_fallback=flip() < 0.5)
+        return {**parts.word_level(), "unk_token": rng.choice(["<unk>", "<unk>", "a"])}
+    return {**parts.unigram(byte_fallback=flip() < 0.5), "unk_id": rng.choice([0, 0, 5])}
 
 
 def decoder(rng):

@@ -38,8 +38,13 @@ std::optional<uint8_t> ByteOf(std::string_view token) {
 
 Result<TokenDecoder> TokenDecoder::Make(const nlohmann::json& spec, int32_t id_end,
                                         const TokenOfId& token_of_id) {
+  NEREID_ASSIGN_OR_RETURN(DecoderSteps steps, DecoderSteps::Make(spec));
+  return Make(std::move(steps), id_end, token_of_id);
+}
+
+TokenDecoder TokenDecoder::Make(DecoderSteps made, int32_t id_end, const TokenOfId& token_of_id) {
   TokenDecoder decoder;
-  NEREID_ASSIGN_OR_RETURN(decoder.steps_, DecoderSteps::Make(spec));
+  decoder.steps_ = std::move(made);
   const bool first_differs = decoder.steps_.first_differs();
   const bool last_differs = decoder.steps_.last_differs();
   const auto fill = [&](std::vector<Piece>& pieces, bool first, bool last) {
@@ -199,7 +204,7 @@ void DecodeState::EmitPiece(int32_t id, bool last, std::string& out) {
     if (decoder_.steps_.spaces_between && !first_) Emit(" ", out);
     Emit(decoder_.TextOf(piece), out);
   }
-  first_ = false;
+  first_ = first_ && decoder_.steps_.start_lasts && piece.size == 0;
 }
 
 void DecodeState::PushByteLevel(const TokenDecoder::Piece& piece, std::string& out) {
@@ -248,12 +253,14 @@ void DecodeState::EndByteRun(std::string& out) {
 // One token of what ByteFallback makes of a run.
 void DecodeState::EmitRun(std::string_view text, std::string& out) {
   const auto& steps = decoder_.steps_.after_fallback;
+  if (first_ && decoder_.steps_.bytes_lose_space && text.starts_with(' ')) text.remove_prefix(1);
+  const bool is_nothing = text.empty();
   if (steps.empty()) {
     Emit(text, out);
   } else {
     Emit(ApplySteps(steps, std::string(text), first_, false), out);
   }
-  first_ = false;
+  first_ = first_ && decoder_.steps_.start_lasts && is_nothing;
 }
 
 void DecodeState::Emit(std::string_view text, std::string& out) {

@@ -29,6 +29,7 @@ class TokenDecoder {
   // From the "decoder" member; null joins tokens by spaces. UNSUPPORTED names the component.
   static Result<TokenDecoder> Make(const nlohmann::json& spec, int32_t id_end,
                                    const TokenOfId& token_of_id);
+  static TokenDecoder Make(DecoderSteps steps, int32_t id_end, const TokenOfId& token_of_id);
 
   // The id whose text, in the middle of others, is the longest beginning of `text`; special tokens
   // and bytes do not count. -1: none. Looks at each id.
@@ -101,7 +102,7 @@ class DecodeState {
   const TokenDecoder& decoder_;
   const bool skip_special_tokens_;
   const size_t max_held_ids_;
-  bool first_ = true;                       // no token was seen yet
+  bool first_ = true;                       // no token was seen yet, or no text (start_lasts)
   int32_t held_last_ = -1;                  // a token that differs if it stays the last
   int32_t previous_ = -1;                   // the token before, where repeats are dropped
   std::string pending_;                     // bytes held back

@@ -208,6 +208,10 @@ std::string TokenStep::Apply(std::string_view token, bool first, bool last) cons
     case Kind::kMetaspace:
       AppendReplaced(token, from, first && drops_first ? "" : " ", out);
       break;
+    case Kind::kStartMark:
+      if (first && StartsWith(token, from)) token.remove_prefix(from.size());
+      out = token;
+      break;
     case Kind::kWordPiece:
       if (!first && StartsWith(token, from)) {
         token.remove_prefix(from.size());
@@ -278,6 +282,21 @@ Result<DecoderSteps> DecoderSteps::Make(const Json& spec) {
   return StepReader().Read(spec);
 }
 
+DecoderSteps DecoderSteps::ForSentencePiece(bool byte_fallback, bool drops_mark, bool drops_marks) {
+  constexpr const char* kMark = "\u2581";
+  DecoderSteps steps;
+  steps.byte_fallback = byte_fallback;
+  steps.start_lasts = drops_marks;
+  steps.bytes_lose_space = drops_mark || drops_marks;
+  if (drops_mark || drops_marks) {
+    steps.before_fallback.emplace_back(TokenStep::Kind::kStartMark).from = kMark;
+  }
+  TokenStep& replace = steps.before_fallback.emplace_back(TokenStep::Kind::kReplace);
+  replace.from = kMark;
+  replace.to = " ";
+  return steps;
+}
+
 template <typename Test>
 bool DecoderSteps::AnyTokenStep(Test test) const {
   return std::any_of(before_fallback.begin(), before_fallback.end(), test) ||
@@ -286,7 +305,8 @@ bool DecoderSteps::AnyTokenStep(Test test) const {
 
 bool DecoderSteps::first_differs() const {
   return AnyTokenStep([](const TokenStep& step) {
-    return step.drops_first || step.kind == TokenStep::Kind::kWordPiece;
+    return step.drops_first || step.kind == TokenStep::Kind::kWordPiece ||
+           step.kind == TokenStep::Kind::kStartMark;
   });
 }
 

@@ -16,12 +16,21 @@ namespace nereid::tokenizer {
 
 // Changes one token's text.
 struct TokenStep {
-  enum class Kind { kReplace, kReplacePattern, kStrip, kMetaspace, kWordPiece, kSuffix, kCtc };
+  enum class Kind {
+    kReplace,
+    kReplacePattern,
+    kStrip,
+    kMetaspace,
+    kStartMark,
+    kWordPiece,
+    kSuffix,
+    kCtc
+  };
   explicit TokenStep(Kind k) : kind(k) {}
 
   Kind kind;
-  // Literal, stripped character, Metaspace replacement, prefix of WordPiece, suffix of BPE or pad
-  // token of CTC.
+  // Literal, stripped character, Metaspace replacement, mark of which the first token loses one,
+  // prefix of WordPiece, suffix of BPE or pad token of CTC.
   std::string from;
   std::string to;                          // of kReplace*; word delimiter of kCtc
   std::shared_ptr<const Pattern> pattern;  // of kReplacePattern
@@ -44,15 +53,21 @@ struct TextStepState {
 };
 
 struct DecoderSteps {
-  bool spaces_between = false;  // no decoder: tokens are joined by spaces
-  bool drops_repeats = false;   // CTC: a token that equals the one before is dropped
-  bool byte_level = false;      // tokens stand for bytes, which are decoded together
-  bool byte_fallback = false;   // <0xHH> tokens are bytes, decoded run by run
+  bool spaces_between = false;    // no decoder: tokens are joined by spaces
+  bool drops_repeats = false;     // CTC: a token that equals the one before is dropped
+  bool byte_level = false;        // tokens stand for bytes, which are decoded together
+  bool byte_fallback = false;     // <0xHH> tokens are bytes, decoded run by run
+  bool start_lasts = false;       // tokens are the first as long as there is no text
+  bool bytes_lose_space = false;  // a run of bytes that comes first loses a space
   std::vector<TokenStep> before_fallback;
   std::vector<TokenStep> after_fallback;
   std::vector<TokenStep> on_text;
 
   static Result<DecoderSteps> Make(const nlohmann::json& spec);
+  // What sentencepiece's own decoder does: U+2581 becomes a space, but for one that begins the
+  // first token (`drops_mark`), or each token before there is text (`drops_marks`). A space of
+  // bytes goes as well, as in tokenizer.json's form of such models.
+  static DecoderSteps ForSentencePiece(bool byte_fallback, bool drops_mark, bool drops_marks);
   // Whether the first token is treated unlike the others.
   bool first_differs() const;
   // Whether the last token is.

@@ -181,19 +181,6 @@ std::optional<int32_t> ValidId(int64_t id, size_t count) {
   return static_cast<int32_t>(id);
 }
 
-// What sentencepiece's own decoder does, in the words of tokenizer.json.
-nlohmann::json DecoderSpec(const Model& model) {
-  auto steps = nlohmann::json::array();
-  steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}});
-  if (model.byte_fallback) steps.push_back({{"type", "ByteFallback"}});
-  steps.push_back({{"type", "Fuse"}});
-  if (model.add_dummy_prefix || model.remove_extra_whitespaces) {
-    const unsigned leading = model.remove_extra_whitespaces ? 1'000'000 : 1;
-    steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", leading}, {"stop", 0u}});
-  }
-  return {{"type", "Sequence"}, {"decoders", steps}};
-}
-
 // Scores as sentencepiece has them (0.2.1 and later): single precision, user-defined pieces before
 // all others, one long one before several.
 std::unique_ptr<const TextModel> MakeUnigram(const Model& model, const TokenTable& vocabulary,
@@ -284,7 +271,9 @@ PartsResult LoadSentencePiece(std::string_view bytes, const SideOptions& side) {
     parts->post.Surround(*ids.eos, /*in_front=*/false);
   }
   if (!ids.bos) parts->post.GiveOneType();
-  NEREID_RETURN_IF_ERROR(FinishParts(DecoderSpec(model), *parts));
+  FinishParts(DecoderSteps::ForSentencePiece(model.byte_fallback, model.add_dummy_prefix,
+                                             model.remove_extra_whitespaces),
+              *parts);
   return parts;
 }
 

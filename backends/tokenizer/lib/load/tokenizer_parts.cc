@@ -15,6 +15,12 @@ std::optional<int32_t> TokenizerParts::IdOfToken(std::string_view token) const {
 }
 
 Status FinishParts(const nlohmann::json& decoder_spec, TokenizerParts& parts) {
+  NEREID_ASSIGN_OR_RETURN(DecoderSteps steps, DecoderSteps::Make(decoder_spec));
+  FinishParts(std::move(steps), parts);
+  return {};
+}
+
+void FinishParts(DecoderSteps decoder_steps, TokenizerParts& parts) {
   std::unordered_map<int32_t, size_t> added_index;
   auto id_end = static_cast<int32_t>(parts.vocabulary.id_end());
   for (size_t i = 0; i < parts.added.tokens().size(); ++i) {
@@ -30,9 +36,8 @@ Status FinishParts(const nlohmann::json& decoder_spec, TokenizerParts& parts) {
     if (!text) return std::nullopt;
     return TokenDecoder::Token{*text, parts.added.IsSpecialContent(*text)};
   };
-  NEREID_ASSIGN_OR_RETURN(parts.decoder, TokenDecoder::Make(decoder_spec, id_end, token_of_id));
+  parts.decoder = TokenDecoder::Make(std::move(decoder_steps), id_end, token_of_id);
   if (!parts.model->searches_vocabulary()) parts.vocabulary.DropContentIndex();
-  return {};
 }
 
 }  // namespace nereid::tokenizer

@@ -56,5 +56,6 @@ PartsResult LoadSentencePiece(std::string_view model, const SideOptions& side);
 
 // Compiles the decoder and works out the vocabulary's size, once the other parts are in place.
 Status FinishParts(const nlohmann::json& decoder_spec, TokenizerParts& parts);
+void FinishParts(DecoderSteps decoder_steps, TokenizerParts& parts);
 
 }  // namespace nereid::tokenizer
