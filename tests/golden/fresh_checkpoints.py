@@ -10,6 +10,7 @@ cases were made and why the others were not: tests/backends/llm_core/test_fresh_
 import copy
 import json
 import pathlib
+import random
 import sys
 
 import torch
@@ -48,9 +49,17 @@ def rope(kind, **keys):
     return {"rope_type": kind, "rope_theta": 10000.0, **keys}
 
 
+DRAW = random.Random()  # make() seeds it: what is drawn depends on the case and its seed alone
+
+
+def drawn(make, kind, **choices):
+    """What real checkpoints of the kind vary in, one of each."""
+    return lambda: make(kind, **{key: DRAW.choice(values) for key, values in choices.items()})()
+
+
 def gpt(kind, **keys):
     sizes = dict(vocab_size=VOCAB, n_embd=64, n_layer=2, n_head=4, n_positions=192, bos_token_id=1, eos_token_id=2)
-    return lambda: transformers.AutoConfig.for_model(kind, **sizes, **keys)
+    return lambda: transformers.AutoConfig.for_model(kind, **{**sizes, **keys})
 
 
 def model(kind, **keys):
@@ -61,6 +70,12 @@ LONGROPE = dict(short_factor=[1.0 + i / 8 for i in range(8)], long_factor=[2.0 +
 LONG_PHI3 = model("phi3", sliding_window=None, original_max_position_embeddings=LONG,
                   rope_parameters=rope("longrope", original_max_position_embeddings=LONG, **LONGROPE))
 GEMMA = dict(head_dim=32, sliding_window=24, query_pre_attn_scalar=32, tie_word_embeddings=True)
+BOTH = [True, False]
+GATES = ["silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "quick_gelu"]
+SIZES = dict(head_dim=[8, 24, 32], num_key_value_heads=[1, 2, 4], intermediate_size=[40, 96], num_hidden_layers=[1, 3], rms_norm_eps=[1e-6, 1e-3], tie_word_embeddings=BOTH)
+ROPES = [rope("default"), rope("default", rope_theta=1e6), rope("linear", factor=2.5), rope("dynamic", factor=2.0),
+         rope("llama3", factor=32.0, low_freq_factor=2.0, high_freq_factor=8.0, original_max_position_embeddings=32)]
+EXPERTS = dict(num_experts_per_tok=[1, 2], num_key_value_heads=[1, 2, 4], num_hidden_layers=[2, 4])
 CASES = {
     "llama": model("llama"),
     "llama-bias-mqa": model("llama", attention_bias=True, mlp_bias=True, num_key_value_heads=1),
@@ -89,6 +104,21 @@ CASES = {
     "gpt_bigcode-mha": gpt("gpt_bigcode", multi_query=False),
     "gpt_neox": model("gpt_neox"),
     "gpt_neox-serial": model("gpt_neox", use_parallel_residual=False),
+    "llama-drawn": drawn(model, "llama", **SIZES, hidden_act=GATES, attention_bias=BOTH, mlp_bias=BOTH, rope_parameters=ROPES),
+    "mistral-drawn": drawn(model, "mistral", **SIZES, hidden_act=GATES, sliding_window=[None, 5, 40]),
+    "mixtral-drawn": drawn(model, "mixtral", **EXPERTS, num_local_experts=[2, 8], hidden_act=GATES, sliding_window=[None, 5]),
+    "qwen3-drawn": drawn(model, "qwen3", **SIZES, hidden_act=GATES, attention_bias=BOTH, sliding_window=[5, 40], use_sliding_window=BOTH, max_window_layers=[0, 1]),
+    "qwen3_moe-drawn": drawn(model, "qwen3_moe", **EXPERTS, head_dim=[8, 24], num_experts=[2, 8], moe_intermediate_size=[24], norm_topk_prob=BOTH, decoder_sparse_step=[1, 2],
+                             mlp_only_layers=[[], [0], [1]]),
+    "gemma2-drawn": drawn(model, "gemma2", **{**SIZES, "num_hidden_layers": [2, 3]}, query_pre_attn_scalar=[24, 168], sliding_window=[5, 40],
+                          attn_logit_softcapping=[5.0, None], final_logit_softcapping=[3.0, None], attention_bias=BOTH),
+    "gemma3-drawn": drawn(model, "gemma3_text", **{**SIZES, "num_hidden_layers": [4, 7]}, query_pre_attn_scalar=[24, 168], sliding_window=[5, 40],
+                          sliding_window_pattern=[2, 3]),
+    "starcoder2-drawn": drawn(model, "starcoder2", hidden_act=GATES, use_bias=BOTH, norm_epsilon=[1e-5, 1e-3], sliding_window=[None, 5], tie_word_embeddings=BOTH),
+    "gpt2-drawn": drawn(gpt, "gpt2", n_inner=[None, 40], activation_function=GATES, scale_attn_weights=BOTH, scale_attn_by_inverse_layer_idx=BOTH,
+                        tie_word_embeddings=BOTH),
+    "gpt_bigcode-drawn": drawn(gpt, "gpt_bigcode", n_inner=[None, 40], activation_function=GATES, multi_query=BOTH, scale_attn_weights=BOTH),
+    "gpt_neox-drawn": drawn(model, "gpt_neox", num_key_value_heads=[4], hidden_act=GATES, use_parallel_residual=BOTH, attention_bias=BOTH, layer_norm_eps=[1e-5, 1e-3]),
 }
 
 
@@ -110,6 +140,7 @@ def prompts(name, seed):
 def make(name, seed, folder):
     """Saves the checkpoint; the model in float32."""
     torch.manual_seed(seed)
+    DRAW.seed(f"{name} {seed}")
     torch.set_grad_enabled(False)
     made = transformers.AutoModelForCausalLM.from_config(CASES[name](), attn_implementation="eager").float().eval()
     for parameter_name, parameter in made.named_parameters():
