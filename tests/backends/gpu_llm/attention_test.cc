@@ -52,7 +52,9 @@ class Scene {
 
   // Writes all that is cached before the step, then plans and runs the step. `is_used`: all blocks
   // are full of another owner's keys and values, which are no numbers or infinite.
-  std::vector<float> OnDevice(bool is_used = false) {
+  // `num_processors`: what tiles of prompts are shared out among; 0: one block of threads a tile.
+  std::vector<float> OnDevice(bool is_used = false, int num_processors = 0) {
+    num_processors_ = num_processors;
     Scatter();
     const int max_positions = 16384;
     std::vector<float2> no_rotation(max_positions, float2{1.0f, 0.0f});
@@ -233,6 +235,7 @@ class Scene {
       params.tiles =
           reinterpret_cast<const PrefillTile*>(words.as<int32_t>() + layout.prefill_tiles);
       params.num_tiles = shape.num_prefill;
+      params.num_processors = num_processors_;
       PrefillAttention(params, nullptr);
     }
     EXPECT_EQ(cudaGetLastError(), cudaSuccess);
@@ -248,7 +251,7 @@ class Scene {
   const std::vector<Run> runs_;
   std::vector<std::vector<uint16_t>> sequences_;  // [tokens, row_size]
   std::vector<std::vector<int32_t>> tables_;
-  int num_blocks_ = 0;
+  int num_blocks_ = 0, num_processors_ = 0;
   DeviceMemory cache_, cos_sin_;
 };
 
@@ -273,6 +276,13 @@ TEST_P(AttentionTest, PrefillEqualsAPlainLoop) {
 TEST_P(AttentionTest, MixedStepsEqualAPlainLoop) {
   Scene scene(GetParam(), {{300, 1}, {0, 97}, {17, 1}, {64, 40}});
   EXPECT_LT(RelativeError(scene.OnDevice(), scene.Reference()), kTolerance);
+}
+
+// As on a device of three processors, each of which has many of them.
+TEST_P(AttentionTest, BlocksThatTakeSeveralTilesComputeTheSameBits) {
+  const Runs runs = {{0, 150}, {0, 2}, {33, 31}, {100, 64}, {0, 65}, {190, 3}, {0, 1100}};
+  Scene each(GetParam(), runs), several(GetParam(), runs);
+  EXPECT_EQ(several.OnDevice(false, 3), each.OnDevice(false, 0));
 }
 
 // A weight of 0 is not enough: 0 x NaN is NaN.
