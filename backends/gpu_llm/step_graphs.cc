@@ -32,7 +32,8 @@ Status StepGraphs::Record(int32_t num_rows, const std::function<Status()>& launc
     return {};
   }
   recorded_.Refuse(num_rows);
-  if (!graph.ok() && on_warning_ && recorded_.num_refused() == 1) {
+  if (!graph.ok() && on_warning_ && !has_warned_) {
+    has_warned_ = true;
     on_warning_(StrCat("a decode step of ", num_rows,
                        " rows can not be recorded as a CUDA graph; steps of that size are launched "
                        "kernel by kernel: ",

@@ -43,7 +43,7 @@ class StepGraphs {
   std::function<void(const std::string&)> on_warning_;
   RecordedSteps<Graph> recorded_;
   int64_t num_launches_ = 0;
-  bool fails_ = false;
+  bool fails_ = false, has_warned_ = false;
 };
 
 }  // namespace nereid::gpu
