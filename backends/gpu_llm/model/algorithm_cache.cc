@@ -77,6 +77,10 @@ std::optional<Algorithm> AlgorithmCache::Find(const AlgorithmKey& key) const {
   return found->second;
 }
 
+void AlgorithmCache::AddForNow(const AlgorithmKey& key, const Algorithm& algorithm) {
+  known_.insert_or_assign(key, algorithm);
+}
+
 void AlgorithmCache::Add(const AlgorithmKey& key, const Algorithm& algorithm) {
   const bool is_new = known_.insert_or_assign(key, algorithm).second;
   if (path_.empty() || !is_new) return;

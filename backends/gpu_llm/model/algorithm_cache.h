@@ -30,6 +30,8 @@ class AlgorithmCache {
   std::optional<Algorithm> Find(const AlgorithmKey& key) const;
   // What is there already is replaced in memory alone, so that the file can not grow without end.
   void Add(const AlgorithmKey& key, const Algorithm& algorithm);
+  // For this process alone.
+  void AddForNow(const AlgorithmKey& key, const Algorithm& algorithm);
 
  private:
   std::string path_;

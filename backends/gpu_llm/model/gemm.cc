@@ -166,7 +166,13 @@ Status Gemm::Try(const GemmCall& given, const AlgorithmKey& key, cudaStream_t st
   };
   NEREID_ASSIGN_OR_RETURN(const std::optional<int> fastest,
                           FindFastest(static_cast<int>(candidates.size()), time));
-  if (fastest) algorithms_.Add(key, std::bit_cast<Algorithm>(candidates[*fastest]));
+  if (!fastest) return {};
+  const auto algorithm = std::bit_cast<Algorithm>(candidates[*fastest]);
+  if (call.num_rows == TrialRows(given.num_rows)) {
+    algorithms_.Add(key, algorithm);
+  } else {
+    algorithms_.AddForNow(key, algorithm);
+  }
   return {};
 }
 
@@ -178,7 +184,7 @@ Status Gemm::Run(const GemmCall& call, bool may_time, cudaStream_t stream) {
                             call.is_fp8(),    call.out_is_float, call.accumulates};
   static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
   std::optional<Algorithm> known = algorithms_.Find(key);
-  if (!known && may_time) {
+  if (!known && may_time && tried_.insert(key).second) {
     NEREID_RETURN_IF_ERROR(Try(call, key, stream));
     known = algorithms_.Find(key);
   }

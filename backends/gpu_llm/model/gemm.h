@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "gpu_llm/cuda/memory.h"
@@ -59,7 +60,7 @@ class Gemm {
   Result<std::vector<cublasLtMatmulAlgo_t>> Propose(const GemmCall& call, const Layouts& layouts,
                                                     int count);
   // Adds the fastest algorithm for the key, which is the call's, to those that are known, if any
-  // can run.
+  // can run; beyond this process only what was tried with all of the key's rows.
   Status Try(const GemmCall& call, const AlgorithmKey& key, cudaStream_t stream);
   // Seconds.
   Result<double> Time(const GemmCall& call, const Layouts& layouts,
@@ -71,6 +72,7 @@ class Gemm {
   DeviceMemory workspace_;
   Event start_, end_;
   AlgorithmCache algorithms_;
+  std::set<AlgorithmKey> tried_;  // also those of which no algorithm could run
 };
 
 }  // namespace nereid::gpu

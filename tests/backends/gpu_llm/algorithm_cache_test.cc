@@ -42,6 +42,13 @@ TEST_F(AlgorithmCacheTest, TheNextStartFindsWhatWasAdded) {
   EXPECT_FALSE(elsewhere.Find(kOne));
 }
 
+TEST_F(AlgorithmCacheTest, WhatIsAddedForNowIsNotFoundAtTheNextStart) {
+  AlgorithmCache cache(folder_, "GPU");
+  cache.AddForNow(kOne, kFirst);
+  EXPECT_EQ(cache.Find(kOne), kFirst);
+  EXPECT_FALSE(AlgorithmCache(folder_, "GPU").Find(kOne));
+}
+
 TEST_F(AlgorithmCacheTest, DamagedLinesAreAsIfTheyWereNotThere) {
   AlgorithmCache(folder_, "GPU").Add(kOne, kFirst);
   AlgorithmCache(folder_, "GPU").Add(kOther, kSecond);
