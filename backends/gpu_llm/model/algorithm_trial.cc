@@ -23,6 +23,7 @@ int RoundUp(int value, int unit) {
 
 int TrialRows(int num_rows) {
   if (num_rows <= kFewRows) return RoundUp(num_rows, 8);
+  if (num_rows <= 512) return RoundUp(num_rows, 32);
   if (num_rows <= 1024) return RoundUp(num_rows, 64);
   if (num_rows <= 2048) return RoundUp(num_rows, 256);
   if (num_rows <= 8192) return RoundUp(num_rows, 1024);

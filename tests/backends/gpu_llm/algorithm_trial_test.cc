@@ -24,6 +24,7 @@ TEST(AlgorithmTrialTest, ATrialTakesTheMostRowsOfThoseThatShareIt) {
   }
   EXPECT_EQ(TrialRows(8192), 8192);
   EXPECT_EQ(TrialRows(250), 256);
+  EXPECT_EQ(TrialRows(272), 288);
   EXPECT_EQ(TrialRows(528), 576);
   EXPECT_LT(sizes.size(), 72u);  // each costs a trial
 }
