@@ -1,0 +1,113 @@
+// Any bytes as what a cache plug-in gives back for a response: an answer or a refusal, never a
+// crash. What is accepted holds together: each output is the model's, and lies in memory of its own
+// size.
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "cache/response_codec.h"
+#include "request/infer_request.h"
+
+namespace nereid {
+namespace {
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+class Target final : public RequestTarget {
+ public:
+  Target() : plan_(MakePlan()) {}
+  const RequestPlan& plan() const override { return plan_; }
+  ModelStatistics& statistics() override { return statistics_; }
+  Status Enqueue(InferRequest*) override { return Status::Ok(); }
+  void OnCancelled(InferRequest*) override {}
+  void OnTaken() override {}
+  void OnReleased() override {}
+
+ private:
+  static TensorSpec Tensor(const char* name, DataType type) {
+    TensorSpec tensor;
+    tensor.name = name;
+    tensor.data_type = type;
+    tensor.dims = {-1};
+    return tensor;
+  }
+  static RequestPlan MakePlan() {
+    ModelConfig config;
+    config.name = "m";
+    config.inputs = {Tensor("IN", DataType::kFp32)};
+    config.outputs = {Tensor("OUT", DataType::kFp32), Tensor("TEXT", DataType::kBytes)};
+    auto plan = RequestPlan::Make(config, 1, "");
+    Require(plan.ok());
+    return std::move(plan).value();
+  }
+  const RequestPlan plan_;
+  ModelStatistics statistics_;
+};
+
+TRITONSERVER_Error* Allocate(TRITONSERVER_ResponseAllocator*, const char*, size_t byte_size,
+                             TRITONSERVER_MemoryType, int64_t, void*, void** buffer, void**,
+                             TRITONSERVER_MemoryType* type, int64_t* id) {
+  *buffer = std::malloc(byte_size);
+  *type = TRITONSERVER_MEMORY_CPU;
+  *id = 0;
+  return nullptr;
+}
+TRITONSERVER_Error* Free(TRITONSERVER_ResponseAllocator*, void* buffer, void*, size_t,
+                         TRITONSERVER_MemoryType, int64_t) {
+  std::free(buffer);
+  return nullptr;
+}
+
+// A request that waits for its answer for ever.
+struct Waiting {
+  Waiting() {
+    allocator.alloc_fn = &Allocate;
+    allocator.release_fn = &Free;
+    ResponseCallbacks callbacks;
+    callbacks.allocator = &allocator;
+    callbacks.response_fn = [](TRITONSERVER_InferenceResponse*, uint32_t, void*) {};
+    request->set_response_callbacks(callbacks);
+    request->set_release_callback([](TRITONSERVER_InferenceRequest*, uint32_t, void*) {}, nullptr);
+    Require(request->AddInput("IN", DataType::kFp32, std::vector<int64_t>{1}).ok());
+    BufferAttributes attributes;
+    attributes.byte_size = sizeof(value);
+    Require(request->AppendInputData("IN", &value, attributes).ok());
+    Require(request->Prepare().ok());
+  }
+
+  float value = 1;
+  ResponseAllocator allocator;
+  std::unique_ptr<InferRequest> request =
+      std::make_unique<InferRequest>(std::make_shared<Target>(), -1);
+};
+
+void Check(InferResponse& response) {
+  for (size_t i = 0; i < response.num_outputs(); ++i) {
+    OutputTensor& output = *response.output(i);
+    Require(output.name() == "OUT" || output.name() == "TEXT");
+    for (const int64_t dim : output.shape()) Require(dim >= 0);
+    const auto* const base = static_cast<const volatile char*>(output.base());
+    for (size_t at = 0; at < output.attributes().byte_size; ++at) (void)base[at];
+  }
+  // What was read can be kept again, and is the same.
+  std::vector<std::byte> again(EncodedSize(response));
+  Require(Encode(response, again).ok());
+}
+
+}  // namespace
+}  // namespace nereid
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace nereid;
+  static auto* const waiting = new Waiting;
+  auto response = InferResponse::New(waiting->request->sink());
+  Require(response.ok());
+  // A copy of exact size, so that a read beyond the end is seen.
+  const std::vector<std::byte> copy(reinterpret_cast<const std::byte*>(data),
+                                    reinterpret_cast<const std::byte*>(data) + size);
+  if (Decode(copy, response->get()).ok()) Check(**response);
+  return 0;
+}
