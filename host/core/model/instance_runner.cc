@@ -19,8 +19,10 @@ InstanceRunner::InstanceRunner(Instance* instance, size_t index, Scheduler* sche
       warm_up_fn_(std::move(warm_up)),
       admitted_(std::move(admitted)),
       over_(std::move(over)),
-      warm_up_([this] { return WarmUp(); }),
-      warm_(warm_up_.get_future()),
+      warm_up_(warm_up_fn_ != nullptr || !instance->spec().binding.empty()
+                   ? std::packaged_task<Status()>([this] { return WarmUp(); })
+                   : std::packaged_task<Status()>()),
+      warm_(warm_up_.valid() ? warm_up_.get_future() : std::future<Status>()),
       thread_([this] { Run(); }) {}
 
 InstanceRunner::~InstanceRunner() {
@@ -30,14 +32,14 @@ InstanceRunner::~InstanceRunner() {
 void InstanceRunner::Run() {
   constexpr size_t kMaxThreadName = 15;
   pthread_setname_np(pthread_self(), instance_->spec().name.substr(0, kMaxThreadName).c_str());
-  warm_up_();
+  if (warm_up_.valid()) warm_up_();
   if (!admitted_.valid() || admitted_.get()) Serve();
   over_();
 }
 
 Status InstanceRunner::WarmUp() {
   NEREID_RETURN_IF_ERROR(BindThread(instance_->spec().binding));
-  return warm_up_fn_();
+  return warm_up_fn_ == nullptr ? Status::Ok() : warm_up_fn_();
 }
 
 void InstanceRunner::Serve() {

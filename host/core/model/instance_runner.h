@@ -16,10 +16,10 @@ namespace nereid {
 
 class InstanceRunner {
  public:
-  // `limited`: its membership in the rate limiter, null where there is none. `warm_up` runs first
-  // on the instance's thread, `over` last. `index`: which instance the scheduler serves. `turn`:
-  // instances that share it never execute at once; null: none. `admitted`: awaited after the
-  // warm-up; false: the instance never serves; not valid: it serves at once. `instance` and
+  // `limited`: its membership in the rate limiter, null where there is none. `warm_up`, if any,
+  // runs first on the instance's thread, `over` last. `index`: which instance the scheduler serves.
+  // `turn`: instances that share it never execute at once; null: none. `admitted`: awaited after
+  // the warm-up; false: the instance never serves; not valid: it serves at once. `instance` and
   // `scheduler` outlive the runner.
   InstanceRunner(Instance* instance, size_t index, Scheduler* scheduler,
                  std::unique_ptr<RateLimiter::Member> limited, std::shared_ptr<std::mutex> turn,
@@ -30,8 +30,9 @@ class InstanceRunner {
   InstanceRunner(const InstanceRunner&) = delete;
   InstanceRunner& operator=(const InstanceRunner&) = delete;
 
-  // Waits for the outcome of warm_up. Once.
-  Status WaitWarm() { return warm_.get(); }
+  // Waits for the outcome of warm_up. Once. A thread that has nothing to do before it serves is not
+  // waited for: starting many models would wait for as many threads to get a core.
+  Status WaitWarm() { return warm_up_.valid() ? warm_.get() : Status::Ok(); }
   size_t index() const { return index_; }
 
  private:
@@ -49,7 +50,7 @@ class InstanceRunner {
   const std::function<Status()> warm_up_fn_;
   const std::shared_future<bool> admitted_;
   const std::function<void()> over_;
-  std::packaged_task<Status()> warm_up_;
+  std::packaged_task<Status()> warm_up_;  // not valid: nothing to do
   std::future<Status> warm_;
   std::thread thread_;
 };

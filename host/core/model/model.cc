@@ -258,9 +258,14 @@ Status Model::StartRunner(Seat* seat, size_t index, std::shared_future<bool> adm
     turn = device_turns_[spec.device_id];
     if (turn == nullptr) turn = device_turns_[spec.device_id] = std::make_shared<std::mutex>();
   }
+  std::function<Status()> warm_up;
+  if (!config_.warmups.empty()) {
+    warm_up = [this, instance] {
+      return RunWarmups(config_, model_dir_, services_, this, instance);
+    };
+  }
   seat->runner = std::make_unique<InstanceRunner>(
-      instance, index, scheduler_.get(), std::move(limited), std::move(turn),
-      [this, instance] { return RunWarmups(config_, model_dir_, services_, this, instance); },
+      instance, index, scheduler_.get(), std::move(limited), std::move(turn), std::move(warm_up),
       std::move(admitted), [this, index] { OnRunnerOver(index); });
   return Status::Ok();
 }
