@@ -79,7 +79,7 @@ ROWS = {
         "early", "exec", "unnamed", "bytes", "large", "unknown", "fails", "async", "stream_refused", "request", "codes", "types", "strings", "config",
         "constants", "tensors", "refusals", "sequence", "free", "directory", "nameless", "memory", "dlpack", "args", "control", "async_cancel",
         "logs", "texts", "parameters", "config_changes", "control_texts", "errors_of_calls", "kinds_of_texts", "metric_kinds", "own_readiness", "positional",
-        "reused_arrays", "own_lists", "texts_of_numbers", "weak_references")},
+        "reused_arrays", "own_lists", "ranges", "texts_of_numbers", "weak_references")},
     "flood": ("flood", tensors(IN=np.array([3], np.int32)), {}),
     "caller stream": case_of_caller("stream", [5.0]),
     "caller stream_resumed": case_of_caller("stream_resumed", [3.0]),

@@ -48,6 +48,8 @@ def test_arguments_of_initialize(python_server, python_repository):
     ("unnamed", [2.0, 4.0]),
     ("reused_arrays", ["final later", True, "raised"]),
     ("own_lists", [2, 1]),
+    ("ranges", ["TypeError"] * 8 + ["nothing"] * 5 + ["TypeError"] * 4 + ["nothing"]),
+    ("wide_parameters", [f"parameter 'p': expected an integer of 64 bits, got {each}" for each in (2**63, 2**70, -2**63 - 1, 2**70)]),
     ("texts_of_numbers", [["MemoryType.TRITONSERVER_MEMORY_CPU"] * 2 + [1], ["MetricKind.GAUGE"] * 2 + [1], ["LogLevel.WARNING"] * 2 + [1],
                           ["__ErrorCode.NOT_FOUND"] * 2 + [2]]),
     ("weak_references", [2, 1]),

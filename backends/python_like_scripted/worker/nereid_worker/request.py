@@ -2,7 +2,7 @@
 import threading
 
 from . import calls, protocol
-from .arguments import NamedInt, text_of
+from .arguments import NamedInt, int_of, text_of
 from .errors import TritonModelException
 from .response import InferenceResponseSender, parameters_text, parameters_tuple
 from .tensor import Tensor, packed_all
@@ -26,7 +26,7 @@ class PreferredMemory:
         if not isinstance(preferred_memory_type, MemoryType):
             raise TypeError(f"PreferredMemory: expected TRITONSERVER_MEMORY_CPU or _GPU, got {preferred_memory_type!r}")
         self._memory_type = preferred_memory_type
-        self._device_id = int(preferred_device_id)
+        self._device_id = int_of(preferred_device_id, "PreferredMemory: expected preferred_device_id", 64, is_signed=True)
 
     def preferred_memory_type(self):
         return self._memory_type
@@ -63,8 +63,8 @@ class InferenceRequest:
             raise TypeError(f"InferenceRequest: expected an InferenceTrace, got {type(trace).__name__}")
         self._key = 0
         self._id = text_of(request_id, "InferenceRequest: expected request_id")
-        is_number = isinstance(correlation_id, int)
-        self._correlation_id = int(correlation_id) if is_number else text_of(correlation_id, "InferenceRequest: expected correlation_id")
+        what = "InferenceRequest: expected correlation_id"
+        self._correlation_id = int_of(correlation_id, what, 64) if isinstance(correlation_id, int) else text_of(correlation_id, what)
         if inputs is None or requested_output_names is None:
             raise TypeError("InferenceRequest: expected inputs and requested_output_names")
         self._inputs = list(inputs)
@@ -78,9 +78,9 @@ class InferenceRequest:
             raise TritonModelException(f"Requested output name for request with id '{self._id}' and model name '{model_name}' "
                                        "should not be empty.")
         self._model_name = model_name
-        self._model_version = int(model_version)
-        self._flags = int(flags)
-        self._timeout = int(timeout)
+        self._model_version = int_of(model_version, "InferenceRequest: expected model_version", 64, is_signed=True)
+        self._flags = int_of(flags, "InferenceRequest: expected flags", 32)
+        self._timeout = int_of(timeout, "InferenceRequest: expected timeout", 64)
         self._preferred_memory = preferred_memory
         self._trace = trace if trace is not None else InferenceTrace()
         self._parameters = parameters_text(parameters) or "{}"
@@ -114,7 +114,7 @@ class InferenceRequest:
         return self._flags
 
     def set_flags(self, flags):
-        self._flags = int(flags)
+        self._flags = int_of(flags, "set_flags: expected flags", 32)
 
     def timeout(self):
         return self._timeout

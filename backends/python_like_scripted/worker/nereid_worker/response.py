@@ -39,7 +39,11 @@ def parameters_tuple(text):
     if not text:
         return ()
     import json
-    return tuple(json.loads(text).items())
+    parameters = tuple(json.loads(text).items())
+    for name, value in parameters:
+        if type(value) is int and not -1 << 63 <= value < 1 << 63:
+            raise TritonModelException(f"parameter '{name}': expected an integer of 64 bits, got {value}")
+    return parameters
 
 
 class InferenceResponse:
@@ -81,11 +85,11 @@ class InferenceResponse:
 
     def packed(self, names, kept=None, kept_on_gpu=None):
         """As it travels: (outputs, error, parameters), of the outputs those that the request names; the lists as Tensor.packed says."""
-        error = self._error
+        error, parameters = self._error, parameters_tuple(self._parameters)  # which may raise: before the outputs take memory
         if error is not None:
-            return ((), (int(error.code()), error.message()), parameters_tuple(self._parameters))
+            return ((), (int(error.code()), error.message()), parameters)
         outputs = [each for each in self._outputs if each._name in names]
-        return (packed_all(outputs, kept, kept_on_gpu), None, parameters_tuple(self._parameters))
+        return (packed_all(outputs, kept, kept_on_gpu), None, parameters)
 
 
 calls.make_response = InferenceResponse.received

@@ -103,6 +103,21 @@ class TritonPythonModel:
         del response
         return [before, len(kept)]
 
+    def case_ranges(self, values, request):
+        """Numbers that do not fit, and what is none."""
+        attempts = [{"flags": 2**32}, {"flags": -1}, {"flags": 1.0}, {"timeout": 2**64}, {"timeout": -1}, {"timeout": None}, {"model_version": 2**63},
+                    {"model_version": "1"}, {"model_version": -2**63}, {"flags": 2**32 - 1}, {"timeout": 2**64 - 1}, {"flags": True},
+                    {"timeout": np.uint64(5)}]
+        own = [lambda number=number: request.set_flags(number) for number in (2**32, -1, "1", 1.5, np.int32(0))]
+        return [self.raised(lambda further=further: call("doubler", values, **further)) for further in attempts] + [self.raised(each) for each in own]
+
+    def case_wide_parameters(self, values, request):
+        """Numbers of more than 64 bits are an error of the model's, and not of the worker."""
+        attempts = [lambda number=number: call("doubler", values, parameters={"p": number}).exec() for number in (2**63, 2**70, -2**63 - 1)]
+        response = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([b"x" * 100_000], object))], parameters={"p": 2**70})
+        attempts += [lambda: request.get_response_sender().send(response)]
+        return [self.told(each) for each in attempts]
+
     def case_own_lists(self, values, request):
         """What is taken out of them, and put into them, stays there for others."""
         request.inputs().clear()
