@@ -3,7 +3,9 @@
 
 usage: run_fuzzers.py BUILD_DIR TESTS_FUZZ_DIR OUT.xml [SECONDS]
 A target is an executable fuzz_<name> below BUILD_DIR; its corpus is TESTS_FUZZ_DIR/<name>/corpus (read only: findings go elsewhere).
+Two targets run at a time.
 """
+import concurrent.futures
 import pathlib
 import subprocess
 import sys
@@ -17,22 +19,28 @@ def run(target, corpus, seconds):
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
 
 
+def outcome(build, folder, seconds):
+    """What is wrong with the target of this folder, and what it printed; nothing where all is well."""
+    targets = [path for path in build.rglob(f"fuzz_{folder.name}") if path.is_file()]
+    if not targets:
+        return f"no executable fuzz_{folder.name} below {build}", ""
+    done = run(targets[0], folder / "corpus", seconds)
+    return (f"exit code {done.returncode}", done.stdout[-4000:]) if done.returncode else ("", "")
+
+
 def main():
     build, sources, out = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
     seconds = int(sys.argv[4]) if len(sys.argv) > 4 else 15
+    folders = sorted(path for path in sources.iterdir() if (path / "CMakeLists.txt").exists())
     suite = ElementTree.Element("testsuite", name="fuzz")
-    for folder in sorted(path for path in sources.iterdir() if (path / "CMakeLists.txt").exists()):
-        case = ElementTree.SubElement(suite, "testcase", classname="fuzz", name=folder.name)
-        targets = [path for path in build.rglob(f"fuzz_{folder.name}") if path.is_file()]
-        if not targets:
-            ElementTree.SubElement(case, "failure", message=f"no executable fuzz_{folder.name} below {build}")
-            print(f"fuzz {folder.name}: not built")
-            continue
-        done = run(targets[0], folder / "corpus", seconds)
-        print(f"fuzz {folder.name}: {'ok' if done.returncode == 0 else 'FAILED'}")
-        if done.returncode != 0:
-            ElementTree.SubElement(case, "failure", message=f"exit code {done.returncode}").text = done.stdout[-4000:]
-            print(done.stdout[-4000:])
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as workers:
+        outcomes = workers.map(lambda folder: outcome(build, folder, seconds), folders)
+        for folder, (wrong, printed) in zip(folders, outcomes):
+            case = ElementTree.SubElement(suite, "testcase", classname="fuzz", name=folder.name)
+            print(f"fuzz {folder.name}: {wrong or 'ok'}", flush=True)
+            if wrong:
+                ElementTree.SubElement(case, "failure", message=wrong).text = printed
+                print(printed, flush=True)
     ElementTree.ElementTree(suite).write(out)
 
 
