@@ -1,5 +1,6 @@
 """The life of a Python model: what it says of its readiness, its end, workers that cannot be started again, lines of its log, and what it
 loads itself."""
+import contextlib
 import os
 import re
 import signal
@@ -27,6 +28,13 @@ class TritonPythonModel:
 def load(server, repository, name, methods):
     write_model(repository, name, MIRROR + methods, CONFIG)
     load_by_request(server, name)
+
+
+def signal_children(server, number):
+    """Those of models that were unloaded may end meanwhile."""
+    for each in children(server.process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, number)
 
 
 def ask(server, name, values=(1.0,)):
@@ -96,8 +104,7 @@ def test_signals_to_all_processes_leave_the_end_to_the_host(own_server, own_repo
         print("signalled is finalized")
 """)
     assert ask(own_server, "signalled") == (200, [-signal.SIGTERM, -signal.SIGTERM])
-    for worker in children(own_server.process.pid):
-        os.kill(worker, signal.SIGTERM)
+    signal_children(own_server, signal.SIGTERM)
     assert ask(own_server, "signalled") == (200, [-signal.SIGTERM, -signal.SIGTERM])
     unload(own_server, "signalled")
     wait_for(lambda: "model 'signalled': signalled is finalized" in log_of(own_server), "its end")
@@ -298,9 +305,7 @@ def test_a_model_whose_worker_cannot_start_again_can_be_unloaded(own_server, own
     bar = tmp_path / "bar"
     load(own_server, own_repository, "gone", f"    def initialize(self, args):\n        if os.path.exists({str(bar)!r}):\n            os._exit(1)\n")
     bar.touch()
-    before = children(own_server.process.pid)
-    for each in before:
-        os.kill(each, signal.SIGKILL)
+    signal_children(own_server, signal.SIGKILL)
     wait_for(lambda: "'gone_0_0' could not be started again" in log_of(own_server), "an attempt")
     unload(own_server, "gone")
     wait_for(lambda: not any(is_running(each) for each in children(own_server.process.pid)), "the end of the workers")
