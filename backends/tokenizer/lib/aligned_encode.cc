@@ -43,7 +43,9 @@ class AlignedEncoder {
  public:
   AlignedEncoder(const TokenizerParts& parts, std::string_view text) : parts_(parts), text_(text) {}
 
-  // False when a pattern exceeded its work limit.
+  bool lacks_unknown() const { return scratch_.lacks_unknown; }
+
+  // False when a pattern exceeded its work limit, or lacks_unknown().
   bool Run() {
     std::vector<AddedTokens::Split> raw, normalized;
     parts_.added.SplitRaw(text_, raw);
@@ -79,6 +81,7 @@ class AlignedEncoder {
     for (const AlignedText& piece : pieces_) {
       of_piece_.clear();
       parts_.model->EncodeSpans(piece.text(), scratch_, of_piece_);
+      if (scratch_.lacks_unknown) return false;
       for (const PieceToken& token : of_piece_) {
         // Characters that no token stands for make tokens reach less far than the piece.
         const size_t end = std::min<size_t>(token.end, piece.text().size());
@@ -211,6 +214,13 @@ Status CutTexts(const TokenizerParts& parts, size_t num_added, std::span<TextTok
 
 }  // namespace
 
+Status CannotEncode(size_t num_bytes, bool lacks_unknown) {
+  return InvalidArgError("text of ", num_bytes, " bytes: ",
+                         lacks_unknown ? "the tokenizer has no token for a part of it, and no "
+                                         "unknown token"
+                                       : "a pattern of the tokenizer exceeded its work limit");
+}
+
 Result<Encoding> EncodeWithOffsets(const TokenizerParts& parts, Texts texts,
                                    bool add_special_tokens) {
   const bool is_pair = texts.size() > 1;
@@ -222,8 +232,7 @@ Result<Encoding> EncodeWithOffsets(const TokenizerParts& parts, Texts texts,
     }
     AlignedEncoder encoder(parts, text);
     if (!encoder.Run()) {
-      return InvalidArgError("text of ", text.size(),
-                             " bytes: a pattern of the tokenizer exceeded its work limit");
+      return CannotEncode(text.size(), encoder.lacks_unknown());
     }
     tokens.push_back(encoder.Take());
   }

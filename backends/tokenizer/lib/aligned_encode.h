@@ -17,4 +17,8 @@ Result<Encoding> EncodeWithOffsets(const TokenizerParts& parts,
                                    std::span<const std::string_view> texts,
                                    bool add_special_tokens);
 
+// Why a text of so many bytes has no ids: a part of it that no token stands for (lacks_unknown), or
+// a pattern's work limit.
+Status CannotEncode(size_t num_bytes, bool lacks_unknown);
+
 }  // namespace nereid::tokenizer

@@ -73,8 +73,9 @@ class ModelSink final : public PieceSink {
   ModelSink(const TextModel& model, std::vector<int32_t>& out) : model_(model), out_(out) {}
   bool Add(std::string_view piece, bool) override {
     model_.Encode(piece, scratch_, out_);
-    return true;
+    return !scratch_.lacks_unknown;
   }
+  bool lacks_unknown() const { return scratch_.lacks_unknown; }
 
  private:
   const TextModel& model_;
@@ -89,9 +90,9 @@ SharedTokenizer Wrap(PartsResult parts) {
   return std::shared_ptr<const Tokenizer>(std::make_shared<Tokenizer>(std::move(parts).value()));
 }
 
-// One pass over `text`; false when a pattern exceeded its work limit.
-bool EncodeText(const TokenizerParts& parts, std::string_view text, std::vector<int32_t>& ids) {
-  ModelSink sink(*parts.model, ids);
+// One pass over `text`; false when a pattern exceeded its work limit, or the sink says why.
+bool EncodeInto(const TokenizerParts& parts, std::string_view text, ModelSink& sink,
+                std::vector<int32_t>& ids) {
   std::vector<AddedTokens::Split> raw, normalized;
   std::string buffer;
   parts.added.SplitRaw(text, raw);
@@ -116,6 +117,12 @@ bool EncodeText(const TokenizerParts& parts, std::string_view text, std::vector<
     }
   }
   return true;
+}
+
+Status EncodeText(const TokenizerParts& parts, std::string_view text, std::vector<int32_t>& ids) {
+  ModelSink sink(*parts.model, ids);
+  if (EncodeInto(parts, text, sink, ids)) return {};
+  return CannotEncode(text.size(), sink.lacks_unknown());
 }
 
 }  // namespace
@@ -232,11 +239,7 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text, EncodeOpti
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 3 + 8);
   if (options.add_special_tokens) ids = parts_->post.prefix_ids();
-  if (!EncodeText(*parts_, text, ids)) {
-    return InvalidArgError("text of ", text.size(),
-                           " bytes: a pattern of the tokenizer exceeded "
-                           "its work limit");
-  }
+  NEREID_RETURN_IF_ERROR(EncodeText(*parts_, text, ids));
   if (options.truncate && parts_->truncation) {
     NEREID_RETURN_IF_ERROR(TruncateIds(*parts_, options.add_special_tokens, ids));
   }

@@ -61,8 +61,9 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
 
   // Ids of `text`.
-  // Errors: INVALID_ARG when a custom splitting pattern exceeds its work limit on this text, or
-  // the text is not UTF-8 and that is to be refused.
+  // Errors: INVALID_ARG when a custom splitting pattern exceeds its work limit on this text, no
+  // token stands for a part of it and the model has no unknown one, or the text is not UTF-8 and
+  // that is to be refused.
   Result<std::vector<int32_t>> Encode(std::string_view text, EncodeOptions options = {}) const;
 
   // The same with offsets, masks and what overflows: what the original library's encode gives, with

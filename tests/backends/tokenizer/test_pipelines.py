@@ -95,8 +95,8 @@ def model(rng):
     if kind == 3:
         return {**parts.word_piece(), "max_input_chars_per_word": rng.choice([1, 3, 12, 100])}
     if kind == 4:
-        return {**parts.word_level(), "unk_token": rng.choice(["<unk>", "<unk>", "a"])}
-    return {**parts.unigram(byte_fallback=flip() < 0.5), "unk_id": rng.choice([0, 0, 5])}
+        return {**parts.word_level(), "unk_token": rng.choice(["<unk>", "<unk>", "a", "<none>"])}
+    return {**parts.unigram(byte_fallback=flip() < 0.5), "unk_id": rng.choice([0, 0, 5, None])}
 
 
 def decoder(rng):

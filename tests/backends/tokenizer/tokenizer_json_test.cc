@@ -104,6 +104,23 @@ TEST(TokenizerJsonTest, RefusesFaultyMembersByName) {
   ExpectRefusal(spec, kInvalid, "TemplateProcessing");
 }
 
+TEST(TokenizerJsonTest, WhatNoTokenStandsForIsAnErrorWhereThereIsNoUnknownOne) {
+  const json words = {{"type", "WordLevel"}, {"unk_token", "?"}, {"vocab", {{"ab", 0u}}}};
+  const json pieces = json::array({json::array({"ab", -1.5}), json::array({"a", -2.5})});
+  const json scored = {{"type", "Unigram"}, {"vocab", pieces}};
+  for (const json& model : {words, scored}) {
+    const auto loaded = Tokenizer::FromJson(json{{"model", model}}.dump());
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    EXPECT_EQ(Ids(**loaded, "ab"), (std::vector<int32_t>{0}));
+    for (const Status& status :
+         {(*loaded)->Encode("x").status(), (*loaded)->EncodeFully("x").status()}) {
+      EXPECT_NE(status.message().find("text of 1 bytes: the tokenizer has no token for a part"),
+                std::string::npos)
+          << status.message();
+    }
+  }
+}
+
 TEST(TokenizerJsonTest, RefusesWhatIsNoDocument) {
   for (const char* text :
        {"", "{", "[]", "null", "{} trailing", "\"a\"", "{\"model\": [1]}", "\xff{}",

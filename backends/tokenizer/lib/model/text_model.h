@@ -31,6 +31,9 @@ struct ModelScratch {
     int32_t begin;  // of its last token, -1 where no way was found
   };
   std::vector<PathEnd> paths;
+
+  // Set for good by what only an unknown token could stand for, where the model has none.
+  bool lacks_unknown = false;
 };
 
 // A token and the bytes of the piece that it stands for.

@@ -42,16 +42,19 @@ void UnigramModel::Encode(std::string_view piece, ModelScratch& scratch,
   const size_t old_size = out.size();
   EncodeByScores(piece, scratch, out);
   const bool itself = out.size() == old_size + 1 && out.back() == id;
+  if (scratch.lacks_unknown) return;
   if (known == kUnknown) memo.store(itself ? kItself : kDiffers, std::memory_order_relaxed);
 }
 
 template <typename Score>
-void UnigramModel::FindPaths(std::string_view piece,
-                             std::vector<ModelScratch::PathEnd>& paths) const {
+void UnigramModel::FindPaths(std::string_view piece, ModelScratch& scratch) const {
+  auto& paths = scratch.paths;
   const auto offer = [&](size_t end, double sum, int32_t id, size_t begin) {
     ModelScratch::PathEnd& path = paths[end];
     const auto score = static_cast<Score>(sum);
-    if (path.begin < 0 || score > path.score) path = {score, id, static_cast<int32_t>(begin)};
+    const bool is_better = path.begin < 0 || score > path.score;
+    if (is_better) path = {score, id, static_cast<int32_t>(begin)};
+    return is_better;
   };
   for (size_t begin = 0; begin < piece.size();) {
     const double so_far = paths[begin].score;
@@ -61,8 +64,9 @@ void UnigramModel::FindPaths(std::string_view piece,
       offer(end, scores_[id] + so_far, id, begin);
       has_single |= end == next;
     });
-    if (!has_single) {
-      offer(next, unk_score_ + so_far, options_.unk_id.value_or(-1), begin);
+    if (!has_single && offer(next, unk_score_ + so_far, options_.unk_id.value_or(-1), begin) &&
+        !options_.unk_id) {
+      scratch.lacks_unknown = true;
     }
     begin = next;
   }
@@ -74,9 +78,9 @@ void UnigramModel::ForEachToken(std::string_view piece, ModelScratch& scratch, V
   auto& paths = scratch.paths;
   paths.assign(piece.size() + 1, {0.0, -1, -1});
   if (options_.single_precision) {
-    FindPaths<float>(piece, paths);
+    FindPaths<float>(piece, scratch);
   } else {
-    FindPaths<double>(piece, paths);
+    FindPaths<double>(piece, scratch);
   }
   // The tokens' ends, last first; neighbouring unknown characters become one token.
   auto& ends = scratch.symbols;
@@ -126,8 +130,7 @@ void UnigramModel::EncodeSpans(std::string_view piece, ModelScratch& scratch,
   });
 }
 
-// An unknown stretch: by chance a token all the same, else its bytes, else the unknown token. A
-// model without one drops it.
+// An unknown stretch: by chance a token all the same, else its bytes, else the unknown token.
 void UnigramModel::AppendToken(std::string_view text, int32_t id, std::vector<int32_t>& out) const {
   if (const auto known = vocabulary_.Find(text)) {
     out.push_back(*known);

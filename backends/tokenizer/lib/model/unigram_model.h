@@ -51,7 +51,7 @@ class UnigramModel final : public TextModel {
   template <typename Visit>
   void ForEachToken(std::string_view piece, ModelScratch& scratch, Visit visit) const;
   template <typename Score>
-  void FindPaths(std::string_view piece, std::vector<ModelScratch::PathEnd>& paths) const;
+  void FindPaths(std::string_view piece, ModelScratch& scratch) const;
   void AppendToken(std::string_view text, int32_t id, std::vector<int32_t>& out) const;
 
   const TokenTable& vocabulary_;

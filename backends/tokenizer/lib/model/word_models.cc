@@ -7,13 +7,15 @@
 
 namespace nereid::tokenizer {
 
-void WordLevelModel::Encode(std::string_view piece, ModelScratch&,
+void WordLevelModel::Encode(std::string_view piece, ModelScratch& scratch,
                             std::vector<int32_t>& out) const {
   if (piece.empty()) return;
   if (const auto id = vocabulary_.Find(piece)) {
     out.push_back(*id);
   } else if (unk_id_) {
     out.push_back(*unk_id_);
+  } else {
+    scratch.lacks_unknown = true;
   }
 }
 
