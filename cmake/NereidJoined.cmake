@@ -1,4 +1,4 @@
-# What stays apart where files are joined (CMAKE_UNITY_BUILD, as scripts/test builds with sanitizers): eight at a time cost a third of the
+# What stays apart where files are joined (CMAKE_UNITY_BUILD, as scripts/test builds with sanitizers): eight at a time cost less than half of the
 # processor's time that they cost one by one, most of it for headers. All other builds compile each file by itself, as do those of tests.
 # A file is named here because another of its library has a name of its own that is spelt the same.
 if(NOT CMAKE_UNITY_BUILD)
