@@ -69,14 +69,14 @@ Result<double> Measure(gpu::PeerGroup& group, std::vector<Rank>& ranks, const Su
   return least;
 }
 
-// Of both ways; 0 where there is no room for mail.
+// Of both ways; 0 where it does not go by mail.
 struct Times {
   double mail = 0.0, meet = 0.0;
 };
-Result<Times> MeasureBoth(gpu::PeerGroup& group, std::vector<Rank>& ranks, int64_t count,
+Result<Times> MeasureBoth(gpu::PeerGroup& group, std::vector<Rank>& ranks, bool has_mail,
                           const std::function<Sum(gpu::SumPath)>& sum) {
   Times times;
-  if (count <= gpu::PeerMailElements()) {
+  if (has_mail) {
     NEREID_ASSIGN_OR_RETURN(times.mail, Measure(group, ranks, sum(gpu::SumPath::kMail)));
   }
   NEREID_ASSIGN_OR_RETURN(times.meet, Measure(group, ranks, sum(gpu::SumPath::kMeet)));
@@ -87,6 +87,10 @@ Status Run(const std::vector<int32_t>& devices, const std::vector<int64_t>& size
            const std::vector<int64_t>& rows, int hidden) {
   NEREID_ASSIGN_OR_RETURN(const auto group, gpu::PeerGroup::Create(devices));
   std::vector<Rank> ranks(devices.size());
+  if (hidden <= 0 || hidden % 8 != 0 || hidden > gpu::kMaxSumRowSize) {
+    return InvalidArgError("--hidden is ", hidden, ", expected a multiple of 8 up to ",
+                           gpu::kMaxSumRowSize);
+  }
   int64_t most_bytes = int64_t{2} * hidden;  // of the norm's weights too
   for (const int64_t size : sizes) most_bytes = std::max(most_bytes, size);
   for (const int64_t count : rows) most_bytes = std::max(most_bytes, 2 * count * hidden);
@@ -107,19 +111,21 @@ Status Run(const std::vector<int32_t>& devices, const std::vector<int64_t>& size
   std::printf("%d GPUs; bytes: by mail us, by meeting us (GB/s of the message)\n", group->count());
   for (const int64_t size : sizes) {
     NEREID_ASSIGN_OR_RETURN(
-        const Times times, MeasureBoth(*group, ranks, size / 2, [&](gpu::SumPath path) -> Sum {
-          return [=](const gpu::Peers& peers, cudaStream_t stream) {
-            gpu::SumOverPeers(peers, size / 2, gpu::SumInto::kResidual, path, stream);
-          };
-        }));
+        const Times times, MeasureBoth(*group, ranks, size / 2 <= gpu::PeerMailElements(),
+                                       [&](gpu::SumPath path) -> Sum {
+                                         return [=](const gpu::Peers& peers, cudaStream_t stream) {
+                                           gpu::SumOverPeers(peers, size / 2,
+                                                             gpu::SumInto::kResidual, path, stream);
+                                         };
+                                       }));
     std::printf("%10lld: %8.2f %8.2f (%.0f)\n", static_cast<long long>(size), times.mail,
                 times.meet, static_cast<double>(size) / times.meet / 1e3);
   }
   if (!rows.empty()) std::printf("rows of %d with their norm\n", hidden);
   for (const int64_t count : rows) {
+    const bool has_mail = count <= gpu::kMailTiles && count * hidden <= gpu::PeerMailElements();
     NEREID_ASSIGN_OR_RETURN(
-        const Times times,
-        MeasureBoth(*group, ranks, count * hidden, [&](gpu::SumPath path) -> Sum {
+        const Times times, MeasureBoth(*group, ranks, has_mail, [&](gpu::SumPath path) -> Sum {
           return [=, &ranks](const gpu::Peers& peers, cudaStream_t stream) {
             // Weights: any that are there.
             const auto* weight = ranks[static_cast<size_t>(peers.rank)].parts.as<__nv_bfloat16>();

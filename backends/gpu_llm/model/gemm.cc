@@ -21,7 +21,7 @@ constexpr int NumRepeats(int num_rows) {
   return num_rows <= kShortRows ? 2 : 1;
 }
 // Of the way in which algorithms are chosen: what another one has chosen is not read.
-constexpr int kWay = 2;
+constexpr int kWay = 3;
 
 bool IsSame(const cublasLtMatmulAlgo_t& a, const cublasLtMatmulAlgo_t& b) {
   return std::bit_cast<Algorithm>(a) == std::bit_cast<Algorithm>(b);

@@ -1,4 +1,5 @@
-// Chooses between the two; around cuBLASLt, norm and gate are kernels of their own.
+// Chooses among the streamed product, the split one and cuBLASLt, around which norm and gate are
+// kernels of their own.
 #include "gpu_llm/model/linear.h"
 
 #include <algorithm>
@@ -47,7 +48,7 @@ int MaxStreamRows(const GpuMatrix& weights, StreamOutput output) {
   switch (weights.format) {
     case WeightFormat::kBf16:
       if (!PrefersSplit(weights, output, kMostRows)) return kMostRows;
-      return std::min(kMostRows, (kLongInput - 1) / weights.depth);
+      return std::clamp((kLongInput - 1) / weights.depth, 1, kMostRows);
     case WeightFormat::kFp8:
       return RoundsInput(weights) ? kMostRows : 2 * kStreamMaxRows;
     case WeightFormat::kInt4:

@@ -17,7 +17,8 @@ constexpr int kWarp = 32;
 constexpr int kMaxChunks = kMaxSumRowSize / kChunkValues;
 constexpr int kMaxGroups = kMaxChunks / kWarp;  // of chunks, a warp's
 constexpr int kMaxRowBlocks = 8;                // of a cluster
-// Blocks of all rows together, so that all run at a time and none waits for one that does not.
+// Blocks of all rows together, so few that a GPU of our own runs them all at a time. One that does
+// not waits in the order of rows, as on the others: the first row that is not summed runs on all.
 constexpr int kMailBlocks = 128;
 constexpr int kThreadChunks = kMaxChunks / kPeerThreads;  // at most
 
@@ -176,6 +177,7 @@ __global__ void __launch_bounds__(kPeerThreads)
     }
     reinterpret_cast<uint4*>(residual)[i] = AddResidual(row.residual[c], row.values[c]);
   }
+  __syncwarp();   // lanes part where they wait for packets; barriers want whole warps
   ClusterWait();  // the row's blocks run: their shared memory is there
   if (s.weight != nullptr) {
     const auto here = static_cast<uint32_t>(__cvta_generic_to_shared(groups));
