@@ -9,7 +9,6 @@ set(apart
   backends/llm_core/checkpoint/trtllm_config.cc
   backends/llm_core/model/weight_map.cc
   backends/llm_core/sampling/sampling_params.cc
-  backends/python_like_scripted/tensor_codec.cc
   backends/tokenizer/lib/load/published_ranks.cc
   backends/tokenizer/lib/load/rank_tokenizer.cc
   backends/tokenizer/lib/normalize/normalizer.cc
@@ -37,8 +36,10 @@ foreach(file ${apart})
   set_source_files_properties(${PROJECT_SOURCE_DIR}/${file} DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endforeach()
 
-# The same operators for several processors, optimised in every build: what they cost is not their headers. And what protoc writes.
-foreach(target nereid_cpu_ops_baseline nereid_cpu_ops_avx2 nereid_cpu_ops_avx512 nereid_cpu_ops_avx512vnni nereid_cpu_ops_amx nereid_proto)
+# The same operators for several processors, optimised in every build: what they cost is not their headers. What protoc writes. And a library of
+# which tests link some files, without what the others call.
+foreach(target nereid_cpu_ops_baseline nereid_cpu_ops_avx2 nereid_cpu_ops_avx512 nereid_cpu_ops_avx512vnni nereid_cpu_ops_amx nereid_proto
+    nereid_scripted)
   if(TARGET ${target})
     set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
   endif()
