@@ -113,7 +113,12 @@ void PythonInstance::RestartAll() {
       Restart();
       return {};
     };
-    while (!CatchAll("restart", restart).ok()) {  // memory ran out: one more failure
+    for (;;) {
+      const Status status = CatchAll("restart", restart);
+      if (status.ok()) break;
+      std::lock_guard lock(mutex_);  // memory ran out: one more failure
+      ++num_quick_deaths_;
+      last_death_ = "memory ran out";  // short enough to take none
     }
   }
 }

@@ -87,9 +87,18 @@ def test_a_task_that_exits_ends_no_other(python_server):
     assert recovered_pid(python_server) == before
 
 
-def test_a_forked_process_may_exit(python_server):
+def test_a_coroutine_that_stops_the_loop_ends_no_other(python_server):
     before = recovered_pid(python_server)
-    assert hurt(python_server, "fork_exits")[1]["outputs"][0]["data"] == ["7"]
+    for _ in range(2):
+        assert hurt(python_server, "stops_the_loop")[1]["outputs"][0]["data"] == ["goes on"]
+    assert recovered_pid(python_server) == before
+
+
+@pytest.mark.parametrize("case, code", [("fork_exits", 7), ("fork_of_a_coroutine_exits", 7), ("fork_of_a_coroutine_returns", 1)])
+def test_a_forked_process_may_exit(python_server, case, code):
+    """And is no second worker when it comes back."""
+    before = recovered_pid(python_server)
+    assert hurt(python_server, case)[1]["outputs"][0]["data"] == [str(code)]
     assert recovered_pid(python_server) == before
 
 

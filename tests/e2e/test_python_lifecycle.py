@@ -52,8 +52,6 @@ def ask(server, name, values=(1.0,)):
     ("raises_later", "    async def is_ready(self):\n        raise ValueError('no opinion')\n", False),
     ("says_one", "    def is_ready(self):\n        return 1\n", False),
     ("hangs", "    def is_ready(self):\n        import time\n        time.sleep(600)\n", False),
-    ("asks_itself", "    def is_ready(self):\n        return pb_utils.is_model_ready('asks_itself')\n", False),
-    ("asks_itself_later", "    async def is_ready(self):\n        return pb_utils.is_model_ready('asks_itself_later')\n", False),
     ("asks_of_another", "    def is_ready(self):\n        return not pb_utils.is_model_ready('no_such')\n", True),
     ("exits_asked", "    def is_ready(self):\n        raise SystemExit(1)\n", False),
     ("exits_asked_later", "    async def is_ready(self):\n        raise SystemExit(1)\n", False),
@@ -69,18 +67,39 @@ def test_a_model_says_whether_it_is_ready(own_server, own_repository, name, meth
     unload(own_server, name)
 
 
-def test_a_model_that_asks_itself_whether_it_is_ready_is_told_at_once(own_server, own_repository):
-    load(own_server, own_repository, "waits_for_itself", """    def is_ready(self):
+@pytest.mark.parametrize("name, definition, asked", [
+    ("waits_for_itself", "def", '"waits_for_itself"'),
+    ("waits_for_itself_later", "async def", '"waits_for_itself_later"'),
+    ("waits_for_its_version", "def", '"waits_for_its_version", "1"'),
+    ("waits_for_its_bytes", "def", 'b"waits_for_its_bytes"'),
+])
+def test_a_model_that_asks_itself_whether_it_is_ready_is_told_at_once(own_server, own_repository, name, definition, asked):
+    load(own_server, own_repository, name, f"""    {definition} is_ready(self):
         try:
-            return pb_utils.is_model_ready("waits_for_itself")
+            return pb_utils.is_model_ready({asked})
         except pb_utils.TritonModelException as error:
             print("told:", error)
             return True
 """)
-    wait_for(lambda: is_ready(own_server, "waits_for_itself"), "it goes on")
-    told = "told: Failed to check model readiness: is_ready() of model 'waits_for_itself' asks for itself"
+    wait_for(lambda: is_ready(own_server, name), "it goes on")
+    told = f"told: Failed to check model readiness: is_ready() of model '{name}' asks for itself"
     wait_for(lambda: told in log_of(own_server), "its line")
-    unload(own_server, "waits_for_itself")
+    unload(own_server, name)
+
+
+def test_a_version_of_a_model_asks_for_another(own_server, own_repository):
+    code = MIRROR + """    def initialize(self, args):
+        self.version = args["model_version"]
+
+    def is_ready(self):
+        return self.version == "1" or pb_utils.is_model_ready("two_versions", "1")
+"""
+    write_model(own_repository, "two_versions", code, CONFIG + "version_policy { all {} }\n")
+    (own_repository / "two_versions/2").mkdir()
+    (own_repository / "two_versions/2/model.py").write_text(code)
+    load_by_request(own_server, "two_versions")
+    wait_for(lambda: is_ready(own_server, "two_versions/versions/2"), "it is told of the other")
+    unload(own_server, "two_versions")
 
 
 def test_signals_to_all_processes_leave_the_end_to_the_host(own_server, own_repository):
@@ -255,6 +274,49 @@ def test_what_a_model_left_for_the_end_is_done(own_server, own_repository, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+GLOBAL = """
+class Last:
+    def __del__(self):
+        print("the global's end")
+last = Last()
+"""
+
+
+@pytest.mark.parametrize("name, end", [("names_itself", "pass"), ("names_itself_and_ends_badly", "raise ValueError('no end')")])
+def test_a_model_in_a_cycle_and_its_globals_end_too(own_server, own_repository, name, end):
+    """And exit functions run on the main thread, where alone handlers of signals can be set."""
+    load(own_server, own_repository, name, f"""    def initialize(self, args):
+        import atexit
+        import signal
+        self.run = self.execute
+        atexit.register(lambda: print("handler set:", int(signal.signal(signal.SIGUSR1, signal.SIG_IGN))))
+
+    def __del__(self):
+        print("the model's end")
+
+    def finalize(self):
+        {end}
+""" + GLOBAL)
+    unload(own_server, name)
+    for line in ("handler set: 0", "the model's end", "the global's end"):
+        wait_for(lambda: f"model '{name}': {line}" in log_of(own_server), line)
+
+
+def test_a_model_that_cannot_initialize_ends_as_others_do(own_server, own_repository):
+    write_model(own_repository, "begins_badly", MIRROR + """    def initialize(self, args):
+        import atexit
+        atexit.register(print, "its exit function")
+        raise ValueError("no beginning")
+
+    def __del__(self):
+        print("the model's end")
+""", CONFIG)
+    status, answer = post(own_server, "/v2/repository/models/begins_badly/load", {})
+    assert status != 200 and "ValueError: no beginning" in answer["error"], answer
+    for line in ("the model's end", "its exit function"):
+        wait_for(lambda: f"model 'begins_badly': {line}" in log_of(own_server), line)
+
+
 def test_a_process_that_goes_on_holds_up_no_unload(own_server, own_repository):
     """At its end an interpreter would wait for it."""
     load(own_server, own_repository, "has_children", """    def initialize(self, args):
@@ -267,6 +329,7 @@ def test_a_process_that_goes_on_holds_up_no_unload(own_server, own_repository):
     [[child, worker]] = wait_for(lambda: re.findall(r"model 'has_children': child (\d+) of (\d+)", log_of(own_server)), "its line")
     unload(own_server, "has_children")
     wait_for(lambda: not is_running(int(child)) and not is_running(int(worker)), "their end")
+    wait_for(lambda: "model 'has_children': exit functions of the model took longer than 5 s: they are cut off" in log_of(own_server), "a line")
 
 
 def test_attributes_that_raise_are_not_there(own_server, own_repository):

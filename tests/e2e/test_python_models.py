@@ -28,7 +28,7 @@ def test_arguments_of_initialize(python_server, python_repository):
     ("shapes_by_dlpack", [[3, 0], [0, 3], [1, 2, 1], [], [1, 3]]),
     ("free", True),
     ("processes", [[0, 9], [0, 9]]),
-    ("codes", [0, 1, 2, 3, 4, 5, 6, 7, 1, "bytes"]),
+    ("codes", [0, 1, 2, 3, 4, 5, 6, 7, 2, 1, "bytes"]),
     ("types", [["|b1", "|u1", "<u2", "<u4", "<u8", "|i1", "<i2", "<i4", "<i8", "<f2", "<f4", "<f8", "|O"], [1, 2, 9, 10, 11, 13, 13],
                [11, 1, 13], [None, None, None], ["|b1", "<u2", "<f2", "|O"], [True, 6, True]]),
     ("strings", ["0100000061020000006263000000000300000064c3a9", ["a", "bc", "", "d\u00e9"]]),

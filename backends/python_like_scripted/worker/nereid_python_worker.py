@@ -18,8 +18,9 @@ def die_with_host(descriptor):
 
 
 def outlive_signals():
-    """Whoever ends a whole group of processes (a service manager, Ctrl-C) leaves the end of the workers to the host, which lets models
-    finalize. A handler, and not SIG_IGN, which programs that a model starts would inherit."""
+    """Whoever signals every process of a service (a service manager; Ctrl-C does not come here, as each worker has a process
+    group of its own) leaves the end of the workers to the host, which lets models finalize. A handler, and not SIG_IGN, which programs
+    that a model starts would inherit."""
     usual = {each: signal.signal(each, _leave_to_host) for each in (signal.SIGINT, signal.SIGTERM)}
     masks = {}  # of threads that fork: no signal reaches the new process before it ends by them as ever
 

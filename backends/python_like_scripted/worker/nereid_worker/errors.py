@@ -7,6 +7,7 @@ class ErrorCode(NamedInt):
 
 
 ErrorCode.__name__ = ErrorCode.__qualname__ = "__ErrorCode"  # as their texts say
+globals()["__ErrorCode"] = ErrorCode  # where pickle looks for it
 
 
 class TritonError:

@@ -6,8 +6,8 @@ from . import calls, protocol
 from .arguments import text_of
 from .errors import TritonModelException
 
-own_name = ""  # of a model that is asked whether it is ready
-is_asked = contextvars.ContextVar("is_asked", default=False)  # in its is_ready(), and what that starts
+own_name = own_version = ""  # of a model that is asked whether it is ready
+is_asked = contextvars.ContextVar("is_asked", default=False)  # in its is_ready() and the coroutines of that; threads that it starts do not know
 
 
 def _name(model_name):
@@ -36,7 +36,7 @@ def unload_model(model_name, unload_dependents=False):
 
 
 def is_model_ready(model_name, model_version=""):
-    if is_asked.get() and model_name == own_name:  # it would wait for itself
+    name, version = _name(model_name), text_of(model_version, "is_model_ready: expected model_version")
+    if is_asked.get() and name == own_name and version in ("", own_version):  # it would wait for itself
         raise TritonModelException(f"Failed to check model readiness: is_ready() of model '{own_name}' asks for itself")
-    return _call("Failed to check model readiness", protocol.IS_MODEL_READY,
-                 (_name(model_name), text_of(model_version, "is_model_ready: expected model_version")))
+    return _call("Failed to check model readiness", protocol.IS_MODEL_READY, (name, version))

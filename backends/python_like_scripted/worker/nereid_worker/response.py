@@ -22,6 +22,8 @@ def parameters_text(parameters):
             raise TritonModelException(f"Expect parameters keys to have type str, found type {type(key)}")
         if not isinstance(value, (bool, int, str)):
             raise TritonModelException(f"Expect parameters values to have type bool/int/str, found type {type(value)}")
+        if isinstance(value, int) and not -1 << 63 <= value < 1 << 63:
+            raise TritonModelException(f"parameter '{key}': expected an integer of 64 bits, got {int(value)}")
     import json
     return json.dumps(parameters)
 
@@ -39,11 +41,7 @@ def parameters_tuple(text):
     if not text:
         return ()
     import json
-    parameters = tuple(json.loads(text).items())
-    for name, value in parameters:
-        if type(value) is int and not -1 << 63 <= value < 1 << 63:
-            raise TritonModelException(f"parameter '{name}': expected an integer of 64 bits, got {value}")
-    return parameters
+    return tuple(json.loads(text).items())
 
 
 class InferenceResponse:
@@ -85,7 +83,7 @@ class InferenceResponse:
 
     def packed(self, names, kept=None, kept_on_gpu=None):
         """As it travels: (outputs, error, parameters), of the outputs those that the request names; the lists as Tensor.packed says."""
-        error, parameters = self._error, parameters_tuple(self._parameters)  # which may raise: before the outputs take memory
+        error, parameters = self._error, parameters_tuple(self._parameters)
         if error is not None:
             return ((), (int(error.code()), error.message()), parameters)
         outputs = [each for each in self._outputs if each._name in names]

@@ -1,5 +1,6 @@
 """The model in this process: loading it, and answering what the host asks."""
 import atexit
+import gc
 import importlib.util
 import json
 import os
@@ -19,7 +20,7 @@ _RESCHEDULED = 2  # in the place of a response
 _LONGEST_EXIT_S = 5
 _LONGEST_TEXT = 10_000  # of what has to be said without shared memory
 
-_model_path = _model_dir = ""
+_model_path = _model_dir = _module_name = ""
 _class = _model = None
 _instance_name = ""
 _loop = None
@@ -50,9 +51,10 @@ def serve():
             if isinstance(error, SystemExit) and not channel.is_own():
                 raise  # the end of a process that it forked
             answer = (1, _text(error))
-        if not channel.is_own():
-            print("a process that the model forked came back from the model's code: it ends here", file=sys.stderr, flush=True)
-            os._exit(1)
+        _end_if_forked()
+        if question[0] == protocol.FINALIZE or (answer[0] and question[0] in (protocol.LOAD, protocol.COMPLETE, protocol.INITIALIZE)):
+            _end_model(answer)  # the host ends this process when it has the answer
+            _end_if_forked()
         try:
             channel.answer(answer)
         except TritonModelException as error:  # no room for it
@@ -67,9 +69,23 @@ def _text(error):
     return describe(error, _OWN_FOLDER)
 
 
+def _say(text):
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except Exception:  # noqa: BLE001 closed, or none
+        pass
+
+
+def _end_if_forked():
+    """For where only the model's own process goes on."""
+    if not channel.is_own():
+        _say("a process that the model forked came back from the model's code: it ends here")
+        os._exit(1)
+
+
 def _load(path, version, folder):
     """`version` is the package in which the model's own files can import each other; "" for a backend's model.py."""
-    global _class, _model_path, _model_dir
+    global _class, _module_name, _model_path, _model_dir
     _model_path, _model_dir = path, folder
     home = os.path.dirname(path)
     name = os.path.splitext(os.path.basename(path))[0]
@@ -81,6 +97,7 @@ def _load(path, version, folder):
         name = f"{version}.{name}"
     else:
         sys.path.append(home)
+    _module_name = name
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -110,7 +127,7 @@ def _initialize(arguments, instance_name, is_decoupled):
         _model.initialize(dict(arguments))
     asks_ready = _has(_model, "is_ready")
     if asks_ready:
-        models.own_name = dict(arguments)["model_name"]
+        models.own_name, models.own_version = dict(arguments)["model_name"], dict(arguments)["model_version"]
         calls.on_is_ready = _ask_is_ready
         calls.start_pump()
     calls.is_allowed = True
@@ -118,24 +135,45 @@ def _initialize(arguments, instance_name, is_decoupled):
 
 
 def _finalize():
-    """What an interpreter does at its end is done here, too: the process is ended afterwards, whatever threads a model left behind."""
-    global _model
     calls.is_allowed = False
+    if _model is not None and _has(_model, "finalize"):
+        _model.finalize()
+
+
+def _end_model(answer):
+    """What an interpreter does at its end, in its order and on its thread: the process is ended afterwards, whatever threads a model left
+    behind. An exit function that waits for processes of the model may wait for ever: after a while the host gets its answer without it."""
+    global _class, _model
+    _model = None
+    is_done = threading.Event()
     try:
-        if _model is not None and _has(_model, "finalize"):
-            _model.finalize()
-    finally:
-        _model = None
-        ending = threading.Thread(target=_run_exit_functions, name="nereid-end", daemon=True)
-        ending.start()
-        ending.join(_LONGEST_EXIT_S)  # one that waits for processes of the model may wait for ever
-
-
-def _run_exit_functions():
+        threading.Thread(target=_cut_off, args=(is_done, answer), name="nereid-end", daemon=True).start()
+    except RuntimeError:  # no more threads: the host has a limit, too
+        pass
     try:
         atexit._run_exitfuncs()
     except BaseException as error:  # noqa: BLE001
-        print(f"at exit: {_text(error)}", file=sys.stderr)
+        _end_if_forked()
+        _say(f"at exit: {_text(error)}")
+    _class = None
+    sys.modules.pop(_module_name, None)
+    gc.collect()  # a model that names itself, and the globals of its module
+    _flush()
+    is_done.set()
+
+
+def _cut_off(is_done, answer):
+    if is_done.wait(_LONGEST_EXIT_S):
+        return
+    _flush()
+    try:
+        os.write(2, f"exit functions of the model took longer than {_LONGEST_EXIT_S} s: they are cut off\n".encode())
+        channel.answer(answer)
+    finally:
+        os._exit(0)
+
+
+def _flush():
     for each in (sys.stdout, sys.stderr):
         try:
             each.flush()
@@ -236,7 +274,7 @@ def _give_back(responses):
 def _event_loop():
     global _loop
     with _making_loop:
-        if _loop is None:
+        if _loop is None or _loop.is_closed():
             import asyncio
             loop = asyncio.new_event_loop()
             try:
@@ -249,19 +287,38 @@ def _event_loop():
 
 
 def _run_loop(loop):
-    """What a task raises to end its process (sys.exit) comes out of the loop; the others go on, and who waits for that task hears of it."""
+    """What a task raises to end its process (sys.exit) comes out of the loop, and one may stop it; the others go on, and who waits for that
+    task hears of it."""
     while not loop.is_closed():
         try:
             loop.run_forever()
-            return
         except BaseException as error:  # noqa: BLE001
-            print(f"a task of the model's coroutines raised {_text(error)}", file=sys.stderr, flush=True)
+            if isinstance(error, SystemExit) and not channel.is_own():
+                _exit(error.code)
+            _say(f"a task of the model's coroutines raised {_text(error)}")
+        _end_if_forked()
+
+
+def _exit(code):
+    """Ends a forked process as sys.exit() does on its main thread."""
+    if code is not None and not isinstance(code, int):
+        _say(code)
+        code = 1
+    _flush()
+    os._exit((code or 0) & 0xFF)
+
+
+def _start(coroutine):
+    """In the loop. A process that it forks and that comes back to its end would go on as a second worker."""
+    import asyncio
+    future = asyncio.run_coroutine_threadsafe(coroutine, _event_loop())
+    future.add_done_callback(lambda done: _end_if_forked())
+    return future
 
 
 def _run(coroutine, requests):
     """A decoupled model goes on while the next requests come; another one is waited for."""
-    import asyncio
-    future = asyncio.run_coroutine_threadsafe(coroutine, _event_loop())
+    future = _start(coroutine)
     if not response.is_decoupled:
         return future.result()
     future.add_done_callback(lambda done: _fail_open(done, requests))
@@ -296,8 +353,7 @@ def _answer_is_ready(query):
     try:
         ready = _model.is_ready()
         if isinstance(ready, Coroutine):
-            import asyncio
-            ready = asyncio.run_coroutine_threadsafe(ready, _event_loop()).result()
+            ready = _start(ready).result()
         if not isinstance(ready, bool):
             raise Fault("is_ready() must return a boolean value")
         text = ""

@@ -5,6 +5,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import pickle
 import time
 import weakref
 
@@ -114,8 +115,7 @@ class TritonPythonModel:
     def case_wide_parameters(self, values, request):
         """Numbers of more than 64 bits are an error of the model's, and not of the worker."""
         attempts = [lambda number=number: call("doubler", values, parameters={"p": number}).exec() for number in (2**63, 2**70, -2**63 - 1)]
-        response = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([b"x" * 100_000], object))], parameters={"p": 2**70})
-        attempts += [lambda: request.get_response_sender().send(response)]
+        attempts += [lambda: pb_utils.InferenceResponse(parameters={"p": 2**70})]
         return [self.told(each) for each in attempts]
 
     def case_own_lists(self, values, request):
@@ -289,6 +289,7 @@ class TritonPythonModel:
     def case_codes(self, values, request):
         names = ["UNKNOWN", "INTERNAL", "NOT_FOUND", "INVALID_ARG", "UNAVAILABLE", "UNSUPPORTED", "ALREADY_EXISTS", "CANCELLED"]
         codes = [int(pb_utils.TritonError(name, getattr(pb_utils.TritonError, name)).code()) for name in names]
+        codes += [int(pickle.loads(pickle.dumps(pb_utils.TritonError.NOT_FOUND)))]
         return codes + [int(pb_utils.TritonError("no code").code()), pb_utils.TritonError(b"bytes").message()]
 
     def case_types(self, values, request):

@@ -22,7 +22,26 @@ async def exit_of_a_task(model):
     return [model.answer("goes on")]
 
 
-COROUTINES = {"sys_exit_of_a_coroutine": lambda model: exit_later(5), "sys_exit_of_a_task": exit_of_a_task}
+async def fork(model, end):
+    child = os.fork()
+    if child == 0:
+        return end()
+    return [model.answer(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))]
+
+
+async def stop_the_loop(model):
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0)
+    return [model.answer("goes on")]
+
+
+COROUTINES = {
+    "sys_exit_of_a_coroutine": lambda model: exit_later(5),
+    "sys_exit_of_a_task": exit_of_a_task,
+    "fork_of_a_coroutine_exits": lambda model: fork(model, lambda: sys.exit(7)),
+    "fork_of_a_coroutine_returns": lambda model: fork(model, lambda: None),
+    "stops_the_loop": stop_the_loop,
+}
 
 
 class TritonPythonModel:
