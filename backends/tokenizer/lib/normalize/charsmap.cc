@@ -33,7 +33,7 @@ class PrecompiledStep : public NormalizerStep {
       out.append(text, at, plain - at);
       at = plain;
       if (at == text.size()) break;
-      const size_t end = GraphemeEnd(text, at, kLongGrapheme);
+      const size_t end = GraphemeEnd(text, at);
       if (end - at < kLongGrapheme) {
         if (const Charsmap::Match match = map_.Shortest(text.substr(at, end - at));
             match.size > 0) {
@@ -54,7 +54,7 @@ class PrecompiledStep : public NormalizerStep {
     const std::string_view old = text.text();
     std::vector<CharChange> changes;
     for (size_t at = 0; at < old.size();) {
-      const size_t end = GraphemeEnd(old, at, kLongGrapheme);
+      const size_t end = GraphemeEnd(old, at);
       if (const std::string_view grapheme = old.substr(at, end - at);
           grapheme.size() < kLongGrapheme) {
         if (const Charsmap::Match match = map_.Shortest(grapheme); match.size > 0) {

@@ -111,14 +111,23 @@ bool HangulJoins(Hangul left, Hangul right) {
   }
 }
 
-// Whether no boundary is between two characters; flags and emoji sequences need more than these
-// two, but are always longer than any caller looks.
-bool Joins(char32_t left, char32_t right) {
+// Where a pictograph and what extends it are followed by a joiner, another pictograph joins them.
+enum class Emoji { kNone, kPictograph, kJoined };
+
+Emoji EmojiAfter(Emoji before, Grapheme next) {
+  if (next == kPictographic) return Emoji::kPictograph;
+  if (before != Emoji::kPictograph) return Emoji::kNone;
+  return next == kExtend ? Emoji::kPictograph : next == kZwj ? Emoji::kJoined : Emoji::kNone;
+}
+
+// Whether no boundary is between two characters, of which `left` ends `emoji`. A row of flags is
+// taken for one.
+bool Joins(char32_t left, Emoji emoji, char32_t right) {
   if (left == '\r' && right == '\n') return true;
   const Grapheme before = GraphemeOf(left), after = GraphemeOf(right);
   if (before == kControl || after == kControl) return false;
   if (after == kExtend || after == kZwj || after == kSpacingMark || before == kPrepend) return true;
-  if (before == kZwj && after == kPictographic) return true;
+  if (emoji == Emoji::kJoined && after == kPictographic) return true;
   if (before == kRegional && after == kRegional) return true;
   return HangulJoins(HangulOf(left), HangulOf(right));
 }
@@ -158,13 +167,15 @@ void AppendLowercase(char32_t c, std::string& out) {
   if (it->second != 0) AppendUtf8(it->second, out);
 }
 
-size_t GraphemeEnd(std::string_view text, size_t begin, size_t max_bytes) {
+size_t GraphemeEnd(std::string_view text, size_t begin) {
   Utf8Char c = CharAt(text, begin);
   size_t end = begin + c.size;
-  while (end < text.size() && end - begin <= max_bytes) {
+  Emoji emoji = EmojiAfter(Emoji::kNone, GraphemeOf(c.code));
+  while (end < text.size()) {
     const Utf8Char next = CharAt(text, end);
-    if (!Joins(c.code, next.code)) break;
+    if (!Joins(c.code, emoji, next.code)) break;
     c = next;
+    emoji = EmojiAfter(emoji, GraphemeOf(c.code));
     end += next.size;
   }
   return end;

@@ -27,8 +27,7 @@ uint8_t ScriptOf(char32_t c);
 // Appends the lower case of `c`, which may be two characters.
 void AppendLowercase(char32_t c, std::string& out);
 
-// End of the extended grapheme cluster that starts at `begin`; searched for no further than
-// `max_bytes`, past which any end is as good.
-size_t GraphemeEnd(std::string_view text, size_t begin, size_t max_bytes);
+// End of the extended grapheme cluster that starts at `begin`; a row of flags counts as one.
+size_t GraphemeEnd(std::string_view text, size_t begin);
 
 }  // namespace nereid::tokenizer
