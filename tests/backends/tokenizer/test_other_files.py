@@ -79,6 +79,25 @@ def test_a_trained_model_agrees_with_sentencepiece(kind, options, tmp_path):
         assert "".join(answer["pieces"]) == reference.decode(row), row
 
 
+# Where the first mark, or all of them, would go.
+def test_a_space_that_is_a_byte_stays(tmp_path):
+    sentencepiece = pytest.importorskip("sentencepiece")
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(sentences(100)), model_writer=model, model_type="bpe", vocab_size=340, hard_vocab_limit=False,
+                                             num_threads=1, minloglevel=2, byte_fallback=True)
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(model.getvalue())
+    reference = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    space, mark, letter = (reference.piece_to_id(piece) for piece in ("<0x20>", "\u2581", "a"))
+    rows = [[space], [space] * 3, [space, mark, letter], [mark, space, letter], [mark, mark, space, space, mark], [letter, space, mark, letter]]
+    assert reference.decode(rows[1]) == "   "
+    answers = iter(ask(path, [{"decode": row} for row in rows] + [{"stream": [row[:1], row[1:2], row[2:]]} for row in rows]))
+    for row in rows:
+        assert next(answers)["text"] == reference.decode(row), row
+    for row in rows:
+        assert "".join(next(answers)["pieces"]) == reference.decode(row), row
+
+
 def ranks_of(rng):
     tokens = [bytes([b]) for b in range(256)]
     known = set(tokens)

@@ -287,7 +287,7 @@ DecoderSteps DecoderSteps::ForSentencePiece(bool byte_fallback, bool drops_mark,
   DecoderSteps steps;
   steps.byte_fallback = byte_fallback;
   steps.start_lasts = drops_marks;
-  steps.bytes_lose_space = drops_mark || drops_marks;
+  steps.bytes_lose_space = drops_mark && !drops_marks;
   if (drops_mark || drops_marks) {
     steps.before_fallback.emplace_back(TokenStep::Kind::kStartMark).from = kMark;
   }

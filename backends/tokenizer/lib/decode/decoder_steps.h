@@ -65,8 +65,8 @@ struct DecoderSteps {
 
   static Result<DecoderSteps> Make(const nlohmann::json& spec);
   // What sentencepiece's own decoder does: U+2581 becomes a space, but for one that begins the
-  // first token (`drops_mark`), or each token before there is text (`drops_marks`). A space of
-  // bytes goes as well, as in tokenizer.json's form of such models.
+  // first token (`drops_mark`), or each token before there is text (`drops_marks`). With
+  // `drops_mark` alone a space of bytes goes as well, as in tokenizer.json's form of such models.
   static DecoderSteps ForSentencePiece(bool byte_fallback, bool drops_mark, bool drops_marks);
   // Whether the first token is treated unlike the others.
   bool first_differs() const;
