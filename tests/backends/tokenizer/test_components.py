@@ -139,6 +139,10 @@ for at, p in enumerate(POST):
 for name, model in (("fuse_unk", bpe(fuse_unk=True)), ("byte_fallback", bpe(byte_fallback=True)), ("ignore_merges", bpe(ignore_merges=True)),
                     ("prefix", affixed_bpe("##", "")), ("suffix", affixed_bpe("", "</w>")), ("both", affixed_bpe("##", "</w>"))):
     CASES[f"BPE {name}"] = spec(model, pre_tokenizer=SPLIT)
+for name, more in (("alone", {}), ("fuse_unk", {"unk_token": "?", "fuse_unk": True}), ("byte_fallback", {"byte_fallback": True})):
+    tokens = ["a", "b", "!", "?", "\u00c3", "ab", "<0xC4>", "<0xA0>"]
+    model = {**bpe(unk_token=None, merges=[["a", "b"]]), "vocab": {t: i for i, t in enumerate(tokens)}, **more}
+    CASES[f"bytes without tokens, {name}"] = spec(model, pre_tokenizer={"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True})
 CASES["WordPiece"] = spec(word_piece(), pre_tokenizer={"type": "BertPreTokenizer"}, normalizer={"type": "Lowercase"})
 CASES["WordLevel"] = spec(word_level(), pre_tokenizer=SPLIT)
 CASES["Unigram"] = spec(unigram(), pre_tokenizer=METASPACE, decoder=METASPACE)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 
 #include "text/byte_level.h"
 #include "text/utf8.h"
@@ -39,6 +40,26 @@ uint32_t RankThatTellsTheToken(const std::vector<MergeRule>& rules) {
     highest = std::max(highest, rule.rank);
   }
   return highest;
+}
+
+uint32_t SpeltSize(char byte) {
+  return ByteToChar(static_cast<uint8_t>(byte)) < 0x80 ? 1 : 2;
+}
+
+// What tokens reach over in the printable form of `piece`, in which bytes may be left out before
+// them, to bytes of it: those of which they reach over any part.
+void FromSpelling(std::string_view piece, std::span<PieceToken> tokens) {
+  uint32_t at = 0, spelt = 0;  // a byte, and where its spelling begins
+  const auto byte_of = [&](uint32_t place) {
+    while (at + 1 < piece.size() && spelt + SpeltSize(piece[at]) <= place) {
+      spelt += SpeltSize(piece[at++]);
+    }
+    return at;
+  };
+  for (PieceToken& token : tokens) {
+    token.begin = byte_of(token.begin);
+    token.end = byte_of(token.end - 1) + 1;
+  }
 }
 
 }  // namespace
@@ -166,17 +187,18 @@ void BpeModel::ReadSymbols(std::string_view word, ModelScratch& scratch) const {
     Utf8Char c{static_cast<unsigned char>(word[at]), 1};
     if (!options_.byte_level) c = CharAt(word, at);
     at += c.size;
+    const uint32_t size = kSized && options_.byte_level ? SpeltSize(word[at - 1]) : c.size;
     const int32_t id =
         has_affixes() ? AffixedUnitId(c.code, at == c.size, at == word.size()) : UnitId(c.code);
     if (id >= 0) {
       if (unknown) add(*options_.unk_id, unknown_size);
       unknown = false;
-      add(id, c.size);
+      add(id, size);
     } else if (const size_t num_bytes = AppendFallback(c.code, symbols); num_bytes > 0) {
       if constexpr (kSized) scratch.sizes.insert(scratch.sizes.end(), num_bytes, 1);
     } else if (options_.unk_id) {
       if (unknown && !options_.fuse_unk) add(*options_.unk_id, unknown_size);
-      unknown_size = (unknown && options_.fuse_unk ? unknown_size : 0) + c.size;
+      unknown_size = (unknown && options_.fuse_unk ? unknown_size : 0) + size;
       unknown = true;
     }
   }
@@ -209,12 +231,14 @@ void BpeModel::EncodeSpans(std::string_view piece, ModelScratch& scratch,
   scratch.nodes.resize(count);
   for (size_t i = 0; i < count; ++i) scratch.nodes[i].size = scratch.sizes[i];
   MergeNodes(scratch);
+  const size_t old_size = out.size();
   uint32_t begin = 0;
   for (int32_t i = count > 0 ? 0 : -1; i >= 0; i = scratch.nodes[i].next) {
     const ModelScratch::Node& node = scratch.nodes[i];
     out.push_back({node.id, begin, begin + node.size});
     begin += node.size;
   }
+  if (options_.byte_level) FromSpelling(piece, std::span(out).subspan(old_size));
 }
 
 void BpeModel::MergeShort(ModelScratch& scratch) const {

@@ -57,7 +57,8 @@ class BpeModel final : public TextModel {
   void EncodeByMerges(std::string_view word, ModelScratch& scratch,
                       std::vector<int32_t>& out) const;
 
-  // The units of a word into scratch.symbols; with their sizes into scratch.sizes.
+  // The units of a word into scratch.symbols; with their sizes, as the vocabulary spells the text,
+  // into scratch.sizes.
   template <bool kSized>
   void ReadSymbols(std::string_view word, ModelScratch& scratch) const;
   int32_t UnitId(char32_t code) const;
