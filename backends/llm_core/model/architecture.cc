@@ -96,7 +96,8 @@ void ReadSamplingDefaults(ConfigReader& generation, DecoderSpec& spec) {
 }
 
 Status ReadGenerationConfig(const Checkpoint& checkpoint, ConfigReader& config, DecoderSpec& spec) {
-  spec.end_ids = config.Ids("eos_token_id");
+  // Else that of a text model within it counts, if any.
+  if (config.Has("eos_token_id")) spec.end_ids = config.Ids("eos_token_id");
   if (checkpoint.generation_config_json().empty()) return config.status();
   ConfigReader generation(
       nlohmann::json::parse(checkpoint.generation_config_json(), nullptr, false),

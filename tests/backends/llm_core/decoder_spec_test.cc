@@ -319,11 +319,51 @@ TEST(DecoderSpecTest, ARopeOfSomeLayersKnowsThePositionsOfAll) {
       R"("max_position_embeddings":32768,"original_max_position_embeddings":4096,)";
   const RopeSpec longrope = NestedRope(
       R"({"rope_type":"longrope","short_factor":[1.0,1.0],"long_factor":[2.0,4.0]})", pairs);
-  EXPECT_EQ(longrope.short_positions, 4096);
-  EXPECT_FLOAT_EQ(longrope.magnitude, 1.1180340f);  // sqrt(1 + log(8) / log(4096))
+  EXPECT_EQ(longrope.short_positions, 32768);
+  EXPECT_FLOAT_EQ(longrope.magnitude, 1.0f);
   const RopeSpec yarn =
       NestedRope(R"({"rope_type":"yarn","original_max_position_embeddings":8192})", pairs);
   EXPECT_FLOAT_EQ(yarn.magnitude, 1.1386294f);  // 1 + 0.1 log(32768 / 8192)
+}
+
+// Neither a rope of some layers nor one for all.
+TEST(DecoderSpecTest, AGemma3RopeKnowsNoTrainedPositionsFromBesideIt) {
+  const std::string pairs =
+      R"("max_position_embeddings":64,"original_max_position_embeddings":16,)";
+  const std::string yarn = R"({"rope_type":"yarn","factor":4)";
+  const DecoderSpec nested = NestedSpec(yarn + "}", pairs);
+  const DecoderSpec flat =
+      SpecOf(StrCat(R"({"model_type":"gemma3_text","vocab_size":8,"hidden_size":64,"head_dim":4,)",
+                    R"("intermediate_size":64,"num_attention_heads":4,"num_hidden_layers":1,)",
+                    pairs, R"("rope_scaling":)", yarn, "}}"));
+  const DecoderSpec own = NestedSpec(yarn + R"(,"original_max_position_embeddings":16})", pairs);
+  EXPECT_EQ(nested.extended_positions, 256);
+  EXPECT_EQ(flat.extended_positions, 256);
+  EXPECT_EQ(own.extended_positions, 64);
+  ASSERT_EQ(flat.ropes.size(), 2u);
+  EXPECT_EQ(flat.ropes[0].inv_freq, nested.ropes[0].inv_freq);
+}
+
+TEST(DecoderSpecTest, TheTextModelBesidePicturesIsTheFamilysUnlessItSaysOtherwise) {
+  const auto spec_of = [](const std::string& pairs, const std::string& text) {
+    return SpecOf(StrCat(R"({"model_type":"gemma3",)", pairs, R"("text_config":{)", text, "}}"));
+  };
+  const DecoderSpec usual = spec_of("", "");
+  EXPECT_EQ(usual.vocab_size, 262208);
+  EXPECT_EQ(usual.hidden_size, 2304);
+  EXPECT_EQ(usual.intermediate_size, 9216);
+  EXPECT_EQ(usual.num_layers(), 26);
+  EXPECT_EQ(usual.num_heads, 8);
+  EXPECT_TRUE(usual.tied_embeddings);
+  const std::string said =
+      R"("num_hidden_layers":7,"eos_token_id":[1,106],"tie_word_embeddings":false)";
+  const DecoderSpec spec = spec_of("", said);
+  EXPECT_EQ(spec.num_layers(), 7);
+  EXPECT_TRUE(spec.tied_embeddings);  // for which the outer config alone counts
+  EXPECT_EQ(spec.end_ids, (std::vector<int32_t>{1, 106}));
+  const DecoderSpec outer = spec_of(R"("tie_word_embeddings":false,"eos_token_id":5,)", said);
+  EXPECT_FALSE(outer.tied_embeddings);
+  EXPECT_EQ(outer.end_ids, (std::vector<int32_t>{5}));
 }
 
 TEST(DecoderSpecTest, TheLimitFollowsTheRopeOfTheGlobalLayers) {

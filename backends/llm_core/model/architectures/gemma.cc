@@ -40,16 +40,12 @@ void ReadGemmaWindows(ConfigReader& config, int32_t pattern, DecoderSpec& spec) 
   }
 }
 
-// The rope under `key` of rope_parameters, with the positions that it shares with the others.
+// The rope under `key` of rope_parameters, for the positions that the config says.
 RopeSpec ReadNestedRope(ConfigReader& config, const char* key, int32_t head_dim,
                         const RopeDefaults& defaults) {
   nlohmann::json own = {{"rope_parameters", config.Object("rope_parameters").Object(key).json()}};
-  // There the rope's own context counts before the config's.
-  const bool has_context = own["rope_parameters"].contains("original_max_position_embeddings");
-  for (const char* shared : {"max_position_embeddings", "original_max_position_embeddings"}) {
-    const bool is_said = has_context && shared != std::string_view("max_position_embeddings");
-    if (config.Has(shared) && !is_said) own[shared] = config.json()[shared];
-  }
+  constexpr const char* kShared = "max_position_embeddings";
+  if (config.Has(kShared)) own[kShared] = config.json()[kShared];
   ConfigReader reader(own);
   RopeSpec rope = ReadRope(reader, head_dim, defaults);
   config.Fail(reader.status());
@@ -80,7 +76,11 @@ void BuildGemma2(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   MapGemma(spec, map);
 }
 
-void BuildGemma3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
+void BuildGemma3(ConfigReader& whole, DecoderSpec& spec, WeightMap& map) {
+  // Only within a rope does this key count, in other families beside it too.
+  nlohmann::json own = whole.json();
+  own.erase("original_max_position_embeddings");
+  ConfigReader config(std::move(own));
   const RopeDefaults rope = {.theta = 1e6, .max_positions = 131072};
   ReadGemmaConfig(config, rope, spec);
   spec.qk_norm = true;
@@ -98,24 +98,24 @@ void BuildGemma3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   }
   for (LayerSpec& layer : spec.layers) layer.rope = layer.sliding_window > 0 ? 1 : 0;
   MapGemma(spec, map);
+  whole.Fail(config.status());
 }
 
 // What also reads pictures: the text model in it, whose config leaves out what is as usual.
 void BuildGemma3WithPictures(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
-  constexpr std::pair<const char*, int> kUsual[] = {{"vocab_size", 262208},
-                                                    {"hidden_size", 2304},
-                                                    {"intermediate_size", 9216},
-                                                    {"num_hidden_layers", 26},
-                                                    {"num_attention_heads", 8}};
+  constexpr std::pair<const char*, uint32_t> kUsual[] = {{"vocab_size", 262208},
+                                                         {"hidden_size", 2304},
+                                                         {"intermediate_size", 9216},
+                                                         {"num_hidden_layers", 26},
+                                                         {"num_attention_heads", 8}};
   nlohmann::json text = config.Object("text_config").json();
   for (const auto& [key, usual] : kUsual) {
     if (!text.contains(key) || text[key].is_null()) text[key] = usual;
   }
-  if (config.Has("tie_word_embeddings")) {
-    text["tie_word_embeddings"] = config.json()["tie_word_embeddings"];
-  }
+  text["tie_word_embeddings"] = config.BoolOr("tie_word_embeddings", true);
   ConfigReader reader(std::move(text));
   BuildGemma3(reader, spec, map);
+  spec.end_ids = reader.Ids("eos_token_id");
   config.Fail(reader.status());
   spec.logit_soft_cap = 0.0f;  // the reference has it in the model of text alone
   map.other_prefixes = {{"", "language_model."}, {"model.", "model.language_model."}};
