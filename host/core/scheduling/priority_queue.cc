@@ -83,7 +83,8 @@ bool PriorityQueue::Remove(InferRequest* request) {
 void PriorityQueue::TakeExpired(uint64_t now_ns, std::vector<InferRequest*>* rejected) {
   if (now_ns < earliest_deadline_ns_) return;
   earliest_deadline_ns_ = UINT64_MAX;
-  for (auto& [priority, level] : levels_) {
+  for (auto it = levels_.begin(); it != levels_.end();) {
+    Level& level = it->second;
     for (InferRequest *next, *request = level.ready.front(); request != nullptr; request = next) {
       next = RequestList::Next(request);
       const uint64_t deadline_ns = request->queue_deadline_ns;
@@ -100,6 +101,7 @@ void PriorityQueue::TakeExpired(uint64_t now_ns, std::vector<InferRequest*>* rej
         rejected->push_back(request);
       }
     }
+    Drop(it++);
   }
 }
 

@@ -29,6 +29,8 @@ class PriorityQueue {
   InferRequest* Next(const InferRequest* request) const;
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
+  // How many levels it holds, empty ones among them: few, whatever priorities came.
+  size_t num_levels() const { return levels_.size(); }
   // No request expires before; UINT64_MAX when none can.
   uint64_t earliest_deadline_ns() const { return earliest_deadline_ns_; }
 

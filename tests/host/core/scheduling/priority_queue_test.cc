@@ -141,6 +141,35 @@ TEST_F(PriorityQueueTest, TakesAnyNumberOfLevels) {
   EXPECT_EQ(queue.Push(Make("", 200), 0).code(), StatusCode::kUnavailable);
 }
 
+TEST_F(PriorityQueueTest, KeepsItsLevelsInOrderWhenMostOfThemExpire) {
+  std::string json = kConfig;
+  json.replace(json.find("3,"), 1, "4294967296");
+  target_ = std::make_shared<FakeTarget>(json);
+  config_ = *test::ConfigOf(json).dynamic_batching;
+  config_.default_queue_policy.default_timeout_us = 5;
+  config_.priority_queue_policy[150].timeout_action = QueuePolicy::TimeoutAction::kDelay;
+  for (const uint64_t priority : {150, 200}) {
+    config_.priority_queue_policy[priority].default_timeout_us = 5;
+  }
+  config_.priority_queue_policy[200].max_queue_size = 1;
+  PriorityQueue queue(config_);
+  for (uint64_t priority = 100; priority < 300; ++priority) {
+    ASSERT_TRUE(queue.Push(Make(StrCat(priority, " "), priority), 0).ok());
+  }
+  ASSERT_TRUE(queue.Push(Make("late ", 250), 1000).ok());
+  std::vector<InferRequest*> rejected;
+  queue.TakeExpired(5000, &rejected);
+  EXPECT_EQ(rejected.size(), 199U);
+  EXPECT_EQ(queue.size(), 2U);
+  EXPECT_EQ(queue.earliest_deadline_ns(), 6000U);
+  EXPECT_EQ(Order(queue), "150 late ");
+  EXPECT_LE(queue.num_levels(), 64U) << "what expired leaves no level behind";
+  InferRequest* const again = Make("200 ", 200);
+  EXPECT_TRUE(queue.Push(again, 0).ok());
+  EXPECT_EQ(queue.Push(Make("", 200), 0).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(Order(queue), "150 200 late ");
+}
+
 TEST_F(PriorityQueueTest, LetsARequestShortenItsTimeoutWherePermitted) {
   const auto deadline = [&](uint64_t standard_us, bool allowed, uint64_t own_us) {
     DynamicBatching config = config_;
