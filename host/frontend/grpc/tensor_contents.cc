@@ -110,8 +110,9 @@ Result<std::string_view> ContentsAsBytes(const Contents& contents, DataType data
   const unsigned filled = FilledFields(contents);
   const unsigned expected = filled & FieldOf(datatype);
   if (const unsigned unexpected = filled & ~expected; unexpected != 0) {
-    // The first field that is filled decides, as in Triton.
-    if (expected != 0 && expected < unexpected) {
+    // The first field that is filled decides, as in Triton: the lowest bit.
+    const unsigned first_unexpected = unexpected & -unexpected;
+    if (expected != 0 && expected < first_unexpected) {
       return InvalidArgError("unexpected explicit tensor data for input tensor '", input,
                              "' for model '", model, "', binary data was already supplied.");
     }

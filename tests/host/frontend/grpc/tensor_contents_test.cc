@@ -91,6 +91,19 @@ TEST(TensorContentsTest, NamesTheFieldThatDoesNotBelong) {
             "data was already supplied.");
 }
 
+TEST(TensorContentsTest, LetsTheFirstOfThreeFieldsDecide) {
+  InferTensorContents contents;
+  contents.add_bool_contents(true);
+  contents.add_int_contents(1);
+  contents.add_uint_contents(1);
+  EXPECT_EQ(Bytes(contents, DataType::kInt8).status().message(),
+            "unexpected explicit tensor data for input tensor 'INPUT0' for model 'model' of type "
+            "'BOOL', expected datatype 'INT8'");
+  EXPECT_EQ(Bytes(contents, DataType::kBool).status().message(),
+            "unexpected explicit tensor data for input tensor 'INPUT0' for model 'model', binary "
+            "data was already supplied.");
+}
+
 TEST(TensorContentsTest, TakesNoContentsAsNoBytes) {
   for (const DataType datatype :
        {DataType::kFp32, DataType::kInt8, DataType::kBytes, DataType::kBf16}) {
