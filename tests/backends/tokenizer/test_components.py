@@ -293,6 +293,21 @@ FAMILIES = ["llama3", "gpt2", "starcoder", "mistral-v1", "llama2", "phi3", "qwen
             "mistral-v3", "mistral-tekken", "t5"]
 
 
+def test_added_tokens_that_share_spaces_agree(tmp_path):
+    if not DRIVER.exists():
+        pytest.skip("tokenizer_driver is not built")
+    path = tmp_path / "tokenizer.json"
+    tokens = [added("hello", rstrip=True), added(" the", lstrip=True, rstrip=True), added(" ab", special=False), added(" x1", lstrip=True, special=False)]
+    path.write_text(json.dumps(spec(bpe(), added=tokens)), encoding="utf-8")
+    reference = tokenizers.Tokenizer.from_file(str(path))
+    rng = random.Random(8)
+    texts = ["hello the"] + ["".join(rng.choice(["hello", " the", " ab", " x1", " ", "a"]) for _ in range(rng.randrange(1, 8))) for _ in range(300)]
+    for text, answer in zip(texts, Driver(path).ask([{"batch": [text]} for text in texts])):
+        [got] = answer["encodings"]
+        wanted = reference.encode(text)
+        assert (got["ids"], got["offsets"]) == (wanted.ids, [list(span) for span in wanted.offsets]), repr(text)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_published_family_agrees_with_tokenizers(family, tmp_path):
     published = DATA / "tokenizers" / family / "tokenizer.json"

@@ -154,7 +154,10 @@ void AddedTokens::SplitAt(const TokenTrie& trie, std::string_view text,
     const AddedToken& token = tokens_[match->value];
     size_t begin = match->begin, end = match->end;
     if (token.single_word && !StandsAlone(text, begin, end)) continue;
-    if (token.lstrip) begin = SkipSpacesBack(text, begin, std::min(done, begin));
+    if (token.lstrip) {  // not over what the token before took, though that may reach into this one
+      const bool is_shared = begin < done && done < end;
+      begin = is_shared ? done : SkipSpacesBack(text, begin, std::min(done, begin));
+    }
     if (token.rstrip) end = SkipSpaces(text, end);
     if (done < begin) out.push_back({done, begin, -1});
     out.push_back({begin, end, token.id});
