@@ -168,10 +168,12 @@ def raw(shape, data, datatype="FP32", model="identity_fp32"):
     return request
 
 
-def with_shared_memory(side):
+def with_shared_memory(side, **more):
     request = identity()
     one = request.inputs[0] if side == "input" else request.outputs.add(name="OUTPUT0")
     one.parameters["shared_memory_region"].string_param = "region"
+    for key, value in more.items():
+        setattr(one.parameters[key], "string_param" if isinstance(value, str) else "int64_param", value)
     return request
 
 
@@ -192,6 +194,10 @@ def with_shared_memory(side):
     (typed_request("dtypes", "I_INT8", "INT8", [1], int_contents=[128]), "INVALID_ARGUMENT", "128 does not fit INT8"),
     (with_shared_memory("input"), "INVALID_ARGUMENT", "'shared_memory_byte_size'"),
     (with_shared_memory("output"), "INVALID_ARGUMENT", "'shared_memory_byte_size'"),
+    (with_shared_memory("output", shared_memory_offset=-1), "INVALID_ARGUMENT", "'shared_memory_byte_size' must be specified"),
+    (with_shared_memory("output", shared_memory_offset=-1, shared_memory_byte_size=4), "INVALID_ARGUMENT", "for tensor 'OUTPUT0', expected value >= 0"),
+    (with_shared_memory("output", shared_memory_byte_size=4, classification=1), "INVALID_ARGUMENT", "can't set both"),
+    (with_shared_memory("output", shared_memory_byte_size=4, classification="1"), "INVALID_ARGUMENT", "invalid value type for 'classification'"),
     (identity(model_version="1x"), "INVALID_ARGUMENT", "'1x'"),
     (identity(model_version="-3"), "INVALID_ARGUMENT", "'-3'"),
     (identity(model_version="9"), "NOT_FOUND", "version 9"),

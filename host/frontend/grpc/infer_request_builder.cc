@@ -28,7 +28,7 @@ Result<uint64_t> AsUnsigned(const std::string& key, const InferParameter& value,
                             std::string_view owner = "") {
   if (!value.has_int64_param()) return WrongType(key, "int64_param", owner);
   if (value.int64_param() < 0) {
-    return InvalidArgError("invalid value for '", key, "', expected value >= 0.");
+    return InvalidArgError("invalid value for '", key, "'", owner, ", expected value >= 0.");
   }
   return static_cast<uint64_t>(value.int64_param());
 }
@@ -113,7 +113,7 @@ Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
   const auto& parameters = tensor.parameters();
   const auto region = parameters.find("shared_memory_region");
   if (region == parameters.end()) {
-    for (const char* const key : {"shared_memory_byte_size", "shared_memory_offset"}) {
+    for (const char* const key : {"shared_memory_offset", "shared_memory_byte_size"}) {
       if (!parameters.contains(key)) continue;
       return InvalidArgError("'", key,
                              "' can not be specified without 'shared_memory_region' parameter for "
@@ -126,10 +126,9 @@ Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
   if (!region->second.has_string_param()) {
     return WrongType(region->first, "string_param", owner);
   }
-  SharedRange range{region->second.string_param(), 0, 0};
   const auto offset = parameters.find("shared_memory_offset");
-  if (offset != parameters.end()) {
-    NEREID_ASSIGN_OR_RETURN(range.offset, AsUnsigned(offset->first, offset->second, owner));
+  if (offset != parameters.end() && !offset->second.has_int64_param()) {
+    return WrongType(offset->first, "int64_param", owner);
   }
   const auto size = parameters.find("shared_memory_byte_size");
   if (size == parameters.end()) {
@@ -137,6 +136,12 @@ Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
         "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter "
         "for tensor '",
         tensor.name(), "'");
+  }
+  if (!size->second.has_int64_param()) return WrongType(size->first, "int64_param", owner);
+  // Types come before values, as in Triton.
+  SharedRange range{region->second.string_param(), 0, 0};
+  if (offset != parameters.end()) {
+    NEREID_ASSIGN_OR_RETURN(range.offset, AsUnsigned(offset->first, offset->second, owner));
   }
   NEREID_ASSIGN_OR_RETURN(range.size_bytes, AsUnsigned(size->first, size->second, owner));
   return std::optional(std::move(range));
@@ -247,30 +252,34 @@ class InputAdder {
   size_t num_raw_wanted_ = 0;
 };
 
+// How many classes the output's parameters ask for; 0 where they do not.
+Result<uint64_t> ClassesOf(const Output& output, bool is_shared) {
+  const auto found = output.parameters().find("classification");
+  if (found == output.parameters().end()) return uint64_t{0};
+  const InferParameter& value = found->second;
+  if (!value.has_int64_param()) {
+    return InvalidArgError(
+        "invalid value type for 'classification' parameter, expected int64_param");
+  }
+  if (value.int64_param() < 1) {
+    return InvalidArgError("invalid value for 'classification' parameter, expected >= 0");
+  }
+  if (is_shared) {
+    return InvalidArgError("output can't set both 'shared_memory_region' and 'classification'");
+  }
+  return static_cast<uint64_t>(value.int64_param());
+}
+
 Status AddRequestedOutputs(const SharedMemory& shared_memory, InferParts& parts,
                            InferRequest& request) {
   for (const Output& output : parts.message.message().outputs()) {
     NEREID_RETURN_IF_ERROR(request.AddRequestedOutput(output.name().c_str()));
     NEREID_ASSIGN_OR_RETURN(const std::optional<SharedRange> shared, SharedRangeOf(output));
-    if (shared.has_value()) {
-      NEREID_ASSIGN_OR_RETURN(SharedBlock block, shared_memory.Find(*shared));
-      parts.outputs.shared.push_back({output.name(), std::move(block)});
-    }
-    const auto found = output.parameters().find("classification");
-    if (found == output.parameters().end()) continue;
-    const InferParameter& value = found->second;
-    if (!value.has_int64_param()) {
-      return InvalidArgError(
-          "invalid value type for 'classification' parameter, expected int64_param");
-    }
-    if (value.int64_param() < 1) {
-      return InvalidArgError("invalid value for 'classification' parameter, expected >= 0");
-    }
-    if (shared.has_value()) {
-      return InvalidArgError("output can't set both 'shared_memory_region' and 'classification'");
-    }
-    parts.wishes.classifications.push_back(
-        {output.name(), static_cast<uint64_t>(value.int64_param())});
+    NEREID_ASSIGN_OR_RETURN(const uint64_t num_classes, ClassesOf(output, shared.has_value()));
+    if (num_classes != 0) parts.wishes.classifications.push_back({output.name(), num_classes});
+    if (!shared.has_value()) continue;
+    NEREID_ASSIGN_OR_RETURN(SharedBlock block, shared_memory.Find(*shared));
+    parts.outputs.shared.push_back({output.name(), std::move(block)});
   }
   return {};
 }
