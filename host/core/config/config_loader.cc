@@ -76,10 +76,22 @@ Reading Read(const ModelFolder& folder, Faults* faults) {
   return reading;
 }
 
+// Of outputs with one name the first counts, as in Triton: the ensemble of TensorRT-LLM's last
+// templates has such ones. The others are judged by themselves and taken out.
+void TakeOutRepeatedOutputs(Json* config, Faults* faults) {
+  const std::vector<size_t> repeated = RepeatedOutputs(*config);
+  if (repeated.empty()) return;
+  const ModelConfig whole = ToModelConfig(*config);
+  Json& outputs = config->at("output");
+  for (auto index = repeated.rbegin(); index != repeated.rend(); ++index) outputs.erase(*index);
+  for (const size_t index : repeated) ValidateOutput(whole, index, faults);
+}
+
 // The first judgement: everything that needs no backend.
 ModelConfig Judge(const ModelFolder& folder, Reading* reading, Faults* faults) {
   RefuseUnsupported(reading->json, faults);
   NormalizeFields(folder, &reading->json);
+  TakeOutRepeatedOutputs(&reading->json, faults);
   OrderFields(Schema::Get().model_config(), &reading->json);
   ModelConfig config = ToModelConfig(std::move(reading->json));
   ValidateModel(config, folder.name, faults);

@@ -74,20 +74,6 @@ void NormalizeBackend(const ModelFolder& folder, Json* config) {
   }
 }
 
-// Of outputs with one name the first counts, as in Triton: the ensemble of TensorRT-LLM's last
-// templates has such ones.
-void NormalizeOutputs(Json* config) {
-  const auto it = config->find("output");
-  if (it == config->end() || it->size() < 2) return;
-  Json once = Json::array();
-  std::set<std::string> names;
-  for (const Json& output : *it) {
-    const std::string name = output.value("name", "");
-    if (name.empty() || names.insert(name).second) once.push_back(output);
-  }
-  *it = std::move(once);
-}
-
 void NormalizeOptimization(Json* config) {
   Json& optimization = (*config)["optimization"];
   if (optimization.is_null()) {
@@ -164,7 +150,6 @@ void NormalizeFields(const ModelFolder& folder, Json* config) {
     (*config)["version_policy"] = {{"latest", {{"num_versions", 1}}}};
   }
   NormalizeBackend(folder, config);
-  NormalizeOutputs(config);
   if (config->at("platform") == "ensemble") {
     // Present from the start, so that the ensemble's runner can set it where a step is decoupled.
     if (!config->contains("model_transaction_policy")) {
@@ -174,6 +159,18 @@ void NormalizeFields(const ModelFolder& folder, Json* config) {
   }
   NormalizeOptimization(config);
   NormalizeBatching(config);
+}
+
+std::vector<size_t> RepeatedOutputs(const Json& config) {
+  std::vector<size_t> repeated;
+  std::set<std::string> names;
+  size_t index = 0;
+  for (const Json& output : config.value("output", Json::array())) {
+    const std::string name = output.value("name", "");
+    if (!name.empty() && !names.insert(name).second) repeated.push_back(index);
+    ++index;
+  }
+  return repeated;
 }
 
 void NormalizeBatching(Json* config) {

@@ -2,17 +2,22 @@
 // config/*.cc alone. [any thread]
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "config/config_loader.h"
 #include "config/json_form.h"
 
 namespace nereid::config {
 
-// Name, version policy, backend, file name, outputs, optimization, batching defaults. Leaves
-// instance groups alone.
+// Name, version policy, backend, file name, optimization, batching defaults. Leaves instance groups
+// alone.
 void NormalizeFields(const ModelFolder& folder, Json* config);
+
+// The outputs, by index and ascending, whose name one before them has.
+std::vector<size_t> RepeatedOutputs(const Json& config);
 
 // Batching defaults alone: run again after a backend changed max_batch_size.
 void NormalizeBatching(Json* config);

@@ -15,6 +15,9 @@ void ValidateModel(const ModelConfig& config, const std::string& folder_name, Fa
 
 void ValidateTensors(const ModelConfig& config, Faults* faults);
 
+// One output by itself, whatever others are named.
+void ValidateOutput(const ModelConfig& config, size_t index, Faults* faults);
+
 void ValidateInstanceGroups(const ModelConfig& config, const std::vector<int32_t>& gpus,
                             Faults* faults);
 

@@ -157,6 +157,10 @@ void ValidateBatchOutput(const ModelConfig& config, const Json& io, const std::s
 
 }  // namespace
 
+void ValidateOutput(const ModelConfig& config, size_t index, Faults* faults) {
+  ValidateTensor(config.outputs[index], "output", config, StrCat("output[", index, "]"), faults);
+}
+
 void ValidateTensors(const ModelConfig& config, Faults* faults) {
   ValidateTensorList(config.inputs, "input", config, faults);
   ValidateTensorList(config.outputs, "output", config, faults);

@@ -77,6 +77,18 @@ TEST(ConfigLoaderTest, TakesTheFirstOfOutputsWithOneName) {
   EXPECT_EQ(config->FindOutput("Y")->data_type, DataType::kInt32);
 }
 
+TEST(ConfigLoaderTest, JudgesAnOutputThatIsGivenAgain) {
+  const TempModel model(std::string(kIo) +
+                        "output [ { name: \"X\" data_type: TYPE_INT32 dims: [ 1 ] },\n"
+                        "         { name: \"X\" dims: [ 1 ] },\n"
+                        "         { name: \"X\" data_type: TYPE_INT32 dims: [ 0 ] } ]\n");
+  const std::string fault = FaultOf(model);
+  EXPECT_NE(fault.find("model output 'X' must specify 'data_type' for "), std::string::npos)
+      << fault;
+  EXPECT_NE(fault.find("model output 'X' dimension must be integer >= 1"), std::string::npos)
+      << fault;
+}
+
 TEST(ConfigLoaderTest, GivesTheLineOfAFaultFoundByValidation) {
   const TempModel model(
       "backend: \"b\"\nmax_batch_size: 4\n\ndynamic_batching {\n  preferred_batch_size: [ 8 "
