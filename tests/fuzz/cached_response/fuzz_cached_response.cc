@@ -84,7 +84,7 @@ struct Waiting {
       std::make_unique<InferRequest>(std::make_shared<Target>(), -1);
 };
 
-void Check(InferResponse& response) {
+void Check(InferResponse& response, const std::vector<std::byte>& source) {
   for (size_t i = 0; i < response.num_outputs(); ++i) {
     OutputTensor& output = *response.output(i);
     Require(output.name() == "OUT" || output.name() == "TEXT");
@@ -95,6 +95,7 @@ void Check(InferResponse& response) {
   // What was read can be kept again, and is the same.
   std::vector<std::byte> again(EncodedSize(response));
   Require(Encode(response, again).ok());
+  Require(again == source);
 }
 
 }  // namespace
@@ -108,6 +109,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // A copy of exact size, so that a read beyond the end is seen.
   const std::vector<std::byte> copy(reinterpret_cast<const std::byte*>(data),
                                     reinterpret_cast<const std::byte*>(data) + size);
-  if (Decode(copy, response->get()).ok()) Check(**response);
+  if (Decode(copy, response->get()).ok()) Check(**response, copy);
   return 0;
 }
