@@ -308,12 +308,23 @@ def _exit(code):
     os._exit((code or 0) & 0xFF)
 
 
+async def _to_its_end(coroutine):
+    """A process that the coroutine forks and that comes back to its end would go on as a second worker."""
+    try:
+        result = await coroutine
+    except SystemExit:  # out of the loop, which knows what becomes of it
+        raise
+    except BaseException:
+        _end_if_forked()
+        raise
+    _end_if_forked()
+    return result
+
+
 def _start(coroutine):
-    """In the loop. A process that it forks and that comes back to its end would go on as a second worker."""
+    """In the loop."""
     import asyncio
-    future = asyncio.run_coroutine_threadsafe(coroutine, _event_loop())
-    future.add_done_callback(lambda done: _end_if_forked())
-    return future
+    return asyncio.run_coroutine_threadsafe(_to_its_end(coroutine), _event_loop())
 
 
 def _run(coroutine, requests):
