@@ -3,5 +3,30 @@
 
 #include "backends/python_like_scripted/instance.h"
 #include "backends/python_like_scripted/model.h"
+#include "nereid/execution_in_turn.h"
 
-NEREID_BACKEND(nereid::scripted::PythonModel, nereid::scripted::PythonInstance);
+using nereid::scripted::PythonInstance;
+using nereid::scripted::PythonModel;
+
+NEREID_BACKEND(PythonModel, PythonInstance);
+
+extern "C" {
+
+TRITONBACKEND_ISPEC uint32_t NEREID_ModelInstanceMostInTurn(TRITONBACKEND_ModelInstance* instance) {
+  const auto state = nereid::EntryPoints<PythonModel, PythonInstance>::InstanceOf(instance);
+  return state.ok() ? (*state)->MostInTurn() : 1;
+}
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* NEREID_ModelInstanceExecuteInTurn(
+    TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request** requests,
+    const uint32_t request_count) {
+  return nereid::GuardCEdge("execute", [&]() -> nereid::Status {
+    NEREID_ASSIGN_OR_RETURN(
+        PythonInstance * state,
+        (nereid::EntryPoints<PythonModel, PythonInstance>::InstanceOf(instance)));
+    state->ExecuteInTurn(std::span(requests, request_count));
+    return {};
+  });
+}
+
+}  // extern "C"

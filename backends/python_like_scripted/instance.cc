@@ -11,6 +11,10 @@ namespace {
 
 // A worker that lives longer than this was no failure of its start.
 constexpr std::chrono::seconds kLongLife{10};
+// Where executions are short, waking the worker for each is a good part of them. Where they are
+// long it is not, and requests had better wait where they can be cancelled.
+constexpr std::chrono::milliseconds kQuick{1};
+constexpr uint32_t kMostInTurn = 16;
 constexpr std::chrono::milliseconds kFirstDelay{100};
 constexpr std::chrono::milliseconds kLongestDelay{10'000};
 
@@ -53,7 +57,9 @@ Result<std::shared_ptr<Session>> PythonInstance::StartSession() {
 
 Result<std::shared_ptr<Session>> PythonInstance::CurrentSession() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return state_ != State::kStarting; });
+  changed_.wait(lock, [this] {
+    return state_ != State::kStarting && (state_ != State::kRunning || !session_->is_dead());
+  });
   if (state_ == State::kRunning) return session_;
   return UnavailableError("model '", model().name(), "': the Python worker of instance '", name(),
                           "' ", last_death_, "; it will be started again");
@@ -63,8 +69,52 @@ Status PythonInstance::Execute(Batch& batch) {
   NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session, CurrentSession());
   std::vector<uint64_t> keys;
   for (Request& request : batch.Take()) keys.push_back(open_.Add(std::move(request)));
+  const auto start = std::chrono::steady_clock::now();
   session->Execute(keys, model().settings().execute_timeout);
+  NoteTime(start, 1);
   return {};
+}
+
+// Answers that are not read yet take room, too: where there is a limit each request has all of it.
+uint32_t PythonInstance::MostInTurn() const {
+  return is_quick_ && model().settings().region_max_bytes == 0 ? kMostInTurn : 1;
+}
+
+void PythonInstance::NoteTime(std::chrono::steady_clock::time_point start, size_t num_executions) {
+  is_quick_ = std::chrono::steady_clock::now() - start <= kQuick * num_executions;
+}
+
+void PythonInstance::ExecuteInTurn(std::span<TRITONBACKEND_Request*> requests) {
+  std::vector<uint64_t> keys;
+  size_t num_taken = 0;
+  const Status taken = CatchAll("execute", [&]() -> Status {
+    keys.reserve(requests.size());
+    for (TRITONBACKEND_Request*& request : requests) {
+      Batch alone(std::span(&request, 1), context());
+      ++num_taken;
+      keys.push_back(open_.Add(std::move(alone.Take().front()), /*is_awaited=*/true));
+    }
+    return {};
+  });
+  ExecuteInTurn(std::span<const uint64_t>(keys));
+  if (taken.ok()) return;
+  Batch rest(requests.subspan(num_taken), context());
+  rest.Complete(taken);
+}
+
+// What a worker that died had not begun goes to the next one.
+void PythonInstance::ExecuteInTurn(std::span<const uint64_t> keys) {
+  while (!keys.empty()) {
+    const Result<std::shared_ptr<Session>> session = CurrentSession();
+    if (!session.ok()) {
+      for (const uint64_t key : keys) open_.Fail(key, session.status());
+      return;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    const size_t num_over = (*session)->ExecuteInTurn(keys, model().settings().execute_timeout);
+    NoteTime(start, num_over);
+    keys = keys.subspan(num_over);
+  }
 }
 
 Status PythonInstance::Ready() {

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -25,6 +26,9 @@ class PythonInstance : public ModelInstance<PythonModel>, public SessionOwner {
 
   Status Initialize() override;
   Status Execute(Batch& batch) override;
+  // As NEREID_ModelInstanceMostInTurn and NEREID_ModelInstanceExecuteInTurn. [instance's thread]
+  uint32_t MostInTurn() const;
+  void ExecuteInTurn(std::span<TRITONBACKEND_Request*> requests);
   Status Ready() override;
   void Finalize() override;
 
@@ -34,7 +38,7 @@ class PythonInstance : public ModelInstance<PythonModel>, public SessionOwner {
   enum class State { kRunning, kStarting, kWaiting, kStopped };
 
   Result<std::shared_ptr<Session>> StartSession();
-  // Waits while one is being started; UNAVAILABLE says why there is none.
+  // Waits while one is being started, or will be; UNAVAILABLE says why there is none.
   Result<std::shared_ptr<Session>> CurrentSession();
   // Makes a started session the current one, unless it died since. Needs the lock.
   Status TakeOver(std::shared_ptr<Session>& session);
@@ -42,9 +46,12 @@ class PythonInstance : public ModelInstance<PythonModel>, public SessionOwner {
   // Tries until there is a session, or none is wanted any more.
   void Restart();
   void EndRestarts();
+  void ExecuteInTurn(std::span<const uint64_t> keys);
+  void NoteTime(std::chrono::steady_clock::time_point start, size_t num_executions);
 
   OpenRequests open_;
-  std::mutex mutex_;  // guards what follows
+  bool is_quick_ = false;  // the last executions were [instance's thread]
+  std::mutex mutex_;       // guards what follows
   std::condition_variable changed_;
   State state_ = State::kStopped;
   std::shared_ptr<Session> session_;

@@ -6,11 +6,25 @@
 
 namespace nereid::scripted {
 
-uint64_t OpenRequests::Add(Request request) {
-  auto open = std::make_shared<Open>(std::move(request));
+uint64_t OpenRequests::Add(Request request, bool is_awaited) {
+  auto open = std::make_shared<Open>(std::move(request), is_awaited);
   std::lock_guard lock(mutex_);
   open_.emplace(next_key_, std::move(open));
   return next_key_++;
+}
+
+void OpenRequests::Begin(uint64_t key) {
+  const std::shared_ptr<Open> open = Find(key);
+  if (open == nullptr) return;
+  std::lock_guard lock(open->mutex);
+  if (open->request.is_open()) open->request.sender().MarkBegun();
+}
+
+void OpenRequests::Leave(uint64_t key) {
+  const std::shared_ptr<Open> open = Find(key);
+  if (open == nullptr) return;
+  std::lock_guard lock(open->mutex);
+  open->is_awaited = false;
 }
 
 std::shared_ptr<OpenRequests::Open> OpenRequests::Find(uint64_t key) {
@@ -81,12 +95,17 @@ void OpenRequests::Fail(uint64_t key, const Status& error) {
 }
 
 void OpenRequests::FailAll(const Status& error) {
-  std::vector<uint64_t> keys;
+  std::vector<std::pair<uint64_t, std::shared_ptr<Open>>> all;
   {
     std::lock_guard lock(mutex_);
-    for (const auto& [key, open] : open_) keys.push_back(key);
+    all.assign(open_.begin(), open_.end());
   }
-  for (const uint64_t key : keys) Fail(key, error);
+  for (const auto& [key, open] : all) {
+    std::unique_lock lock(open->mutex);
+    const bool is_awaited = open->is_awaited;
+    lock.unlock();
+    if (!is_awaited) Fail(key, error);
+  }
 }
 
 void OpenRequests::Reschedule(uint64_t key) {

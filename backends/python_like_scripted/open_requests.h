@@ -17,15 +17,19 @@ namespace nereid::scripted {
 
 class OpenRequests {
  public:
-  // [instance's thread]
-  uint64_t Add(Request request);
+  // `is_awaited`: FailAll leaves it alone until Leave, because who waits for its answer has either
+  // that or the error. [instance's thread]
+  uint64_t Add(Request request, bool is_awaited = false);
+  // The execution of one that was added in advance begins. [instance's thread]
+  void Begin(uint64_t key);
+  void Leave(uint64_t key);
 
   // Sends a response, or with none only what `is_final` says; a request that gets its last one
   // leaves. A request that is not open any more is not an error: its client is gone, or the worker
   // was quicker than its own error. [any thread]
   void Respond(uint64_t key, const PackedResponse* response, bool is_final);
   void Fail(uint64_t key, const Status& error);
-  // Everything that is open. [any thread]
+  // Everything that is open and not awaited. [any thread]
   void FailAll(const Status& error);
   // Back to the scheduler, for an iterative sequence.
   void Reschedule(uint64_t key);
@@ -44,9 +48,10 @@ class OpenRequests {
 
  private:
   struct Open {
-    explicit Open(Request request) : request(std::move(request)) {}
+    Open(Request request, bool is_awaited) : request(std::move(request)), is_awaited(is_awaited) {}
     std::mutex mutex;  // guards what follows
     Request request;
+    bool is_awaited;
     // The response of a model that is not decoupled, until its final flag comes too.
     std::optional<Response> response;
   };

@@ -1,6 +1,7 @@
 #include "backends/python_like_scripted/session.h"
 
 #include <charconv>
+#include <deque>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -12,6 +13,10 @@ namespace {
 
 constexpr std::chrono::seconds kReadyTimeout{5};
 constexpr int64_t kRescheduled = 2;
+// What may wait in a worker's hands before it is asked no more: messages, which have to fit their
+// socket (a longer one lies in shared memory), and the tensors that they name.
+constexpr uint64_t kMostMessageBytesAhead = kMaxPacketBytes;
+constexpr uint64_t kMostTensorBytesAhead = 4 << 20;
 constexpr int64_t kFinalFlag = TRITONSERVER_RESPONSE_COMPLETE_FINAL;
 
 // The shortest text that is this number again, and that Python reads as a float.
@@ -51,11 +56,19 @@ Result<std::string> ParametersText(const Request& request) {
   return text + '}';
 }
 
+void ReleaseAll(std::span<const Block> blocks) {
+  for (const Block& block : blocks) block.Release();
+}
+
 const char* KindName(TRITONSERVER_InstanceGroupKind kind) {
   return TRITONSERVER_InstanceGroupKindString(kind);
 }
 
 }  // namespace
+
+bool Session::Bytes::MayBeMore() const {
+  return messages < kMostMessageBytesAhead && tensors < kMostTensorBytesAhead;
+}
 
 Session::Session(std::unique_ptr<Worker> worker, OpenRequests& open, Errands& errands,
                  SessionOwner& owner, const InstanceContext& instance)
@@ -109,16 +122,46 @@ void Session::Execute(const std::vector<uint64_t>& all_keys, std::chrono::millis
   std::vector<Block> blocks;
   std::string question = WriteQuestion(keys, blocks);
   if (keys.empty()) return;
-  Result<std::string> answer = worker_->Ask(std::move(question), timeout);
-  Status status = std::move(answer).status();
-  if (status.ok()) {
-    status = Finish(keys, *answer);
-    if (!status.ok()) {
-      worker_->Kill(StrCat("it sent garbage: ", status.message()));
-      status = worker_->DeadError();
+  const Status sent = worker_->Send(std::move(question));
+  if (sent.ok()) return TakeAnswer(keys, timeout);
+  if (!worker_->is_dead()) ReleaseAll(blocks);
+  for (const uint64_t key : keys) open_.Fail(key, sent);
+}
+
+size_t Session::ExecuteInTurn(std::span<const uint64_t> keys, std::chrono::milliseconds timeout) {
+  std::deque<Result<Bytes>> ahead;  // the request that is next to be over, and those behind it
+  Bytes unread;                     // of all of them
+  for (size_t num_over = 0; num_over < keys.size(); ++num_over) {
+    while (num_over + ahead.size() < keys.size() && (ahead.empty() || unread.MayBeMore())) {
+      const uint64_t key = keys[num_over + ahead.size()];
+      Result<Bytes> asked = AskAbout(key, ahead.size());
+      if (!asked.ok() && !ahead.empty()) break;  // there may be room when those are answered
+      if (!asked.ok()) open_.Fail(key, asked.status());
+      if (asked.ok()) unread += *asked;
+      ahead.push_back(std::move(asked));
+      if (!ahead.back().ok()) break;
     }
-  } else if (status.code() == StatusCode::kUnavailable && !worker_->is_dead()) {  // not sent
-    for (const Block& block : blocks) block.Release();
+    const Result<Bytes> asked = std::move(ahead.front());
+    ahead.pop_front();
+    if (!asked.ok()) continue;
+    open_.Begin(keys[num_over]);
+    TakeAnswer({keys[num_over]}, timeout);
+    open_.Leave(keys[num_over]);
+    if (worker_->is_dead()) {  // which failed what was not awaited then
+      open_.Fail(keys[num_over], worker_->DeadError());
+      return num_over + 1;
+    }
+    unread -= *asked;
+  }
+  return keys.size();
+}
+
+void Session::TakeAnswer(const std::vector<uint64_t>& keys, std::chrono::milliseconds timeout) {
+  Result<std::string> answer = worker_->Await(timeout);
+  Status status = answer.ok() ? Finish(keys, *answer) : std::move(answer).status();
+  if (answer.ok() && !status.ok()) {
+    worker_->Kill(StrCat("it sent garbage: ", status.message()));
+    status = worker_->DeadError();
   }
   if (status.ok()) return;
   for (const uint64_t key : keys) open_.Fail(key, status);
@@ -126,30 +169,52 @@ void Session::Execute(const std::vector<uint64_t>& all_keys, std::chrono::millis
 
 std::string Session::WriteQuestion(std::vector<uint64_t>& keys, std::vector<Block>& blocks) {
   MarshalWriter writer;
-  writer.Tuple(2);
+  writer.Tuple(3);
   writer.Int(static_cast<int64_t>(Question::kExecute));
   const size_t list = writer.Mark();
   writer.Tuple(0);
   std::vector<uint64_t> written;
   for (const uint64_t key : keys) {
-    const size_t mark = writer.Mark();
-    const size_t num_blocks = blocks.size();
-    Status status = open_.With(key, [&](Request& request) -> Status {
-      return WriteRequest(request, key, blocks, writer);
-    });
+    Status status = WriteRequest(key, blocks, writer);
     if (status.ok()) {
       written.push_back(key);
-      continue;
+    } else {
+      open_.Fail(key, status);
     }
-    open_.Fail(key,
-               std::move(status).WithContext(StrCat("model '", instance_.model().name(), "'")));
-    writer.Rewind(mark);
-    for (size_t i = num_blocks; i < blocks.size(); ++i) blocks[i].Release();
-    blocks.resize(num_blocks);
   }
   writer.PatchTuple(list, static_cast<uint32_t>(written.size()));
+  writer.Int(0);
   keys = std::move(written);
   return writer.Take();
+}
+
+Result<Session::Bytes> Session::AskAbout(uint64_t key, size_t num_unread) {
+  MarshalWriter writer;
+  writer.Tuple(3);
+  writer.Int(static_cast<int64_t>(Question::kExecute));
+  writer.Tuple(1);
+  std::vector<Block> blocks;
+  NEREID_RETURN_IF_ERROR(WriteRequest(key, blocks, writer));
+  writer.Int(static_cast<int64_t>(num_unread));
+  std::string question = writer.Take();
+  Bytes bytes{question.size(), 0};
+  for (const Block& block : blocks) bytes.tensors += block.size_bytes;
+  Status sent = worker_->Send(std::move(question));
+  if (sent.ok()) return bytes;
+  if (!worker_->is_dead()) ReleaseAll(blocks);
+  return sent;
+}
+
+Status Session::WriteRequest(uint64_t key, std::vector<Block>& blocks, MarshalWriter& writer) {
+  const size_t mark = writer.Mark();
+  const size_t num_blocks = blocks.size();
+  Status status = open_.With(
+      key, [&](Request& request) -> Status { return WriteRequest(request, key, blocks, writer); });
+  if (status.ok()) return status;
+  writer.Rewind(mark);
+  ReleaseAll(std::span(blocks).subspan(num_blocks));
+  blocks.resize(num_blocks);
+  return std::move(status).WithContext(StrCat("model '", instance_.model().name(), "'"));
 }
 
 // (key, id, correlation id, flags, timeout, parameters, outputs, inputs)

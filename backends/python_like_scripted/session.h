@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,18 +39,49 @@ class Session : public WorkerListener {
   Status Initialize(std::chrono::milliseconds timeout);
   // Runs requests that are in `open`, and answers those that end with it. [instance's thread]
   void Execute(const std::vector<uint64_t>& keys, std::chrono::milliseconds timeout);
+  // Runs awaited requests of `open` one after the other, each by itself. The worker has
+  // the next questions in hand while it works, so that it need not be woken for each. Returns how
+  // many of them are over: all, or those up to the one in which the worker died. [instance's
+  // thread]
+  size_t ExecuteInTurn(std::span<const uint64_t> keys, std::chrono::milliseconds timeout);
   // Asks the model, when it has an opinion; who asks while it is asked hears the same. [any thread]
   Status IsReady();
   void Stop(std::chrono::milliseconds timeout);
+  // The owner has heard of it, or is about to. [any thread]
+  bool is_dead() const { return worker_->is_dead(); }
 
   Status OnPosted(WorkerMessage kind, MarshalReader& message) override;
   void OnDeath(const std::string& how) override;
 
  private:
+  // Of questions that are not answered.
+  struct Bytes {
+    uint64_t messages = 0;
+    uint64_t tensors = 0;  // in shared memory
+
+    Bytes& operator+=(const Bytes& other) {
+      messages += other.messages;
+      tensors += other.tensors;
+      return *this;
+    }
+    Bytes& operator-=(const Bytes& other) {
+      messages -= other.messages;
+      tensors -= other.tensors;
+      return *this;
+    }
+    bool MayBeMore() const;
+  };
+
   // Writes what can be written; the others are failed and leave `keys`.
   std::string WriteQuestion(std::vector<uint64_t>& keys, std::vector<Block>& blocks);
+  // Asks about one request while `num_unread` answers are awaited. On error nothing was asked.
+  Result<Bytes> AskAbout(uint64_t key, size_t num_unread);
+  // Appends the request, or nothing.
+  Status WriteRequest(uint64_t key, std::vector<Block>& blocks, MarshalWriter& writer);
   Status WriteRequest(Request& request, uint64_t key, std::vector<Block>& blocks,
                       MarshalWriter& writer);
+  // Waits for the answer about requests and answers them, with an error too.
+  void TakeAnswer(const std::vector<uint64_t>& keys, std::chrono::milliseconds timeout);
   Status Finish(const std::vector<uint64_t>& keys, const std::string& answer);
   Status OnRespond(MarshalReader& message);
   Status OnReadiness(MarshalReader& message);

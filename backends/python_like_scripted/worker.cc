@@ -103,10 +103,19 @@ Status Worker::DeadError() {
 
 Result<std::string> Worker::Ask(std::string question, std::chrono::milliseconds timeout,
                                 const char* task) {
+  NEREID_RETURN_IF_ERROR(Send(std::move(question)));
+  return Await(timeout, task);
+}
+
+Status Worker::Send(std::string question) {
   if (Status sent = asked_->Send(std::move(question)); !sent.ok()) {
     if (sent.message().find("shared memory") != std::string::npos) return sent;
     return DeadError();
   }
+  return {};
+}
+
+Result<std::string> Worker::Await(std::chrono::milliseconds timeout, const char* task) {
   if (timeout.count() != 0) {
     return Checked(asked_->Receive(static_cast<int>(timeout.count())), timeout, task);
   }

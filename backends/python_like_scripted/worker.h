@@ -64,6 +64,11 @@ class Worker {
   // at a time]
   Result<std::string> Ask(std::string question, std::chrono::milliseconds timeout,
                           const char* task = "answer");
+  // The two halves of that. Several questions may be asked before the first answer is awaited;
+  // answers come in the order of the questions. A question too long for its socket that finds no
+  // room in shared memory was not asked.
+  Status Send(std::string question);
+  Result<std::string> Await(std::chrono::milliseconds timeout, const char* task = "answer");
   // [any thread]
   Status Post(std::string message);
   // Until `count` posted messages were handled, or the worker is dead. [not the worker's thread]

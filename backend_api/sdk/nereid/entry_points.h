@@ -132,16 +132,18 @@ struct EntryPoints {
     });
   }
 
+  // For entry points that a backend defines itself.
+  static Result<InstanceT*> InstanceOf(TRITONBACKEND_ModelInstance* handle) {
+    void* state = nullptr;
+    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelInstanceState(handle, &state)));
+    return static_cast<InstanceT*>(state);
+  }
+
  private:
   static Result<ModelT*> ModelOf(TRITONBACKEND_Model* handle) {
     void* state = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelState(handle, &state)));
     return static_cast<ModelT*>(state);
-  }
-  static Result<InstanceT*> InstanceOf(TRITONBACKEND_ModelInstance* handle) {
-    void* state = nullptr;
-    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelInstanceState(handle, &state)));
-    return static_cast<InstanceT*>(state);
   }
 };
 

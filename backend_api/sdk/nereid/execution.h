@@ -38,12 +38,14 @@ class Execution {
         end_ns));
   }
 
+  // It was taken in advance and begins only now.
+  void MarkBegun() { start_ns_ = NowNs(); }
   void MarkInputsRead() { inputs_read_ns_ = NowNs(); }
   void MarkComputed() { computed_ns_ = NowNs(); }
 
-  uint64_t start_ns() const { return start_ns_; }
+  uint64_t start_ns() const { return start_ns_.load(); }
   // Start <= compute start <= compute end <= `end_ns`, whatever was marked.
-  uint64_t compute_start_ns() const { return std::max(start_ns_, inputs_read_ns_.load()); }
+  uint64_t compute_start_ns() const { return std::max(start_ns(), inputs_read_ns_.load()); }
   uint64_t compute_end_ns(uint64_t end_ns) const {
     const uint64_t computed_ns = computed_ns_.load();
     return computed_ns == 0 ? end_ns : std::clamp(computed_ns, compute_start_ns(), end_ns);
@@ -52,7 +54,7 @@ class Execution {
  private:
   const InstanceContext& instance_;
   const uint64_t batch_size_;
-  const uint64_t start_ns_;
+  std::atomic<uint64_t> start_ns_;
   std::atomic<uint64_t> inputs_read_ns_{0};
   std::atomic<uint64_t> computed_ns_{0};  // 0: only the answers tell
 };

@@ -52,6 +52,13 @@ class ResponseSender {
   const InstanceContext& instance() const { return *instance_; }
   bool is_decoupled() const { return instance_->model().config().is_decoupled(); }
 
+  // The request was taken in advance: its execution begins now.
+  void MarkBegun() {
+    if (execution_ == nullptr) return;
+    execution_->MarkBegun();
+    last_response_ns_ = execution_->start_ns();
+  }
+
   // Whether the client gave up; the answer is then best Fail(CancelledError(...)). Cheap: ask in
   // every step of a long computation.
   bool IsCancelled() const {

@@ -22,6 +22,8 @@ Result<BackendEntryPoints> FindEntryPoints(const SharedLibrary& library, const s
   NEREID_FIND(instance_execute, TRITONBACKEND_ModelInstanceExecute);
   NEREID_FIND(instance_ready, TRITONBACKEND_ModelInstanceReady);
   NEREID_FIND(instance_execute_inline, NEREID_ModelInstanceExecuteInline);
+  NEREID_FIND(instance_most_in_turn, NEREID_ModelInstanceMostInTurn);
+  NEREID_FIND(instance_execute_in_turn, NEREID_ModelInstanceExecuteInTurn);
 #undef NEREID_FIND
   if (entry.instance_execute == nullptr) {
     return NotFoundError("backend library '", path,

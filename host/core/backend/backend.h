@@ -13,6 +13,7 @@
 #include "base/message.h"
 #include "config/config_loader.h"
 #include "memory/memory_manager.h"
+#include "nereid/execution_in_turn.h"
 #include "nereid/inline_execution.h"
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
@@ -31,6 +32,8 @@ struct BackendEntryPoints {
   decltype(&TRITONBACKEND_ModelInstanceExecute) instance_execute = nullptr;
   decltype(&TRITONBACKEND_ModelInstanceReady) instance_ready = nullptr;
   decltype(&NEREID_ModelInstanceExecuteInline) instance_execute_inline = nullptr;
+  decltype(&NEREID_ModelInstanceMostInTurn) instance_most_in_turn = nullptr;
+  decltype(&NEREID_ModelInstanceExecuteInTurn) instance_execute_in_turn = nullptr;
 };
 
 // What GetBackendAttribute tells: TRITONBACKEND_BackendAttribute.

@@ -44,6 +44,16 @@ void Instance::Execute(std::span<InferRequest*> requests) {
   Call(backend_->entry_points().instance_execute, requests);
 }
 
+size_t Instance::MostInTurn() {
+  const BackendEntryPoints& entry = backend_->entry_points();
+  if (entry.instance_most_in_turn == nullptr || entry.instance_execute_in_turn == nullptr) return 1;
+  return entry.instance_most_in_turn(ToHandle(this));
+}
+
+void Instance::ExecuteInTurn(std::span<InferRequest*> requests) {
+  Call(backend_->entry_points().instance_execute_in_turn, requests);
+}
+
 void Instance::ExecuteInline(InferRequest* request) {
   Call(backend_->entry_points().instance_execute_inline, {&request, 1});
 }

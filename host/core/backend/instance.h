@@ -49,6 +49,11 @@ class Instance final : public ReleaseHook {
   void Hold(std::span<InferRequest*> requests);
   // Lends the requests to the backend, or answers each of them when the backend refuses.
   void Execute(std::span<InferRequest*> requests);
+  // How many requests, each an execution of its own, the backend takes at once; 1 where it does not
+  // say.
+  size_t MostInTurn();
+  // Lends requests that it takes at once, like Execute.
+  void ExecuteInTurn(std::span<InferRequest*> requests);
   // Likewise, by the backend's inline entry point, which it must have. [any thread]
   void ExecuteInline(InferRequest* request);
   // The backend's own opinion; Ok when it has none. [any thread]

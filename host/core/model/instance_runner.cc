@@ -47,8 +47,9 @@ void InstanceRunner::Serve() {
   if (turn_ != nullptr) return ServeByTurns();
   std::vector<InferRequest*> batch;
   while (scheduler_->TakeBatch(index_, &batch)) {
+    const bool in_turn = scheduler_->TakeInTurn(index_, instance_->MostInTurn(), &batch);
     instance_->Hold(batch);
-    instance_->Execute(batch);
+    in_turn ? instance_->ExecuteInTurn(batch) : instance_->Execute(batch);
   }
 }
 

@@ -223,7 +223,7 @@ Result<std::shared_ptr<Scheduler>> Model::MakeScheduler(size_t num_instances) {
     scheduler = std::make_shared<InlineScheduler>(
         [this](InferRequest* request) { ExecuteInline(request); });
   } else {
-    scheduler = std::make_shared<DirectScheduler>(attendant);
+    scheduler = std::make_shared<DirectScheduler>(num_instances, attendant);
   }
   return scheduler;
 }

@@ -49,6 +49,16 @@ bool DirectScheduler::Take(size_t instance, TakeMode mode, std::vector<InferRequ
   return true;
 }
 
+// What one of several instances took in advance another one could have begun with.
+bool DirectScheduler::TakeInTurn(size_t instance, size_t most, std::vector<InferRequest*>* batch) {
+  if (most <= batch->size() || num_pending() == 0) return false;
+  std::lock_guard lock(mutex_);
+  if (num_instances_ > 1 || queue_.empty() || retired_.Contains(instance)) return false;
+  while (batch->size() < most && !queue_.empty()) batch->push_back(queue_.PopFront());
+  num_pending_.store(queue_.size(), std::memory_order_relaxed);
+  return true;
+}
+
 void DirectScheduler::OnCancelled(InferRequest* request) {
   {
     std::lock_guard lock(mutex_);
@@ -59,9 +69,15 @@ void DirectScheduler::OnCancelled(InferRequest* request) {
   attendant_->Post([request] { FailCancelled(request); });
 }
 
+void DirectScheduler::AddInstance() {
+  std::lock_guard lock(mutex_);
+  ++num_instances_;
+}
+
 void DirectScheduler::RetireInstance(size_t instance) {
   {
     std::lock_guard lock(mutex_);
+    --num_instances_;
     retired_.Add(instance);
   }
   arrived_.notify_all();

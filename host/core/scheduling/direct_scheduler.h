@@ -17,12 +17,14 @@ namespace nereid {
 class DirectScheduler final : public Scheduler {
  public:
   // `attendant` outlives the scheduler.
-  explicit DirectScheduler(QueueAttendant* attendant) : attendant_(attendant) {}
+  DirectScheduler(size_t num_instances, QueueAttendant* attendant)
+      : attendant_(attendant), num_instances_(num_instances) {}
 
   Status Enqueue(InferRequest* request) override;
   bool Take(size_t instance, TakeMode mode, std::vector<InferRequest*>* batch) override;
+  bool TakeInTurn(size_t instance, size_t most, std::vector<InferRequest*>* batch) override;
   void OnCancelled(InferRequest* request) override;
-  void AddInstance() override {}
+  void AddInstance() override;
   void RetireInstance(size_t instance) override;
   void Stop() override;
   uint64_t num_pending() const override { return num_pending_.load(std::memory_order_relaxed); }
@@ -34,6 +36,7 @@ class DirectScheduler final : public Scheduler {
   std::condition_variable arrived_;
   RequestList queue_;
   RetiredInstances retired_;
+  size_t num_instances_;     // that take requests
   size_t num_waiting_ = 0;   // instance threads inside arrived_
   size_t num_spinning_ = 0;  // instance threads that look for work before they wait
   bool stopped_ = false;

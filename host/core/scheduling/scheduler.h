@@ -29,6 +29,12 @@ class Scheduler {
   bool TakeBatch(size_t instance, std::vector<InferRequest*>* batch) {
     return Take(instance, TakeMode::kWait, batch);
   }
+  // Appends what waits for that instance and no other, each to be executed by itself, until `batch`
+  // has `most`. False: there is none. Never waits. [that instance's thread, after Take]
+  virtual bool TakeInTurn(size_t /*instance*/, size_t /*most*/,
+                          std::vector<InferRequest*>* /*batch*/) {
+    return false;
+  }
   // The request's flag was raised: if it still waits here it is answered on the attendant's thread.
   virtual void OnCancelled(InferRequest* request) = 0;
   // The model has one instance more, of the next index, or does without that of `instance`: it

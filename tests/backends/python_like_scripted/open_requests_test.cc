@@ -47,5 +47,26 @@ TEST_F(OpenRequestsTest, EndsAHeldResponseBeforeItsRequest) {
   }
 }
 
+TEST_F(OpenRequestsTest, ADeathLeavesWhatIsAwaited) {
+  Load(/*max_batch_size=*/0);
+  fake::Request& first = AddRequest({1});
+  fake::Request& second = AddRequest({1});
+  Execute([&](Batch& batch) -> Status {
+    OpenRequests open;
+    std::vector<uint64_t> keys;
+    for (Request& request : batch.Take()) keys.push_back(open.Add(std::move(request), true));
+    open.Leave(keys[0]);
+    open.FailAll(UnavailableError("the worker died"));
+    EXPECT_FALSE(open.IsOpen(keys[0]));
+    EXPECT_TRUE(open.IsOpen(keys[1]));
+    EXPECT_EQ(first.events.back(), "release");
+    EXPECT_TRUE(second.events.empty());
+    open.Leave(keys[1]);
+    open.FailAll(UnavailableError("the worker died"));
+    EXPECT_FALSE(open.IsOpen(keys[1]));
+    return {};
+  });
+}
+
 }  // namespace
 }  // namespace nereid::scripted

@@ -1,5 +1,6 @@
 """The model in this process: loading it, and answering what the host asks."""
 import atexit
+import collections
 import gc
 import importlib.util
 import json
@@ -25,7 +26,7 @@ _class = _model = None
 _instance_name = ""
 _loop = None
 _making_loop = threading.Lock()
-_kept = []  # what answers name in the host's memory, until the next question: then the host has read it
+_kept = collections.deque()  # what each answer that the host may not have read yet names in its memory
 
 
 def model_dir():
@@ -44,7 +45,9 @@ def serve():
         question = channel.next_question()
         if question is None:
             return
-        _kept.clear()
+        num_unread = question[2] if question[0] == protocol.EXECUTE else 0
+        while len(_kept) > num_unread:
+            _kept.popleft()
         try:
             answer = (0, handlers[question[0]](*question[1:]))
         except BaseException as error:  # noqa: BLE001 whatever a model raises is its answer, sys.exit() too
@@ -192,7 +195,7 @@ def _has(target, name):
 
 # ---- requests
 
-def _execute(packed):
+def _execute(packed, _num_unread):
     """(messages posted so far, error or None, responses): the host handles the posted ones first."""
     requests = [InferenceRequest.received(each) for each in packed]
     try:
@@ -229,10 +232,11 @@ def _packed(requests, responses):
             f"InferenceRequest(s) size is:{len(requests)}, and InferenceResponse(s) size is:{len(responses)}\n")
     for each in zip(requests, responses):
         _check(*each)
-    packed = []
+    packed, kept = [], []
+    _kept.append(kept)
     try:
         for request, each in zip(requests, responses):
-            packed.append(_packed_none(request) if each is None else each.packed(request._outputs, _kept, _kept))
+            packed.append(_packed_none(request) if each is None else each.packed(request._outputs, kept, kept))
     except BaseException:
         _give_back(packed)
         raise

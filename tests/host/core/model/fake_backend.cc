@@ -47,6 +47,15 @@ TRITONSERVER_Error* Execute(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND
   for (uint32_t i = 0; i < count; ++i) AnswerIdentity(instance, requests[i]);
   return nullptr;
 }
+uint32_t MostInTurn(TRITONBACKEND_ModelInstance*) {
+  return FakeBackend::current->most_in_turn;
+}
+TRITONSERVER_Error* ExecuteInTurn(TRITONBACKEND_ModelInstance* instance,
+                                  TRITONBACKEND_Request** requests, uint32_t count) {
+  FakeBackend::current->Record(StrCat("in turn ", count));
+  for (uint32_t i = 0; i < count; ++i) AnswerIdentity(instance, requests[i]);
+  return nullptr;
+}
 TRITONSERVER_Error* GetAttribute(TRITONBACKEND_Backend*,
                                  TRITONBACKEND_BackendAttribute* attributes) {
   return TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
@@ -76,6 +85,10 @@ BackendEntryPoints FakeBackend::EntryPoints() {
   entry.instance_finalize = &InstanceFinalize;
   entry.instance_execute = &Execute;
   entry.instance_ready = &InstanceReady;
+  if (current->most_in_turn != 0) {
+    entry.instance_most_in_turn = &MostInTurn;
+    entry.instance_execute_in_turn = &ExecuteInTurn;
+  }
   if (current->executes_inline) entry.instance_execute_inline = &Execute;
   return entry;
 }

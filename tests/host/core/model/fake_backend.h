@@ -26,6 +26,7 @@ struct FakeBackend {
   std::function<Status(TRITONBACKEND_ModelInstance*, std::vector<TRITONBACKEND_Request*>)> execute;
   std::function<void()> finalize;
   bool parallel_instances = false;
+  uint32_t most_in_turn = 0;     // not 0: has the entry points for requests in turn, too
   bool executes_inline = false;  // has the inline entry point too, which does the same
 
   static BackendEntryPoints EntryPoints();

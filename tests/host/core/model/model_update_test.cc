@@ -296,7 +296,7 @@ TEST_F(ModelUpdateTest, InstancesOfABlockedDeviceExecuteOneAfterTheOther) {
     return Status::Ok();
   };
   const auto turn = std::make_shared<std::mutex>();
-  DirectScheduler scheduler(&services->attendant);
+  DirectScheduler scheduler(/*num_instances=*/2, &services->attendant);
   std::deque<Instance> instances;
   std::deque<InstanceRunner> runners;
   for (int i = 0; i < 3; ++i) {

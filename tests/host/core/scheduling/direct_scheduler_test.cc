@@ -34,7 +34,7 @@ class DirectSchedulerTest : public testing::Test {
   TestClient client_;
   std::deque<TestRequest> requests_;
   QueueAttendant attendant_;
-  DirectScheduler scheduler_{&attendant_};
+  DirectScheduler scheduler_{/*num_instances=*/1, &attendant_};
   std::vector<InferRequest*> batch_;
 };
 
@@ -48,6 +48,33 @@ TEST_F(DirectSchedulerTest, HandsOutOneRequestAtATimeInOrder) {
     Answer(batch_[0]);
   }
   EXPECT_EQ(scheduler_.num_pending(), 0U);
+}
+
+TEST_F(DirectSchedulerTest, HandsOutWhatWaitsForItsOnlyInstanceInTurn) {
+  for (const char* id : {"a", "b", "c", "d"}) ASSERT_TRUE(scheduler_.Enqueue(Make(id)).ok());
+  ASSERT_TRUE(scheduler_.TakeBatch(0, &batch_));
+  EXPECT_FALSE(scheduler_.TakeInTurn(0, /*most=*/1, &batch_));
+  ASSERT_TRUE(scheduler_.TakeInTurn(0, /*most=*/3, &batch_));
+  ASSERT_EQ(batch_.size(), 3U);
+  EXPECT_EQ(batch_[1]->id(), "b");
+  EXPECT_EQ(batch_[2]->id(), "c");
+  EXPECT_EQ(scheduler_.num_pending(), 1U);
+  std::vector<InferRequest*> last;
+  ASSERT_TRUE(scheduler_.TakeBatch(0, &last));
+  EXPECT_FALSE(scheduler_.TakeInTurn(0, /*most=*/3, &last));
+  for (InferRequest* request : batch_) Answer(request);
+  Answer(last[0]);
+}
+
+TEST_F(DirectSchedulerTest, LeavesToOtherInstancesWhatTheyCouldBeginWith) {
+  for (const char* id : {"a", "b", "c"}) ASSERT_TRUE(scheduler_.Enqueue(Make(id)).ok());
+  ASSERT_TRUE(scheduler_.TakeBatch(0, &batch_));
+  scheduler_.AddInstance();
+  EXPECT_FALSE(scheduler_.TakeInTurn(0, /*most=*/3, &batch_));
+  scheduler_.RetireInstance(1);
+  ASSERT_TRUE(scheduler_.TakeInTurn(0, /*most=*/3, &batch_));
+  ASSERT_EQ(batch_.size(), 3U);
+  for (InferRequest* request : batch_) Answer(request);
 }
 
 TEST_F(DirectSchedulerTest, AnswersACancelledRequestWhileEveryInstanceIsBusy) {

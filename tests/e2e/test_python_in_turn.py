@@ -1,0 +1,157 @@
+"""Requests that wait for a Python model without batching go to its worker ahead of their turn; for the model and for clients nothing changes."""
+import concurrent.futures
+import json
+import os
+import urllib.request
+
+import numpy as np
+import pytest
+import tritonclient.http as triton
+from python_support import PATIENCE_S, check_nothing_stays, post, python_flags, wait_for, write_model
+
+PREFIX = f"nereid_in_turn_{os.getpid()}"
+CONFIG = """backend: "python"
+input [ { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] } ]
+output [ { name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] } ]
+instance_group [ { kind: KIND_CPU count: 1 } ]
+"""
+# The first number of the input is what it does. WAIT holds the worker until a file is there, so that others queue up behind it.
+CODE = """
+import os
+import time
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+ECHO, WAIT, DIE, FAIL = range(4)
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.path = os.path.join(args["model_repository"], "go")
+
+    def execute(self, requests):
+        assert len(requests) == 1
+        values = pb_utils.get_input_tensor_by_name(requests[0], "IN").as_numpy()
+        if values[0] == WAIT:
+            open(self.path + ".waiting", "w").close()
+            while not os.path.exists(self.path):
+                time.sleep(0.001)
+        elif values[0] == DIE:
+            os._exit(7)
+        elif values[0] == FAIL:
+            raise ValueError("as asked")
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", values)])]
+"""
+STREAM = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        sender = requests[0].get_response_sender()
+        values = pb_utils.get_input_tensor_by_name(requests[0], "IN").as_numpy()
+        for each in values:
+            sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([each], np.float32))]))
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+ECHO, WAIT, DIE, FAIL = range(4)
+
+
+@pytest.fixture(scope="module")
+def server(start_server, tmp_path_factory):
+    root = tmp_path_factory.mktemp("in_turn")
+    write_model(root, "steps", CODE, CONFIG)
+    write_model(root, "stream", STREAM, CONFIG + "model_transaction_policy { decoupled: true }\n")
+    running = start_server(root, python_flags(f"--backend-config=python,shm-region-prefix-name={PREFIX}"))
+    running.go = root / "steps/go"
+    yield running
+    assert running.stop() == 0
+    check_nothing_stays(running, PREFIX)
+
+
+def ask(server, *values):
+    return post(server, "/v2/models/steps/infer", {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [len(values)], "data": list(values)}]})
+
+
+def statistics(server, model="steps"):
+    with urllib.request.urlopen(f"{server.url}/v2/models/{model}/stats", timeout=PATIENCE_S) as answer:
+        return json.load(answer)["model_stats"][0]
+
+
+def pending(server):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=PATIENCE_S) as answer:
+        lines = answer.read().decode().splitlines()
+    return next(float(each.rsplit(" ", 1)[1]) for each in lines if each.startswith('nv_inference_pending_request_count{model="steps"'))
+
+
+def behind_a_long_one(server, cases):
+    """The answers to requests that wait while the worker is busy, in order. The first of them is quick, so that the rest goes in turn."""
+    waiting = server.go.with_name("go.waiting")
+    for each in (server.go, waiting):
+        each.unlink(missing_ok=True)
+    with concurrent.futures.ThreadPoolExecutor(len(cases) + 2) as pool:
+        first = pool.submit(ask, server, WAIT)
+        wait_for(waiting.exists, "the worker waits")
+        others = []
+        for i, case in enumerate([ECHO, *cases]):
+            others.append(pool.submit(ask, server, case, i))
+            wait_for(lambda count=i + 1: pending(server) == count, "the request waits")
+        server.go.touch()
+        assert first.result(PATIENCE_S)[0] == 200
+        return [each.result(PATIENCE_S) for each in others][1:]
+
+
+def test_each_is_answered_as_if_it_were_alone(server):
+    before = statistics(server)
+    answers = behind_a_long_one(server, [ECHO, FAIL, ECHO, ECHO, FAIL, ECHO])
+    for i, (status, answer) in enumerate(answers, 1):
+        if i in (2, 5):
+            assert status == 500 and "ValueError: as asked" in answer["error"], answer
+        else:
+            assert status == 200 and answer["outputs"][0]["data"] == [0.0, i], answer
+    after = statistics(server)
+    assert after["execution_count"] - before["execution_count"] == 8 and after["inference_count"] - before["inference_count"] == 6
+    assert after["inference_stats"]["fail"]["count"] - before["inference_stats"]["fail"]["count"] == 2
+
+
+def test_what_a_dead_worker_had_not_begun_goes_to_the_next_one(server):
+    answers = behind_a_long_one(server, [ECHO, DIE, ECHO, ECHO, DIE, ECHO])
+    assert [status for status, _ in answers[:4]] == [200, 503, 200, 200], answers
+    assert "exited with code 7" in answers[1][1]["error"]
+    for i in (0, 2, 3):
+        assert answers[i][1]["outputs"][0]["data"] == [0.0, i + 1]
+    wait_for(lambda: ask(server, ECHO)[0] == 200, "the worker is back")
+
+
+def test_tensors_of_requests_in_turn_are_their_own(server):
+    """Outputs that are inputs lie in the host's memory, and are kept until the host has read the answer."""
+    sizes = (1, 16, 5_000, 40_000)
+    binary = {"binary_data": True}
+
+    def client(number):
+        with triton.InferenceServerClient(f"127.0.0.1:{server.http}", network_timeout=PATIENCE_S) as one:
+            for i in range(60):
+                values = np.full(sizes[(number + i) % len(sizes)], 1000 * number + i, np.float32)
+                values[0] = ECHO
+                tensor = triton.InferInput("IN", values.shape, "FP32").set_data_from_numpy(values, **binary)
+                answer = one.infer("steps", [tensor], outputs=[triton.InferRequestedOutput("OUT", **binary)])
+                assert np.array_equal(answer.as_numpy("OUT"), values)
+
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        for each in [pool.submit(client, number) for number in range(12)]:
+            each.result(PATIENCE_S)
+
+
+def test_streams_in_turn_are_whole(server):
+    def client(number):
+        for i in range(20):
+            body = json.dumps({"IN": [100 * number + i, 1, 2]}).encode()
+            request = urllib.request.Request(f"{server.url}/v2/models/stream/generate_stream", data=body)
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+                values = [json.loads(line[5:])["OUT"] for line in answer.read().decode().splitlines() if line.startswith("data:")]
+            assert values == [100 * number + i, 1, 2]
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for each in [pool.submit(client, number) for number in range(8)]:
+            each.result(PATIENCE_S)
