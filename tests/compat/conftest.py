@@ -77,7 +77,9 @@ def python_environment(their_server_on_our_core):
     numpy = pytest.importorskip("numpy")
     shutil.copy(stub, their_server_on_our_core / "backends/python/triton_python_backend_stub")
     (their_server_on_our_core / "backends/python/triton_python_backend_stub").chmod(0o755)
-    return dict(os.environ, PYTHONPATH=str(pathlib.Path(numpy.__file__).parents[1]))
+    # Some stubs find packages by PYTHONPATH alone, some only those of the first python3 on the path.
+    folder = pathlib.Path(sys.executable).parent
+    return dict(os.environ, PYTHONPATH=str(pathlib.Path(numpy.__file__).parents[1]), PATH=f"{folder}:{os.environ['PATH']}")
 
 
 @pytest.fixture(scope="session")
