@@ -70,9 +70,18 @@ Status PythonInstance::Execute(Batch& batch) {
   std::vector<uint64_t> keys;
   for (Request& request : batch.Take()) keys.push_back(open_.Add(std::move(request)));
   const auto start = std::chrono::steady_clock::now();
-  session->Execute(keys, model().settings().execute_timeout);
+  const Status done = CatchAll("execute", [&]() -> Status {
+    session->Execute(keys, model().settings().execute_timeout);
+    return {};
+  });
+  if (!done.ok()) GiveUp(*session, keys, done);
   NoteTime(start, 1);
   return {};
+}
+
+void PythonInstance::GiveUp(Session& session, std::span<const uint64_t> keys, const Status& why) {
+  session.Kill(why.message());
+  for (const uint64_t key : keys) open_.Fail(key, why);
 }
 
 // Answers that are not read yet take room, too: where there is a limit each request has all of it.
@@ -111,7 +120,12 @@ void PythonInstance::ExecuteInTurn(std::span<const uint64_t> keys) {
       return;
     }
     const auto start = std::chrono::steady_clock::now();
-    const size_t num_over = (*session)->ExecuteInTurn(keys, model().settings().execute_timeout);
+    size_t num_over = keys.size();
+    const Status done = CatchAll("execute", [&]() -> Status {
+      num_over = (*session)->ExecuteInTurn(keys, model().settings().execute_timeout);
+      return {};
+    });
+    if (!done.ok()) GiveUp(**session, keys, done);
     NoteTime(start, num_over);
     keys = keys.subspan(num_over);
   }

@@ -47,6 +47,8 @@ class PythonInstance : public ModelInstance<PythonModel>, public SessionOwner {
   void Restart();
   void EndRestarts();
   void ExecuteInTurn(std::span<const uint64_t> keys);
+  // After an exchange that ended in the middle: the worker's answers would be taken for others'.
+  void GiveUp(Session& session, std::span<const uint64_t> keys, const Status& why);
   void NoteTime(std::chrono::steady_clock::time_point start, size_t num_executions);
 
   OpenRequests open_;

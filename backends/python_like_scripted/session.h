@@ -47,6 +47,8 @@ class Session : public WorkerListener {
   // Asks the model, when it has an opinion; who asks while it is asked hears the same. [any thread]
   Status IsReady();
   void Stop(std::chrono::milliseconds timeout);
+  // Ends the worker because of `why`. [any thread]
+  void Kill(const std::string& why) { worker_->Kill(why); }
   // The owner has heard of it, or is about to. [any thread]
   bool is_dead() const { return worker_->is_dead(); }
 
