@@ -241,9 +241,10 @@ Status GpuExecutor::Submit(const llm::Batch& batch) {
     NEREID_RETURN_IF_ERROR(TakeOtherRows(batch, shape, half));
     NEREID_RETURN_IF_ERROR(RunHead(shape, true));
   }
+  const bool is_settled = decoder_->TakeSettled();
   if (has_graph && !is_launched) {
     NEREID_RETURN_IF_ERROR(graphs_.Record(
-        shape.num_tokens, [&] { return Run(shape, false); }, stream_.get()));
+        shape.num_tokens, is_settled, [&] { return Run(shape, false); }, stream_.get()));
   }
   if (shape.num_sampled > 0) num_logits_ = num_sampled;
   if (wants_more && options_.rank == 0) {

@@ -1,6 +1,6 @@
-// Decode steps as CUDA graphs: recorded when their size first comes, launched in one call from then
-// on. A step that can not be recorded is no fault: its size goes on kernel by kernel. [engine
-// thread]
+// Decode steps as CUDA graphs: recorded once the algorithms of their size are chosen, launched in
+// one call from then on. A step that can not be recorded is no fault: its size goes on kernel by
+// kernel. [engine thread]
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,9 +26,11 @@ class StepGraphs {
   // False: no step of so many rows is recorded, and nothing was launched.
   Result<bool> Launch(int32_t num_rows, cudaStream_t stream);
   // Records what `launch` puts on the stream, if steps of so many rows were not yet tried. After
-  // such a step has run as it is, so that the algorithms of products are known. An error: the
-  // device or another GPU has failed, not the recording.
-  Status Record(int32_t num_rows, const std::function<Status()>& launch, cudaStream_t stream);
+  // such a step has run as it is; `is_settled`: with the algorithms that it will have from now on,
+  // on this GPU. The first time that it had them on all, it is recorded. An error: the device or
+  // another GPU has failed, not the recording.
+  Status Record(int32_t num_rows, bool is_settled, const std::function<Status()>& launch,
+                cudaStream_t stream);
 
   int64_t num_launches() const { return num_launches_; }
   // Sizes that are launched kernel by kernel since their recording failed.

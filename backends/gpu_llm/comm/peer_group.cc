@@ -6,7 +6,7 @@
 namespace nereid::gpu {
 namespace {
 
-// Of one wait for another GPU: longer than the choice of algorithms for a step's products takes.
+// Of one wait for another GPU: longer than a step's first launch of its kernels takes.
 constexpr uint64_t kLimitNs = 30'000'000'000;
 
 // Puts the calling thread's device back.

@@ -1,4 +1,4 @@
-// Sizes and rounds.
+// Sizes, and rounds of a trial.
 #include "gpu_llm/model/algorithm_trial.h"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 namespace nereid::gpu {
 namespace {
 
+constexpr int kLooks = 2;  // at every candidate
 constexpr size_t kFinalists = 3;
 constexpr int kRounds = 2;
 
@@ -41,22 +42,59 @@ std::vector<int> ProposalRows(int trial_rows) {
   return sizes;
 }
 
-Result<std::optional<int>> FindFastest(int count, const TimeCandidate& time) {
-  std::vector<std::pair<double, int>> seen;
-  for (int i = 0; i < count; ++i) {
-    NEREID_ASSIGN_OR_RETURN(const std::optional<double> seconds, time(i));
-    if (seconds) seen.push_back({*seconds, i});
+AlgorithmTrial::AlgorithmTrial(int count) : candidates_(count), is_over_(count <= 1) {
+  for (int look = 0; look < kLooks; ++look) {
+    for (int i = 0; i < count; ++i) turns_.push_back(i);
   }
-  if (seen.empty()) return std::optional<int>();
+}
+
+std::optional<int> AlgorithmTrial::Next() {
+  while (!is_over_ && next_ < turns_.size()) {
+    const int i = turns_[next_++];
+    if (candidates_[i].fails) continue;
+    ++num_under_way_;
+    return i;
+  }
+  if (num_under_way_ == 0) EndRound();  // the last ones were left out
+  return std::nullopt;
+}
+
+void AlgorithmTrial::Report(int i, std::optional<double> seconds) {
+  Candidate& candidate = candidates_[i];
+  candidate.fails |= !seconds;
+  if (seconds) candidate.least = std::min(candidate.least.value_or(*seconds), *seconds);
+  --num_under_way_;
+  if (num_under_way_ == 0 && next_ == turns_.size()) EndRound();
+}
+
+std::optional<int> AlgorithmTrial::fastest() const {
+  std::optional<int> best;
+  for (int i = 0; i < static_cast<int>(candidates_.size()); ++i) {
+    const Candidate& candidate = candidates_[i];
+    if (candidate.fails) continue;
+    const bool is_better =
+        !best || (candidate.least &&
+                  (!candidates_[*best].least || *candidate.least < *candidates_[*best].least));
+    if (is_better) best = i;
+  }
+  return best;
+}
+
+void AlgorithmTrial::EndRound() {
+  std::vector<std::pair<double, int>> seen;
+  for (int i = 0; i < static_cast<int>(candidates_.size()); ++i) {
+    if (!candidates_[i].fails && candidates_[i].least) seen.push_back({*candidates_[i].least, i});
+  }
+  is_over_ = is_over_ || is_final_ || seen.size() <= 1;
+  if (is_over_) return;
   std::sort(seen.begin(), seen.end());
   seen.resize(std::min(seen.size(), kFinalists));
-  for (int round = 0; round < kRounds && seen.size() > 1; ++round) {
-    for (auto& [least, i] : seen) {
-      NEREID_ASSIGN_OR_RETURN(const std::optional<double> seconds, time(i));
-      if (seconds) least = std::min(least, *seconds);
-    }
+  is_final_ = true;
+  turns_.clear();
+  next_ = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    for (const auto& [least, i] : seen) turns_.push_back(i);
   }
-  return std::optional<int>(std::min_element(seen.begin(), seen.end())->second);
 }
 
 }  // namespace nereid::gpu

@@ -2,11 +2,8 @@
 // which of the candidates wins. No CUDA here.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <vector>
-
-#include "nereid/status.h"
 
 namespace nereid::gpu {
 
@@ -19,11 +16,39 @@ int TrialRows(int num_rows);
 // for some sizes are slower than those for larger ones.
 std::vector<int> ProposalRows(int trial_rows);
 
-// Seconds that candidate `i` takes; nothing: it can not run.
-using TimeCandidate = std::function<Result<std::optional<double>>(int i)>;
+// Which candidate each of a product's calls takes until the fastest is known. The calls are those
+// that steps make in any case, so that a trial holds nobody up: all candidates twice, since what
+// runs for the first time has to be loaded first, then the best few again in turns, by their least
+// times, so that clocks that rise or fall meanwhile favour none. [engine thread]
+class AlgorithmTrial {
+ public:
+  // Of candidates [0, count).
+  explicit AlgorithmTrial(int count);
 
-// The fastest of [0, count): all once, then the best few again in turns, by their least times, so
-// that clocks that rise or fall meanwhile favour none. Nothing: none can run.
-Result<std::optional<int>> FindFastest(int count, const TimeCandidate& time);
+  // The next call's; nothing: as many calls as are wanted have not said yet what they took, or the
+  // trial is over.
+  std::optional<int> Next();
+  // What a call with candidate `i`, which Next() gave, took; nothing: the candidate can not run.
+  void Report(int i, std::optional<double> seconds);
+
+  bool is_over() const { return is_over_; }
+  // So far; before any has said what it took, the first that is not known to fail. Nothing: none
+  // can run.
+  std::optional<int> fastest() const;
+
+ private:
+  struct Candidate {
+    std::optional<double> least;  // seconds
+    bool fails = false;
+  };
+  void EndRound();
+
+  std::vector<Candidate> candidates_;
+  std::vector<int> turns_;  // of this round
+  size_t next_ = 0;         // of turns_
+  int num_under_way_ = 0;
+  bool is_final_ = false;  // the round of the best few
+  bool is_over_ = false;
+};
 
 }  // namespace nereid::gpu

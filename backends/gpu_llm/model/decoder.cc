@@ -41,7 +41,7 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   }
   const int64_t inner =
       std::max(tokens * spec.intermediate_size, Experts::InnerElements(spec, tokens));
-  // Also what products that add to the residual write, by way of a norm or while they are timed.
+  // Also what products that add to the residual by way of a norm write.
   const int64_t gate_up_bytes =
       std::max({4 * inner, 2 * tokens * spec.hidden_size, Experts::GateUpBytes(spec, tokens)});
   NEREID_RETURN_IF_ERROR(allocate(decoder.gate_up_, gate_up_bytes, "the MLP's gate and up"));

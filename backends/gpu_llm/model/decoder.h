@@ -61,6 +61,8 @@ class Decoder {
   // several GPUs, to rank 0's.
   Status ComputeLogits(const StepShape& shape, const int32_t* words, int32_t first, int32_t count,
                        bool may_time, cudaStream_t stream);
+  // Whether all that ran since the last look ran as it will run later: algorithms are chosen.
+  bool TakeSettled() { return linear_->TakeSettled(); }
   // The whole of a block, all layers.
   Status CopyBlock(int32_t from, int32_t to, cudaStream_t stream);
   float* logits() const { return logits_.as<float>(); }

@@ -11,17 +11,29 @@ namespace nereid::gpu {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{64} << 20;
-// What a trial may cost: short products are timed more often, and have more to choose from.
+// Short products have more to choose from: all is over after some steps. The LM head has a single
+// call a step.
 constexpr int kShortRows = 1024;
 constexpr int kMaxProposals = 16;  // for a number of rows
-constexpr int NumProposals(int num_rows) {
-  return num_rows <= kShortRows ? kMaxProposals : kMaxProposals / 2;
-}
-constexpr int NumRepeats(int num_rows) {
-  return num_rows <= kShortRows ? 2 : 1;
+int NumProposals(const GemmCall& call) {
+  if (call.out_is_float) return kMaxProposals / 4;
+  return call.num_rows <= kShortRows ? kMaxProposals : kMaxProposals / 2;
 }
 // Of the way in which algorithms are chosen: what another one has chosen is not read.
-constexpr int kWay = 3;
+constexpr int kWay = 4;
+
+AlgorithmKey KeyOf(const GemmCall& call) {
+  return {call.num_outputs, call.depth,        TrialRows(call.num_rows),
+          call.is_fp8(),    call.out_is_float, call.accumulates};
+}
+
+// The call with as many rows as share its algorithm, or as there is room for.
+GemmCall Widened(const GemmCall& call) {
+  GemmCall wide = call;
+  wide.num_rows =
+      std::clamp(TrialRows(call.num_rows), call.num_rows, std::max(call.num_rows, call.row_room));
+  return wide;
+}
 
 bool IsSame(const cublasLtMatmulAlgo_t& a, const cublasLtMatmulAlgo_t& b) {
   return std::bit_cast<Algorithm>(a) == std::bit_cast<Algorithm>(b);
@@ -82,8 +94,6 @@ Result<Gemm> Gemm::Create() {
   gemm.handle_.reset(handle);
   NEREID_ASSIGN_OR_RETURN(gemm.workspace_,
                           DeviceMemory::Allocate(kWorkspaceBytes, "cuBLASLt's workspace"));
-  NEREID_ASSIGN_OR_RETURN(gemm.start_, MakeEvent(cudaEventDefault));
-  NEREID_ASSIGN_OR_RETURN(gemm.end_, MakeEvent(cudaEventDefault));
   int device = 0;
   cudaDeviceProp properties = {};
   NEREID_RETURN_IF_CUDA_ERROR(cudaGetDevice(&device));
@@ -94,13 +104,13 @@ Result<Gemm> Gemm::Create() {
   return gemm;
 }
 
-cublasStatus_t Gemm::Multiply(const GemmCall& call, const Layouts& layouts,
-                              const cublasLtMatmulAlgo_t& algorithm, void* out,
-                              cudaStream_t stream) {
+bool Gemm::TryRun(const GemmCall& call, const Layouts& layouts,
+                  const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) {
   const float one = 1.0f, beta = call.accumulates ? 1.0f : 0.0f;
   return cublasLtMatmul(handle_.get(), layouts.operation, &one, call.weights, layouts.weights,
-                        call.in, layouts.in, &beta, out, layouts.out, out, layouts.out, &algorithm,
-                        workspace_.data(), workspace_.size_bytes(), stream);
+                        call.in, layouts.in, &beta, call.out, layouts.out, call.out, layouts.out,
+                        &algorithm, workspace_.data(), workspace_.size_bytes(),
+                        stream) == CUBLAS_STATUS_SUCCESS;
 }
 
 Result<std::vector<cublasLtMatmulAlgo_t>> Gemm::Propose(const GemmCall& call,
@@ -125,31 +135,15 @@ Result<std::vector<cublasLtMatmulAlgo_t>> Gemm::Propose(const GemmCall& call,
   return algorithms;
 }
 
-Result<double> Gemm::Time(const GemmCall& call, const Layouts& layouts,
-                          const cublasLtMatmulAlgo_t& algorithm, void* out, cudaStream_t stream) {
-  NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(start_.get(), stream));
-  const int repeats = NumRepeats(call.num_rows);
-  for (int repeat = 0; repeat < repeats; ++repeat)
-    (void)Multiply(call, layouts, algorithm, out, stream);
-  NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(end_.get(), stream));
-  NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(end_.get()));
-  float ms = 0.0f;
-  NEREID_RETURN_IF_CUDA_ERROR(cudaEventElapsedTime(&ms, start_.get(), end_.get()));
-  return 1e-3 * ms / repeats;
-}
-
-Status Gemm::Try(const GemmCall& given, const AlgorithmKey& key, cudaStream_t stream) {
-  GemmCall call = given;
-  call.num_rows = std::clamp(TrialRows(given.num_rows), given.num_rows,
-                             std::max(given.num_rows, given.row_room));
-  const Layouts layouts(call);
+Result<Gemm::Search*> Gemm::SearchFor(const GemmCall& call, const AlgorithmKey& key) {
+  if (const auto found = searches_.find(key); found != searches_.end()) return &found->second;
   std::vector<cublasLtMatmulAlgo_t> candidates;
-  for (const int num_rows : ProposalRows(call.num_rows)) {
+  for (const int num_rows : ProposalRows(TrialRows(call.num_rows))) {
     GemmCall other = call;
     other.num_rows = num_rows;
-    const Layouts of_other(other);
-    if (!of_other.is_ok()) return InternalError("cuBLASLt: no descriptors for a trial");
-    const auto proposed = Propose(other, of_other, NumProposals(num_rows));
+    const Layouts layouts(other);
+    if (!layouts.is_ok()) return InternalError("cuBLASLt: no descriptors for a trial");
+    const auto proposed = Propose(other, layouts, NumProposals(other));
     if (!proposed.ok()) continue;
     for (const cublasLtMatmulAlgo_t& algorithm : *proposed) {
       const auto is_it = [&](const cublasLtMatmulAlgo_t& one) { return IsSame(one, algorithm); };
@@ -157,46 +151,74 @@ Status Gemm::Try(const GemmCall& given, const AlgorithmKey& key, cudaStream_t st
         candidates.push_back(algorithm);
     }
   }
-  void* out = call.accumulates ? call.scratch : call.out;
-  const auto time = [&](int i) -> Result<std::optional<double>> {
-    if (Multiply(call, layouts, candidates[i], out, stream) != CUBLAS_STATUS_SUCCESS)
-      return std::optional<double>();
-    NEREID_ASSIGN_OR_RETURN(const double seconds, Time(call, layouts, candidates[i], out, stream));
-    return std::optional<double>(seconds);
-  };
-  NEREID_ASSIGN_OR_RETURN(const std::optional<int> fastest,
-                          FindFastest(static_cast<int>(candidates.size()), time));
-  if (!fastest) return {};
-  const auto algorithm = std::bit_cast<Algorithm>(candidates[*fastest]);
-  if (call.num_rows == TrialRows(given.num_rows)) {
+  const auto count = static_cast<int>(candidates.size());
+  Search& search =
+      searches_.insert({key, {std::move(candidates), AlgorithmTrial(count)}}).first->second;
+  Conclude(key, search);  // there may be no choice
+  return &search;
+}
+
+void Gemm::Conclude(const AlgorithmKey& key, const Search& search) {
+  const std::optional<int> fastest = search.trial.fastest();
+  if (!search.trial.is_over() || !fastest) return;
+  const auto algorithm = std::bit_cast<Algorithm>(search.candidates[*fastest]);
+  if (search.has_all_rows) {
     algorithms_.Add(key, algorithm);
   } else {
     algorithms_.AddForNow(key, algorithm);
   }
-  return {};
+}
+
+Status Gemm::TakeTimes() {
+  while (true) {
+    NEREID_ASSIGN_OR_RETURN(const auto ended, clock_.Take());
+    if (!ended) return {};
+    Search& search = searches_.at(ended->tag.key);
+    search.trial.Report(ended->tag.index, ended->seconds);
+    Conclude(ended->tag.key, search);
+  }
+}
+
+Result<bool> Gemm::RunTimed(const GemmCall& call, const AlgorithmKey& key, cudaStream_t stream) {
+  NEREID_RETURN_IF_ERROR(TakeTimes());
+  if (algorithms_.Find(key)) return false;
+  NEREID_ASSIGN_OR_RETURN(Search* const search, SearchFor(call, key));
+  if (search->trial.is_over()) return false;
+  is_settled_ = false;
+  const GemmCall wide = Widened(call);
+  const Layouts layouts(wide);
+  if (!layouts.is_ok()) return InternalError("cuBLASLt: no descriptors for a trial");
+  while (const std::optional<int> i = search->trial.Next()) {
+    NEREID_RETURN_IF_ERROR(clock_.Start(stream));
+    if (TryRun(wide, layouts, search->candidates[*i], stream)) {
+      search->has_all_rows &= wide.num_rows == TrialRows(call.num_rows);
+      NEREID_RETURN_IF_ERROR(clock_.Stop({key, *i}, stream));
+      return true;
+    }
+    search->trial.Report(*i, std::nullopt);
+  }
+  const Layouts own(call);
+  const std::optional<int> fastest = search->trial.fastest();
+  return fastest && own.is_ok() && TryRun(call, own, search->candidates[*fastest], stream);
 }
 
 Status Gemm::Run(const GemmCall& call, bool may_time, cudaStream_t stream) {
   if (call.num_rows == 0) return {};
+  const AlgorithmKey key = KeyOf(call);
+  static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
+  if (may_time && !algorithms_.Find(key)) {
+    NEREID_ASSIGN_OR_RETURN(const bool is_done, RunTimed(call, key, stream));
+    if (is_done) return {};
+  }
   const Layouts layouts(call);
   if (!layouts.is_ok()) return InternalError("cuBLASLt: descriptors of a product can not be made");
-  const AlgorithmKey key = {call.num_outputs, call.depth,        TrialRows(call.num_rows),
-                            call.is_fp8(),    call.out_is_float, call.accumulates};
-  static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
-  std::optional<Algorithm> known = algorithms_.Find(key);
-  if (!known && may_time && tried_.insert(key).second) {
-    NEREID_RETURN_IF_ERROR(Try(call, key, stream));
-    known = algorithms_.Find(key);
-  }
-  if (known) {  // it may not fit this very size
-    const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*known);
-    if (Multiply(call, layouts, algorithm, call.out, stream) == CUBLAS_STATUS_SUCCESS) return {};
+  if (const std::optional<Algorithm> known = algorithms_.Find(key)) {  // it may not fit this size
+    if (TryRun(call, layouts, std::bit_cast<cublasLtMatmulAlgo_t>(*known), stream)) return {};
   }
   NEREID_ASSIGN_OR_RETURN(const auto proposed, Propose(call, layouts, 1));
-  const cublasStatus_t status = Multiply(call, layouts, proposed[0], call.out, stream);
-  if (status == CUBLAS_STATUS_SUCCESS) return {};
+  if (TryRun(call, layouts, proposed[0], stream)) return {};
   return InternalError("cuBLASLt: product of ", call.num_rows, " x ", call.depth, " by ",
-                       call.num_outputs, " failed: ", cublasLtGetStatusString(status));
+                       call.num_outputs, " failed");
 }
 
 }  // namespace nereid::gpu

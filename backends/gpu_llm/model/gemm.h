@@ -1,6 +1,6 @@
 // Products of a step with the weights, by cuBLASLt. Which of its algorithms is taken for a size is
-// found by timing them once (algorithm_trial.h), and remembered (algorithm_cache.h). [engine
-// thread]
+// found by timing the first calls of that size, each with another one (algorithm_trial.h), and
+// remembered (algorithm_cache.h). [engine thread]
 #pragma once
 
 #include <cublasLt.h>
@@ -8,13 +8,15 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <set>
+#include <utility>
 #include <vector>
 
+#include "gpu_llm/cuda/call_clock.h"
 #include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/cuda/stream.h"
 #include "gpu_llm/model/algorithm_cache.h"
+#include "gpu_llm/model/algorithm_trial.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {
@@ -28,11 +30,9 @@ struct GemmCall {
   const float* weight_factors = nullptr;  // [num_outputs]; null: bf16
   const float* in_factors = nullptr;      // [num_rows]
   void* out = nullptr;
-  void* scratch =
-      nullptr;  // with `accumulates`: as large as out, overwritten when algorithms are timed
   int num_rows = 0, num_outputs = 0, depth = 0;
-  // Rows that in, in_factors, out and scratch have room for: trials take more than num_rows, and
-  // leave anything in those beyond. Less than num_rows: no more than those.
+  // Rows that in, in_factors and out have room for: a call that is timed takes more than num_rows,
+  // and leaves anything in those beyond. Less than num_rows: no more than those.
   int row_room = 0;
   bool out_is_float = false;  // else bf16
   bool accumulates = false;
@@ -45,9 +45,11 @@ class Gemm {
   static Result<Gemm> Create();
   Gemm(Gemm&&) noexcept = default;
 
-  // `may_time`: algorithms not yet known for this size are timed now (not while a graph is
-  // recorded).
+  // `may_time`: while the algorithm of this size is not known, the call is timed with one of those
+  // in question (not while a graph is recorded).
   Status Run(const GemmCall& call, bool may_time, cudaStream_t stream);
+  // Whether all calls since the last look took the algorithm that later ones will take.
+  bool TakeSettled() { return std::exchange(is_settled_, true); }
 
  private:
   struct LtDeleter {
@@ -59,20 +61,36 @@ class Gemm {
   // What the library holds for the best for this size, best first, at most so many.
   Result<std::vector<cublasLtMatmulAlgo_t>> Propose(const GemmCall& call, const Layouts& layouts,
                                                     int count);
-  // Adds the fastest algorithm for the key, which is the call's, to those that are known, if any
-  // can run; beyond this process only what was tried with all of the key's rows.
-  Status Try(const GemmCall& call, const AlgorithmKey& key, cudaStream_t stream);
-  // Seconds.
-  Result<double> Time(const GemmCall& call, const Layouts& layouts,
-                      const cublasLtMatmulAlgo_t& algorithm, void* out, cudaStream_t stream);
-  cublasStatus_t Multiply(const GemmCall& call, const Layouts& layouts,
-                          const cublasLtMatmulAlgo_t& algorithm, void* out, cudaStream_t stream);
+  // Of a size whose algorithm is looked for, or of which none could run.
+  struct Search {
+    std::vector<cublasLtMatmulAlgo_t> candidates;
+    AlgorithmTrial trial;
+    bool has_all_rows = true;  // timed calls had all rows that share the algorithm
+  };
+  // The one for the call, whose key is `key`; begun now where it is new.
+  Result<Search*> SearchFor(const GemmCall& call, const AlgorithmKey& key);
+  // A search that is over adds its algorithm, if any could run, to those that are known; beyond
+  // this process only what was tried with all of the key's rows.
+  void Conclude(const AlgorithmKey& key, const Search& search);
+  // What timed calls took, as far as the device is through with them.
+  Status TakeTimes();
+  // The call, for which no algorithm is known yet, with one in question. False: there is none, and
+  // nothing was done.
+  Result<bool> RunTimed(const GemmCall& call, const AlgorithmKey& key, cudaStream_t stream);
+  // False: the algorithm does not fit the call, and nothing was done.
+  bool TryRun(const GemmCall& call, const Layouts& layouts, const cublasLtMatmulAlgo_t& algorithm,
+              cudaStream_t stream);
 
   std::unique_ptr<cublasLtContext, LtDeleter> handle_;
   DeviceMemory workspace_;
-  Event start_, end_;
   AlgorithmCache algorithms_;
-  std::set<AlgorithmKey> tried_;  // also those of which no algorithm could run
+  std::map<AlgorithmKey, Search> searches_;
+  struct TimedCall {
+    AlgorithmKey key;
+    int index;  // of the candidate
+  };
+  CallClock<TimedCall> clock_;
+  bool is_settled_ = true;
 };
 
 }  // namespace nereid::gpu

@@ -234,7 +234,6 @@ namespace {
 GemmCall CallOf(const LinearCall& call, int num_rows) {
   GemmCall gemm;
   gemm.out = call.output == StreamOutput::kSiluGate ? call.scratch : call.out;
-  gemm.scratch = call.scratch;
   gemm.num_rows = num_rows;
   gemm.row_room = call.row_room;
   gemm.num_outputs = call.weights->num_outputs;

@@ -24,7 +24,7 @@ struct LinearCall {
   __nv_bfloat16* normed = nullptr;  // [num_rows, depth]: room for normed rows
   StreamOutput output = StreamOutput::kBf16;
   void* out = nullptr;
-  void* scratch = nullptr;         // [num_rows, num_outputs] bf16, for kAdd and kSiluGate
+  void* scratch = nullptr;         // [num_rows, num_outputs] bf16, for kSiluGate
   int row_room = 0;                // of in, normed, out and scratch: as GemmCall's
   const char* name = "a product";  // in tables of times
   OperatorTimer* timer = nullptr;  // null: nothing is timed
@@ -40,6 +40,8 @@ class LinearRunner {
 
   // `may_time`: as Gemm::Run's.
   Status Run(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
+  // As Gemm's.
+  bool TakeSettled() { return gemm_.TakeSettled(); }
 
  private:
   LinearRunner(Gemm gemm, int num_processors)

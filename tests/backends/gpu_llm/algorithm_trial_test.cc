@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
+#include <functional>
 #include <set>
 
 namespace nereid::gpu {
@@ -36,43 +38,87 @@ TEST(AlgorithmTrialTest, ProposalsForLargerSizesAreTriedToo) {
   EXPECT_EQ(ProposalRows(640), (std::vector<int>{640, 768}));
 }
 
-Result<std::optional<double>> Seconds(double seconds) {
-  return std::optional<double>(seconds);
+// Makes calls one after the other, each of which says what it took when `num_ahead` others have
+// been made; nothing: it can not run. The number of calls that a trial wanted.
+int Try(AlgorithmTrial& trial, size_t num_ahead,
+        const std::function<std::optional<double>(int i)>& take) {
+  std::deque<int> under_way;
+  int num_wanted = 0;
+  for (int call = 0; call < 1000 && !trial.is_over(); ++call) {
+    if (under_way.size() > num_ahead) {
+      trial.Report(under_way.front(), take(under_way.front()));
+      under_way.pop_front();
+    }
+    const std::optional<int> next = trial.Next();
+    num_wanted += next ? 1 : 0;
+    if (next) {
+      under_way.push_back(*next);
+    } else if (!under_way.empty()) {
+      trial.Report(under_way.front(), take(under_way.front()));
+      under_way.pop_front();
+    }
+  }
+  EXPECT_TRUE(under_way.empty());
+  return num_wanted;
 }
 
-TEST(AlgorithmTrialTest, TheFastestWins) {
+TEST(AlgorithmTrialTest, TheFastestWinsHoweverLateCallsSayWhatTheyTook) {
   const double seconds[] = {5, 3, 4, 2, 6, 7};
-  const auto best = FindFastest(6, [&](int i) { return Seconds(seconds[i]); });
-  ASSERT_TRUE(best.ok());
-  EXPECT_EQ(*best, 3);
+  for (const size_t num_ahead : {0u, 1u, 5u, 100u}) {
+    AlgorithmTrial trial(6);
+    EXPECT_EQ(trial.fastest(), 0);  // nothing is known
+    const int num_wanted = Try(trial, num_ahead, [&](int i) { return seconds[i]; });
+    EXPECT_TRUE(trial.is_over()) << num_ahead;
+    EXPECT_EQ(trial.fastest(), 3) << num_ahead;
+    EXPECT_EQ(num_wanted, 6 * 2 + 3 * 2) << num_ahead;
+  }
 }
 
-// Candidate 2 is the fastest, but slow when it is looked at first.
-TEST(AlgorithmTrialTest, ASlowFirstLookDoesNotDecide) {
+// What runs for the first time is loaded first.
+TEST(AlgorithmTrialTest, ASlowFirstCallDoesNotDecide) {
   int looks[5] = {};
-  const auto best = FindFastest(5, [&](int i) {
+  AlgorithmTrial trial(5);
+  Try(trial, 2, [&](int i) {
     const double usual[] = {10, 11, 8, 12, 20};
-    return Seconds(usual[i] * (++looks[i] == 1 && i == 2 ? 1.4 : 1.0));
+    return usual[i] * (++looks[i] == 1 && i == 2 ? 100.0 : 1.0);
   });
-  ASSERT_TRUE(best.ok());
-  EXPECT_EQ(*best, 2);
-  EXPECT_EQ(looks[4], 1);  // the last of five is not looked at again
-  EXPECT_GT(looks[0], 1);
+  EXPECT_EQ(trial.fastest(), 2);
+  EXPECT_EQ(looks[4], 2);  // the last of five is not looked at again
+  EXPECT_EQ(looks[2], 4);
 }
 
 TEST(AlgorithmTrialTest, ThoseThatCanNotRunAreLeftOut) {
-  const auto cannot = [](int i) -> Result<std::optional<double>> {
-    if (i != 1) return std::optional<double>();
-    return Seconds(9);
-  };
-  EXPECT_EQ(*FindFastest(3, cannot), 1);
-  EXPECT_EQ(*FindFastest(1, cannot), std::nullopt);
-  EXPECT_EQ(*FindFastest(0, cannot), std::nullopt);
+  const auto take = [](int i) { return i == 1 ? std::optional<double>(9.0) : std::nullopt; };
+  AlgorithmTrial one_of_three(3), none(1 + 1);
+  EXPECT_EQ(Try(one_of_three, 0, take), 3 + 1);
+  EXPECT_TRUE(one_of_three.is_over());
+  EXPECT_EQ(one_of_three.fastest(), 1);
+  Try(none, 0, [](int) { return std::optional<double>(); });
+  EXPECT_TRUE(none.is_over());
+  EXPECT_EQ(none.fastest(), std::nullopt);
 }
 
-TEST(AlgorithmTrialTest, AFaultEndsTheTrial) {
-  const auto broken = [](int) -> Result<std::optional<double>> { return InternalError("lost"); };
-  EXPECT_EQ(FindFastest(2, broken).status().message(), "lost");
+TEST(AlgorithmTrialTest, WhereThereIsNoChoiceNothingIsTried) {
+  AlgorithmTrial one(1), none(0);
+  EXPECT_TRUE(one.is_over());
+  EXPECT_EQ(one.Next(), std::nullopt);
+  EXPECT_EQ(one.fastest(), 0);
+  EXPECT_TRUE(none.is_over());
+  EXPECT_EQ(none.fastest(), std::nullopt);
+}
+
+// Calls that steps make meanwhile have to take something.
+TEST(AlgorithmTrialTest, TheFastestSoFarIsKnownWhileOthersAreUnderWay) {
+  AlgorithmTrial trial(3);
+  for (const int i : {0, 1, 2, 0, 1, 2}) EXPECT_EQ(trial.Next(), i);
+  EXPECT_EQ(trial.Next(), std::nullopt);
+  trial.Report(0, 4.0);
+  trial.Report(1, 3.0);
+  EXPECT_EQ(trial.fastest(), 1);
+  trial.Report(2, std::nullopt);
+  EXPECT_EQ(trial.fastest(), 1);
+  EXPECT_EQ(trial.Next(), std::nullopt);
+  EXPECT_FALSE(trial.is_over());
 }
 
 }  // namespace
