@@ -12,9 +12,10 @@
 #include "gpu_llm/kernels/attention/attention_parts.cuh"
 #include "gpu_llm/kernels/attention/cache_layout.h"
 #include "gpu_llm/kernels/attention/prefill_attention.h"
+#include "gpu_llm/kernels/attention/prefill_producer.cuh"
 #include "gpu_llm/kernels/attention/prefill_softmax.cuh"
+#include "gpu_llm/kernels/attention/prefill_work.cuh"
 #include "gpu_llm/kernels/device/async_copy.cuh"
-#include "gpu_llm/kernels/device/byte_format.cuh"
 #include "gpu_llm/kernels/device/device.cuh"
 #include "gpu_llm/kernels/device/launch.h"
 #include "gpu_llm/kernels/device/wgmma.cuh"
@@ -22,82 +23,10 @@
 namespace nereid::gpu {
 namespace {
 
+using namespace prefill_attention;
+
 constexpr int kConsumers = 2;  // groups of 128 threads
 constexpr int kThreads = 128 * (kConsumers + 1);
-
-template <int kHeadDim, CacheFormat kFormat>
-struct PrefillShape {
-  static constexpr bool kQueriesInShared = kHeadDim > 128;           // else in registers
-  static constexpr int kPanelBytes = KeyPanelColumns(kHeadDim) * 2;  // of a row
-  static constexpr int kStages = kHeadDim > 128 ? 2 : 4;
-  // Values of a block are added up while the next one's scores become weights; it takes a further
-  // stage, and registers.
-  static constexpr bool kOverlaps = kHeadDim <= 128;
-  static constexpr int kQueryBytes = kQueriesInShared ? kQueryRows * kHeadDim * 2 : 0;
-  static constexpr bool kUnpacks = kFormat != CacheFormat::kBf16;
-  static constexpr int kPackedStages = !kUnpacks ? 0 : kHeadDim > 128 ? 1 : 2;
-  static constexpr int kPackedBytes = kUnpacks ? static_cast<int>(HeadBytes(kHeadDim, kFormat)) : 0;
-  static constexpr int kSharedBytes = 1024 + kQueryBytes +
-                                      kStages * static_cast<int>(HeadBytes(kHeadDim)) +
-                                      kPackedStages * kPackedBytes + 256;
-  // Registers of a thread that produces, and of one that consumes.
-  static constexpr int kProducerRegisters = kUnpacks ? 80 : 24;
-  static constexpr int kConsumerRegisters = kUnpacks ? 208 : 240;
-};
-
-// A tile, and the KV blocks that it sees.
-struct Work {
-  PrefillTile tile;
-  int kv_head, first_block, num_blocks;
-  int num_last;  // tokens of the last block; what follows is of no sequence, or of another
-};
-
-// What this block of threads does in its `turn`. The longest comes first, and turns go up and down
-// the blocks of threads: whoever has the longest of one has the shortest of the next.
-__device__ __forceinline__ bool GetWork(const PrefillAttentionParams& p, int turn, Work& work) {
-  const auto grid = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
-  const int index = turn * grid + (turn % 2 == 0 ? block : grid - 1 - block);
-  if (index >= p.num_tiles * p.num_kv_heads) return false;
-  const PrefillTile tile = p.tiles[index / p.num_kv_heads];
-  const int group = p.num_heads / p.num_kv_heads;
-  const int last_index = min((tile.tile + 1) * kQueryRows, tile.num_tokens * group) - 1;
-  const int first_position = tile.num_cached + tile.tile * kQueryRows / group;
-  const int last_position = tile.num_cached + last_index / group;
-  work.tile = tile;
-  work.kv_head = index % p.num_kv_heads;
-  work.first_block = p.window > 0 ? max(0, first_position - p.window + 1) / kBlockTokens : 0;
-  work.num_blocks = last_position / kBlockTokens + 1 - work.first_block;
-  work.num_last = min(kBlockTokens, tile.num_cached + tile.num_tokens -
-                                        (work.first_block + work.num_blocks - 1) * kBlockTokens);
-  return true;
-}
-
-// Walks the KV blocks of all work of this block of threads.
-class BlockCursor {
- public:
-  __device__ explicit BlockCursor(const PrefillAttentionParams& p) : p_(p) {
-    is_there_ = GetWork(p_, turn_, work_);
-  }
-  __device__ bool is_there() const { return is_there_; }
-  __device__ const Work& work() const { return work_; }
-  __device__ bool is_last() const { return i_ == work_.num_blocks - 1; }
-  // Of a layer of the cache, in heads of a block.
-  __device__ int64_t head() const {
-    const int block = p_.words[work_.tile.table_offset + work_.first_block + i_];
-    return int64_t{block} * p_.num_kv_heads + work_.kv_head;
-  }
-  __device__ void Advance() {
-    if (++i_ < work_.num_blocks) return;
-    i_ = 0;
-    is_there_ = GetWork(p_, ++turn_, work_);
-  }
-
- private:
-  const PrefillAttentionParams& p_;
-  Work work_;
-  int turn_ = 0, i_ = 0;
-  bool is_there_;
-};
 
 // The queries of this thread's two rows, as operand a of step s; or all of them into shared memory,
 // as K-major panels.
@@ -176,116 +105,6 @@ __device__ __forceinline__ void AddValues(float (&out)[kHeadDim / 2], const uint
           MatrixDescriptor<128>(values + 32 * s), 1);
   }
   WgmmaCommit();
-}
-
-// Two halves, times factors, as bf16.
-__device__ __forceinline__ uint32_t ScaleHalves(uint32_t halves, float low, float high) {
-  const float2 values = __half22float2(*reinterpret_cast<const __half2*>(&halves));
-  return PackBf16(values.x * low, values.y * high);
-}
-
-// A block of one head as it lies in a cache of one byte an element, to the tiles that the consumers
-// take; by the 128 threads of the producer's group.
-template <int kHeadDim, CacheFormat kFormat>
-__device__ void Unpack(const char* packed, char* to) {
-  const auto* factors = reinterpret_cast<const float*>(packed + ByteScalesOffset(kHeadDim));
-  constexpr int kPieces = kHeadDim / 16;
-  for (int i = threadIdx.x; i < kBlockTokens * kPieces; i += 128) {
-    const int token = i / kPieces, column = i % kPieces * 16;
-    const uint4 codes =
-        *reinterpret_cast<const uint4*>(packed + ByteKeyOffset<kHeadDim>(token, column));
-    const float factor = factors[token];
-    const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
-    uint32_t pairs[8];
-#pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      pairs[2 * w] = ScaleHalves(Decode2<kFormat>(words[w] & 0xffffu), factor, factor);
-      pairs[2 * w + 1] = ScaleHalves(Decode2<kFormat>(words[w] >> 16), factor, factor);
-    }
-    *reinterpret_cast<uint4*>(to + KeyOffset<kHeadDim>(token, column)) = {pairs[0], pairs[1],
-                                                                          pairs[2], pairs[3]};
-    *reinterpret_cast<uint4*>(to + KeyOffset<kHeadDim>(token, column + 8)) = {pairs[4], pairs[5],
-                                                                              pairs[6], pairs[7]};
-  }
-  const char* values = packed + ByteTileBytes(kHeadDim);
-  char* value_tile = to + TileBytes(kHeadDim);
-  constexpr int kQuads = kHeadDim / 4;
-  for (int i = threadIdx.x; i < kBlockTokens / 8 * kQuads; i += 128) {
-    const int token = i / kQuads * 8, column = i % kQuads * 4;  // eight tokens of four columns
-    uint32_t pairs[4][4];                                       // [column][tokens 2 k, 2 k + 1]
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const uint32_t low = *reinterpret_cast<const uint32_t*>(
-          values + ByteValueOffset<kHeadDim>(token + 2 * k, column));
-      const uint32_t high = *reinterpret_cast<const uint32_t*>(
-          values + ByteValueOffset<kHeadDim>(token + 2 * k + 1, column));
-      const float2 both = *reinterpret_cast<const float2*>(factors + kBlockTokens + token + 2 * k);
-      const uint32_t first = __byte_perm(low, high, 0x5140);   // columns 0, 1 of both tokens
-      const uint32_t second = __byte_perm(low, high, 0x7362);  // columns 2, 3
-      pairs[0][k] = ScaleHalves(Decode2<kFormat>(first & 0xffffu), both.x, both.y);
-      pairs[1][k] = ScaleHalves(Decode2<kFormat>(first >> 16), both.x, both.y);
-      pairs[2][k] = ScaleHalves(Decode2<kFormat>(second & 0xffffu), both.x, both.y);
-      pairs[3][k] = ScaleHalves(Decode2<kFormat>(second >> 16), both.x, both.y);
-    }
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      *reinterpret_cast<uint4*>(value_tile + ValueOffset<kHeadDim>(token, column + c)) = {
-          pairs[c][0], pairs[c][1], pairs[c][2], pairs[c][3]};
-    }
-  }
-}
-
-// KV blocks of all tiles, in order, into the ring; by one thread.
-template <int kHeadDim>
-__device__ void Produce(const PrefillAttentionParams& p, char* stages, uint64_t* full,
-                        uint64_t* empty) {
-  constexpr int kStages = PrefillShape<kHeadDim, CacheFormat::kBf16>::kStages;
-  constexpr auto kBytes = static_cast<uint32_t>(HeadBytes(kHeadDim));
-  const char* cache = static_cast<const char*>(p.cache);
-  int n = 0;
-  for (BlockCursor cursor(p); cursor.is_there(); cursor.Advance(), ++n) {
-    const int stage = n % kStages;
-    if (n >= kStages) BarrierWait(empty + stage, (n / kStages - 1) & 1);
-    BarrierExpect(full + stage, kBytes);
-    BulkCopy(stages + stage * kBytes, cache + cursor.head() * kBytes, kBytes, full + stage);
-  }
-}
-
-// The same of blocks that are unpacked on the way; by 128 threads.
-template <int kHeadDim, CacheFormat kFormat>
-__device__ void ProduceUnpacked(const PrefillAttentionParams& p, char* stages, uint64_t* full,
-                                uint64_t* empty, uint64_t* arrived, char* packed) {
-  using Shape = PrefillShape<kHeadDim, kFormat>;
-  const char* cache = static_cast<const char*>(p.cache);
-  BlockCursor ahead(p);
-  const auto copy = [&](int n) {
-    if (threadIdx.x != 0 || !ahead.is_there()) return;
-    uint64_t* barrier = arrived + n % Shape::kPackedStages;
-    BarrierExpect(barrier, Shape::kPackedBytes);
-    BulkCopy(packed + n % Shape::kPackedStages * Shape::kPackedBytes,
-             cache + ahead.head() * Shape::kPackedBytes, Shape::kPackedBytes, barrier);
-    ahead.Advance();
-  };
-  for (int n = 0; n < Shape::kPackedStages; ++n) copy(n);
-  int n = 0;
-  for (BlockCursor now(p); now.is_there(); now.Advance(), ++n) {
-    const int stage = n % Shape::kStages;
-    char* from = packed + n % Shape::kPackedStages * Shape::kPackedBytes;
-    if (n >= Shape::kStages) BarrierWait(empty + stage, (n / Shape::kStages - 1) & 1);
-    BarrierWait(arrived + n % Shape::kPackedStages, n / Shape::kPackedStages & 1);
-    if (now.is_last() && now.work().num_last < kBlockTokens) {
-      auto* factors = reinterpret_cast<float*>(from + ByteScalesOffset(kHeadDim));
-      const auto token = static_cast<int>(threadIdx.x);
-      if (token >= now.work().num_last && token < kBlockTokens)
-        factors[kBlockTokens + token] = 0.0f;
-      asm volatile("bar.sync 4, 128;" ::: "memory");
-    }
-    Unpack<kHeadDim, kFormat>(from, stages + stage * HeadBytes(kHeadDim));
-    ProxyFence();
-    BarrierArrive(full + stage);
-    asm volatile("bar.sync 4, 128;" ::: "memory");  // all have read what the next copy overwrites
-    copy(n + Shape::kPackedStages);
-  }
 }
 
 // A tile, by one of the consumer groups; `first`: of its first KV block, counted over all tiles.

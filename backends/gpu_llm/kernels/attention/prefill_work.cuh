@@ -1,0 +1,84 @@
+// What a block of threads of prefill_attention.cu does, tile by tile, and what of shared memory and
+// registers it has for that. Device code alone.
+#pragma once
+
+#include "gpu_llm/kernels/attention/cache_layout.h"
+#include "gpu_llm/kernels/attention/prefill_attention.h"
+
+namespace nereid::gpu::prefill_attention {
+
+template <int kHeadDim, CacheFormat kFormat>
+struct PrefillShape {
+  static constexpr bool kQueriesInShared = kHeadDim > 128;           // else in registers
+  static constexpr int kPanelBytes = KeyPanelColumns(kHeadDim) * 2;  // of a row
+  static constexpr int kStages = kHeadDim > 128 ? 2 : 4;
+  // Values of a block are added up while the next one's scores become weights; it takes a further
+  // stage, and registers.
+  static constexpr bool kOverlaps = kHeadDim <= 128;
+  static constexpr int kQueryBytes = kQueriesInShared ? kQueryRows * kHeadDim * 2 : 0;
+  static constexpr bool kUnpacks = kFormat != CacheFormat::kBf16;
+  static constexpr int kPackedStages = !kUnpacks ? 0 : kHeadDim > 128 ? 1 : 2;
+  static constexpr int kPackedBytes = kUnpacks ? static_cast<int>(HeadBytes(kHeadDim, kFormat)) : 0;
+  static constexpr int kSharedBytes = 1024 + kQueryBytes +
+                                      kStages * static_cast<int>(HeadBytes(kHeadDim)) +
+                                      kPackedStages * kPackedBytes + 256;
+  // Registers of a thread that produces, and of one that consumes.
+  static constexpr int kProducerRegisters = kUnpacks ? 80 : 24;
+  static constexpr int kConsumerRegisters = kUnpacks ? 208 : 240;
+};
+
+// A tile, and the KV blocks that it sees.
+struct Work {
+  PrefillTile tile;
+  int kv_head, first_block, num_blocks;
+  int num_last;  // tokens of the last block; what follows is of no sequence, or of another
+};
+
+// What this block of threads does in its `turn`. The longest comes first, and turns go up and down
+// the blocks of threads: whoever has the longest of one has the shortest of the next.
+__device__ __forceinline__ bool GetWork(const PrefillAttentionParams& p, int turn, Work& work) {
+  const auto grid = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+  const int index = turn * grid + (turn % 2 == 0 ? block : grid - 1 - block);
+  if (index >= p.num_tiles * p.num_kv_heads) return false;
+  const PrefillTile tile = p.tiles[index / p.num_kv_heads];
+  const int group = p.num_heads / p.num_kv_heads;
+  const int last_index = min((tile.tile + 1) * kQueryRows, tile.num_tokens * group) - 1;
+  const int first_position = tile.num_cached + tile.tile * kQueryRows / group;
+  const int last_position = tile.num_cached + last_index / group;
+  work.tile = tile;
+  work.kv_head = index % p.num_kv_heads;
+  work.first_block = p.window > 0 ? max(0, first_position - p.window + 1) / kBlockTokens : 0;
+  work.num_blocks = last_position / kBlockTokens + 1 - work.first_block;
+  work.num_last = min(kBlockTokens, tile.num_cached + tile.num_tokens -
+                                        (work.first_block + work.num_blocks - 1) * kBlockTokens);
+  return true;
+}
+
+// Walks the KV blocks of all work of this block of threads.
+class BlockCursor {
+ public:
+  __device__ explicit BlockCursor(const PrefillAttentionParams& p) : p_(p) {
+    is_there_ = GetWork(p_, turn_, work_);
+  }
+  __device__ bool is_there() const { return is_there_; }
+  __device__ const Work& work() const { return work_; }
+  __device__ bool is_last() const { return i_ == work_.num_blocks - 1; }
+  // Of a layer of the cache, in heads of a block.
+  __device__ int64_t head() const {
+    const int block = p_.words[work_.tile.table_offset + work_.first_block + i_];
+    return int64_t{block} * p_.num_kv_heads + work_.kv_head;
+  }
+  __device__ void Advance() {
+    if (++i_ < work_.num_blocks) return;
+    i_ = 0;
+    is_there_ = GetWork(p_, ++turn_, work_);
+  }
+
+ private:
+  const PrefillAttentionParams& p_;
+  Work work_;
+  int turn_ = 0, i_ = 0;
+  bool is_there_;
+};
+
+}  // namespace nereid::gpu::prefill_attention
