@@ -85,16 +85,27 @@ bool Engine::Admit() {
     inbox_changed_.wait(lock, [this] {
       return stop_ || !inbox_.empty() || !scheduler_.is_empty() || !flights_.is_empty();
     });
+    if (const auto latest = LatestPlanning(); latest > std::chrono::steady_clock::now())
+      inbox_changed_.wait_until(lock, latest, [this] { return stop_; });
     if (stop_) return false;
     arrived.swap(inbox_);
     num_waiting_ = scheduler_.counts().num_waiting + static_cast<int32_t>(arrived.size());
   }
+  if (!arrived.empty()) planning_clock_.NoteArrival(std::chrono::steady_clock::now());
   for (std::unique_ptr<GenerationRequest>& request : arrived) {
     // It may have been too early for LookForCancelled.
     if (!options_.asks_sinks && request->sink->IsCancelled()) LookForCancelled();
     scheduler_.Add(MakeSequences(std::move(request)));
   }
   return true;
+}
+
+// Who comes behind others that wait for room would not be in the step in any case.
+std::chrono::steady_clock::time_point Engine::LatestPlanning() const {
+  const auto now = std::chrono::steady_clock::now();
+  if (flights_.size() != 1 || !flights_.may_overlap() || scheduler_.counts().num_waiting > 0)
+    return now;
+  return planning_clock_.Latest(std::max(collected_, flights_.newest().began), now);
 }
 
 // The sink may say so at any time: all sequences of a request go by one answer.
@@ -141,6 +152,7 @@ Status Engine::Step() {
 }
 
 Status Engine::Launch() {
+  const auto planned = std::chrono::steady_clock::now();
   scheduler_.Schedule(batch_);
   if (batch_.sequences.empty()) return Status::Ok();
   for (Sequence* sequence : scheduler_.scheduled()) {
@@ -148,6 +160,7 @@ Status Engine::Launch() {
   }
   const auto began = std::chrono::steady_clock::now();
   NEREID_RETURN_IF_ERROR(executor_->Submit(batch_));
+  planning_clock_.NotePlanning(std::chrono::steady_clock::now() - planned);
   flights_.Add(batch_, scheduler_.scheduled(), overlaps_, began);
   if (!overlaps_) return Status::Ok();
   scheduler_.MarkComputed();
@@ -161,8 +174,9 @@ Status Engine::Collect() {
   if (!overlaps_) scheduler_.MarkComputed();
   ++num_steps_;
   const auto previous = std::exchange(collected_, std::chrono::steady_clock::now());
-  step_seconds_ +=
-      std::chrono::duration<double>(collected_ - std::max(previous, flight.began)).count();
+  const auto took = collected_ - std::max(previous, flight.began);
+  step_seconds_ += std::chrono::duration<double>(took).count();
+  if (flight.is_decode) planning_clock_.NoteDecodeStep(took);
   std::vector<const Sequence*> finished;
   bool any_retired = false;
   for (size_t i = 0; i < flight.sequences.size(); ++i) {

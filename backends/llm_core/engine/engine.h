@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "llm_core/engine/executor.h"
+#include "llm_core/engine/planning_clock.h"
 #include "llm_core/engine/request.h"
 #include "llm_core/engine/scheduler.h"
 #include "llm_core/engine/step_flights.h"
@@ -74,8 +75,10 @@ class Engine {
 
  private:
   void Run();
-  // Moves the inbox to the scheduler; waits for work when there is none. False: stop.
+  // Moves the inbox to the scheduler; waits for work when there is none, and for those who come
+  // while a step runs as long as the next one need not be planned. False: stop.
   bool Admit();
+  std::chrono::steady_clock::time_point LatestPlanning() const;
   void DropCancelled();
   void Cancel(Sequence& sequence);
   // Submits a step, collects one, or both.
@@ -102,6 +105,7 @@ class Engine {
   int64_t num_steps_ = 0;
   int64_t num_output_tokens_ = 0;
   std::chrono::steady_clock::time_point collected_;
+  PlanningClock planning_clock_;
   double step_seconds_ = 0.0;
 
   mutable std::mutex inbox_mutex_;  // guards the members below

@@ -13,6 +13,7 @@ void StepFlights::Add(const Batch& batch, const std::vector<Sequence*>& sequence
   flight.began = began;
   flight.sequences = sequences;
   flight.may_overlap = overlaps;
+  flight.is_decode = batch.token_ids.size() == sequences.size();
   for (size_t i = 0; i < sequences.size(); ++i) {
     Sequence& sequence = *sequences[i];
     ++sequence.num_in_flight;

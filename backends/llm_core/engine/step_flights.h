@@ -17,6 +17,7 @@ struct Flight {
   std::vector<Sequence*> sequences;  // parallel to the batch's
   std::vector<bool> samples;
   bool may_overlap = false;  // the next step can be planned without its result
+  bool is_decode = false;    // one token of each sequence
   std::chrono::steady_clock::time_point began;
 };
 
@@ -26,6 +27,7 @@ class StepFlights {
   size_t size() const { return flights_.size(); }
   // Of the newest; true when there is none.
   bool may_overlap() const { return flights_.empty() || flights_.back().may_overlap; }
+  const Flight& newest() const { return flights_.back(); }
 
   // `batch` was submitted for `sequences`.
   void Add(const Batch& batch, const std::vector<Sequence*>& sequences, bool overlaps,
