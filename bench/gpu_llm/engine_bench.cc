@@ -7,18 +7,21 @@
 //                    [--weights bf16|int4|fp8|fp8-weights]
 //                    [--kv bf16|fp8|int8] [--batches 1,8,32] [--ttft 512,2048]
 //                    [--prefill 16x2048] [--burst 512]
-//                    [--max-sequences 256] [--max-tokens-a-step 8192] [--graphs 1] [--overlap 1]
+//                    [--max-sequences 512] [--max-tokens-a-step 8192] [--graphs 1] [--overlap 1]
 //                    [--top-p 0] [--rate 20] [--count 400] [--mixed 384] [--profile 0]
-//                    [--fused 1]
+//                    [--fused 1] [--steps FILE]
 // --rate: requests of 503 tokens in and 256 out, so many a second, Poisson, --count of them;
 // --mixed: SchedulerOptions::mixed_step_tokens; --profile: so many steps a table of what
-// operators took.
+// operators took; --steps: a line a step goes to the file, decoding sequences, tokens of prompts,
+// ms; a burst's steps are also added up by their kind.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <future>
 #include <map>
+#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
@@ -117,6 +120,83 @@ T Checked(Result<T> result) {
   return std::move(*result);
 }
 
+// What each step had and how long it took. Steps end in the order in which they are launched.
+class StepTrace {
+ public:
+  struct Step {
+    int32_t num_decode, num_prompt;
+    double ms;
+  };
+
+  explicit StepTrace(const std::string& path)
+      : file_(path.empty() ? nullptr : std::fopen(path.c_str(), "w")) {}
+  ~StepTrace() {
+    if (file_ != nullptr) std::fclose(file_);
+  }
+  StepTrace(const StepTrace&) = delete;
+  StepTrace& operator=(const StepTrace&) = delete;
+
+  // [engine thread]
+  void Note(const llm::EngineStats& stats) {
+    const std::lock_guard lock(mutex_);
+    const llm::SchedulerCounts& counts = stats.counts;
+    if (counts.num_decode_sequences + counts.num_prefill_tokens > 0)
+      launched_.push_back({counts.num_decode_sequences, counts.num_prefill_tokens, 0.0});
+    if (stats.num_steps > num_steps_ && !launched_.empty()) {
+      Step step = launched_.front();
+      launched_.pop_front();
+      step.ms = 1e3 * (stats.step_seconds - step_seconds_);
+      ended_.push_back(step);
+      if (file_ != nullptr)
+        std::fprintf(file_, "%d %d %.3f\n", step.num_decode, step.num_prompt, step.ms);
+    }
+    num_steps_ = stats.num_steps;
+    step_seconds_ = stats.step_seconds;
+  }
+  // Those since the last call.
+  std::vector<Step> Take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(ended_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::FILE* file_;
+  std::deque<Step> launched_;
+  std::vector<Step> ended_;
+  int64_t num_steps_ = 0;
+  double step_seconds_ = 0.0;
+};
+
+void PrintKinds(const std::vector<StepTrace::Step>& steps) {
+  struct Sum {
+    int64_t num_steps = 0, num_decode = 0, num_prompt = 0;
+    double ms = 0.0;
+  };
+  int32_t most = 0;
+  for (const auto& step : steps) most = std::max(most, step.num_decode);
+  std::map<std::string, Sum> kinds;
+  for (const auto& step : steps) {
+    const char* kind = step.num_prompt > 0          ? "with prompts"
+                       : step.num_decode == most    ? "decode, all"
+                       : step.num_decode > most / 2 ? "decode, over half"
+                                                    : "decode, up to half";
+    Sum& sum = kinds[kind];
+    ++sum.num_steps;
+    sum.num_decode += step.num_decode;
+    sum.num_prompt += step.num_prompt;
+    sum.ms += step.ms;
+  }
+  for (const auto& [kind, sum] : kinds) {
+    std::printf("  %-18s %4lld steps, %6.3f s, %7lld decoded, %7lld of prompts\n", kind.c_str(),
+                static_cast<long long>(sum.num_steps), 1e-3 * sum.ms,
+                static_cast<long long>(sum.num_decode), static_cast<long long>(sum.num_prompt));
+  }
+}
+
+// What it takes until the algorithms of a size are chosen and its steps recorded: prompts, tokens.
+constexpr int kWarmUps = 6, kWarmUpTokens = 48;
+
 struct Work {
   int32_t num_prompt, num_output;
   double at = 0.0;  // seconds, in rising order
@@ -130,8 +210,9 @@ class Bench {
  public:
   Bench(const llm::DecoderSpec& spec, const gpu::GpuExecutorOptions& options,
         const std::vector<int32_t>& devices, llm::EngineOptions engine,
-        const llm::SamplingParams& sampling)
-      : sampling_(sampling) {
+        const llm::SamplingParams& sampling, const std::string& steps)
+      : sampling_(sampling), steps_(steps) {
+    engine.on_step_end = [this](const llm::EngineStats& stats) { steps_.Note(stats); };
     llm::DecoderModel model;
     model.spec = spec;
     const auto start = Clock::now();
@@ -211,9 +292,9 @@ class Bench {
 
   void FirstToken(int32_t num_prompt) {
     std::vector<double> times;
-    for (int i = 0; i < 6; ++i) {
+    for (int i = 0; i < kWarmUps + 5; ++i) {
       const Trace trace = Send({{num_prompt, 1}})[0];
-      if (i > 0) times.push_back(1e3 * Seconds(trace.tokens[0] - trace.sent));
+      if (i >= kWarmUps) times.push_back(1e3 * Seconds(trace.tokens[0] - trace.sent));
     }
     std::sort(times.begin(), times.end());
     std::printf("first token of %5d: %.2f ms (least %.2f)\n", num_prompt, times[times.size() / 2],
@@ -221,7 +302,7 @@ class Bench {
   }
 
   void Prefill(int32_t count, int32_t num_prompt) {
-    Send({{num_prompt, 1}});
+    Send(std::vector<Work>(2 * count, {num_prompt, 1}));
     std::vector<Trace> traces = Send(std::vector<Work>(count, {num_prompt, 1}));
     Clock::time_point last = traces[0].tokens[0];
     for (const Trace& trace : traces) last = std::max(last, trace.tokens[0]);
@@ -261,6 +342,7 @@ class Bench {
       work.push_back({static_cast<int32_t>(random_() % 994 + 7), 256});
       in += work.back().num_prompt;
     }
+    steps_.Take();
     const std::vector<Trace> traces = Send(work);
     std::vector<double> first, between;
     Clock::time_point last = traces[0].sent;
@@ -277,6 +359,7 @@ class Bench {
         "p99 %.2f ms\n",
         count, static_cast<long long>(in), count * 256, Seconds(last - traces[0].sent),
         first[first.size() / 2], between[between.size() / 2], between[between.size() * 99 / 100]);
+    PrintKinds(steps_.Take());
   }
 
  private:
@@ -284,6 +367,7 @@ class Bench {
   int32_t vocab_size_ = 0;
   const gpu::GpuExecutor* executor_ = nullptr;  // the engine's; read while it is idle
   std::mt19937 random_{11};
+  StepTrace steps_;
   std::optional<llm::Engine> engine_;
 };
 
@@ -305,7 +389,7 @@ int Main(int argc, char** argv) {
                                               {"--ttft", ""},
                                               {"--prefill", ""},
                                               {"--burst", ""},
-                                              {"--max-sequences", "256"},
+                                              {"--max-sequences", "512"},
                                               {"--max-tokens-a-step", "8192"},
                                               {"--graphs", "1"},
                                               {"--overlap", "1"},
@@ -315,6 +399,7 @@ int Main(int argc, char** argv) {
                                               {"--count", "400"},
                                               {"--mixed", "384"},
                                               {"--profile", "0"},
+                                              {"--steps", ""},
                                               {"--kv", "bf16"}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (!given.contains(argv[i])) {
@@ -347,9 +432,10 @@ int Main(int argc, char** argv) {
   llm::EngineOptions engine;
   engine.overlaps_steps = given["--overlap"] == "1";
   engine.scheduler.mixed_step_tokens = std::atoi(given["--mixed"].c_str());
-  Bench bench(Shape(given["--shape"]), options, devices, std::move(engine), sampling);
+  Bench bench(Shape(given["--shape"]), options, devices, std::move(engine), sampling,
+              given["--steps"]);
   for (const int32_t batch : Numbers(given["--batches"])) {
-    bench.Send(std::vector<Work>(batch, {16, 8}));  // graphs are recorded, algorithms timed
+    bench.Send(std::vector<Work>(batch, {16, kWarmUpTokens}));
     bench.Decode(batch);
   }
   for (const int32_t length : Numbers(given["--ttft"])) bench.FirstToken(length);

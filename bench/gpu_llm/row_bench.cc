@@ -1,0 +1,211 @@
+// The kernels around the products, alone: what part of the memory's bandwidth each reaches with so
+// many rows of an 8B model (hidden 4096, inner 14336, vocabulary 128256), one launch behind the
+// other in a recorded graph, over more memory than the cache holds. Bytes are those that a kernel
+// must read and write.
+//
+//   gpu_row_bench [8192]
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "gpu_llm/cuda/memory.h"
+#include "gpu_llm/cuda/stream.h"
+#include "gpu_llm/kernels/products/dequantize.h"
+#include "gpu_llm/kernels/products/gather_columns.h"
+#include "gpu_llm/kernels/products/quantize_rows.h"
+#include "gpu_llm/kernels/products/random_fill.h"
+#include "gpu_llm/kernels/products/weight_format.h"
+#include "gpu_llm/kernels/rows/activation.h"
+#include "gpu_llm/kernels/rows/embedding.h"
+#include "gpu_llm/kernels/rows/layer_norm.h"
+#include "gpu_llm/kernels/rows/residual_add.h"
+#include "gpu_llm/kernels/rows/rms_norm.h"
+#include "gpu_llm/kernels/rows/silu_gate.h"
+#include "gpu_llm/kernels/sampling/finish_logits.h"
+#include "gpu_llm/kernels/sampling/sample.h"
+
+namespace nereid::bench {
+namespace {
+
+using namespace gpu;
+
+constexpr double kRoof = 4.65e12;  // bytes a second, of an H200
+constexpr int kHidden = 4096, kInner = 14336, kVocabulary = 128256, kMaxLogitRows = 512;
+constexpr int kLaunches = 6;
+constexpr int64_t kPoolBytes = int64_t{4} << 30;
+
+void Check(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  std::printf("error: %s\n", cudaGetErrorString(error));
+  std::exit(1);
+}
+
+DeviceMemory Room(int64_t size_bytes) {
+  return std::move(*DeviceMemory::Allocate(size_bytes, "a bench"));
+}
+
+class Bench {
+ public:
+  Bench()
+      : from_(Room(kPoolBytes)),
+        to_(Room(kPoolBytes)),
+        weight_(Room(1 << 20)),
+        words_(Room(1 << 20)),
+        stream_(std::move(*MakeStream())),
+        start_(std::move(*MakeEvent(cudaEventDefault))),
+        end_(std::move(*MakeEvent(cudaEventDefault))) {
+    RandomFill(from_.as<__nv_bfloat16>(), kPoolBytes / 2, 1.0f, 1, nullptr);
+    Check(cudaMemset(to_.data(), 0, kPoolBytes));
+    ConstantFill(weight_.as<__nv_bfloat16>(), 1 << 19, 1.0f, nullptr);
+    std::vector<int32_t> ids(1 << 18);
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 7919 % kVocabulary);
+    Check(cudaMemcpy(words_.data(), ids.data(), 4 * ids.size(), cudaMemcpyHostToDevice));
+  }
+
+  void Rows(int num_rows) {
+    const double row = 2.0 * kHidden, inner = 2.0 * kInner;
+    const auto* weight = weight_.as<__nv_bfloat16>();
+    Run("RMS norm", num_rows, 2 * row, 2.0 * kHidden, [&](const char* in, char* out) {
+      RmsNorm({As(in), nullptr, weight, As(out), num_rows, kHidden, 1e-5f}, stream_.get());
+    });
+    Run("LayerNorm", num_rows, 2 * row, 2.0 * kHidden, [&](const char* in, char* out) {
+      LayerNorm({As(in), nullptr, weight, weight, As(out), num_rows, kHidden, 1e-5f},
+                stream_.get());
+    });
+    Run("residual add", num_rows, 3 * row, 2.0 * kHidden, [&](const char* in, char* out) {
+      ResidualAdd({As(in), nullptr, weight, As(out), num_rows, kHidden, 1e-5f}, stream_.get());
+    });
+    Run("SiLU gate", num_rows, 3 * inner, 4.0 * kInner, [&](const char* in, char* out) {
+      SiluGate(As(in), As(out), num_rows, kInner, stream_.get());
+    });
+    Run("GELU", num_rows, 2 * inner, 2.0 * kInner, [&](const char* in, char* out) {
+      Activate({As(in), nullptr, As(out), num_rows, kInner, llm::Activation::kGelu, false},
+               stream_.get());
+    });
+    Run("rows to fp8", num_rows, 1.5 * row, 2.0 * kHidden, [&](const char* in, char* out) {
+      QuantizeRows(
+          {As(in), nullptr, nullptr, reinterpret_cast<uint8_t*>(out),
+           reinterpret_cast<float*>(weight_.as<char>() + (1 << 19)), num_rows, kHidden, 0.0f},
+          stream_.get());
+    });
+    Run("gathered columns", num_rows, 2 * row, 2.0 * kHidden, [&](const char* in, char* out) {
+      GatherColumns({As(in), nullptr, nullptr, nullptr, As(out), num_rows, kHidden}, stream_.get());
+    });
+    Run("embedding", num_rows, 2 * row, 0.0, [&](const char*, char* out) {
+      Embed({words_.as<int32_t>(), nullptr, from_.as<__nv_bfloat16>(), nullptr, nullptr, As(out),
+             num_rows, kHidden, 1.0f},
+            stream_.get());
+    });
+    Logits(std::min(num_rows, kMaxLogitRows));
+    Unpacking(WeightFormat::kInt4, "unpacking int4", 2.0 + 0.5 + 2.0 / 128);
+    Unpacking(WeightFormat::kFp8, "unpacking fp8", 2.0 + 1.0);
+  }
+
+ private:
+  static const __nv_bfloat16* As(const char* bytes) {
+    return reinterpret_cast<const __nv_bfloat16*>(bytes);
+  }
+  static __nv_bfloat16* As(char* bytes) { return reinterpret_cast<__nv_bfloat16*>(bytes); }
+
+  void Logits(int num_rows) {
+    const double row = 4.0 * kVocabulary;
+    Run("logits' end", num_rows, 2 * row, row, [&](const char*, char* out) {
+      FinishLogits(
+          {reinterpret_cast<float*>(out), nullptr, num_rows, kVocabulary, kVocabulary, 30.0f},
+          stream_.get());
+    });
+    const DeviceMemory parts = Room(sizeof(ArgMaxPart) * kArgMaxParts * kMaxLogitRows),
+                       tickets = Room(4 * kMaxLogitRows), sums = Room(4 * kMaxLogitRows),
+                       results = Room(16 * kMaxLogitRows), half = Room(4),
+                       slots = Room(4 * kMaxLogitRows);
+    Check(cudaMemset(tickets.data(), 0, tickets.size_bytes()));
+    Check(cudaMemset(half.data(), 0, half.size_bytes()));
+    Check(cudaMemset(slots.data(), 0xff, slots.size_bytes()));
+    ArgMaxParams params = {};
+    params.parts = parts.as<ArgMaxPart>();
+    params.tickets = tickets.as<int32_t>();
+    params.log_sums = sums.as<float>();
+    params.target.half = half.as<int32_t>();
+    params.target.ids = results.as<int32_t>();
+    params.target.log_probs = results.as<float>() + 2 * kMaxLogitRows;
+    params.target.slots = slots.as<int32_t>();
+    params.target.max_num_rows = kMaxLogitRows;
+    params.num_rows = num_rows;
+    params.vocab_size = kVocabulary;
+    Run("likeliest token", num_rows, row, row, [&](const char*, char* out) {
+      params.logits = reinterpret_cast<const float*>(out);
+      ArgMax(params, stream_.get());
+    });
+  }
+
+  // Gate and up; `bytes`: of an element, read and written.
+  void Unpacking(WeightFormat format, const char* name, double bytes) {
+    WeightMatrix matrix;
+    matrix.format = format;
+    matrix.num_outputs = 2 * kInner;
+    matrix.depth = kHidden;
+    matrix.row_scales = weight_.as<float>();
+    Run(name, matrix.num_outputs, bytes * kHidden, 2.0 * kHidden, [&](const char* in, char* out) {
+      matrix.data = in;
+      Dequantize(matrix, As(out), stream_.get());
+    });
+  }
+
+  // `row_bytes`: read and written; `stride`: bytes from one row to the next, the larger of both
+  // sides'.
+  void Run(const char* name, int num_rows, double row_bytes, double stride,
+           const std::function<void(const char* in, char* out)>& launch) {
+    const auto step = static_cast<int64_t>(stride * num_rows);
+    Check(cudaDeviceSynchronize());
+    Check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < kLaunches; ++i) {
+      const int64_t at = (i + 1) * step <= kPoolBytes ? i * step : 0;
+      launch(from_.as<char>() + at, to_.as<char>() + at);
+    }
+    cudaGraph_t nodes = nullptr;
+    Check(cudaStreamEndCapture(stream_.get(), &nodes));
+    cudaGraphExec_t graph = nullptr;
+    Check(cudaGraphInstantiate(&graph, nodes, 0));
+    float best = 1e9f;
+    for (int turn = 0; turn < 6; ++turn) {
+      Check(cudaEventRecord(start_.get(), stream_.get()));
+      Check(cudaGraphLaunch(graph, stream_.get()));
+      Check(cudaEventRecord(end_.get(), stream_.get()));
+      Check(cudaEventSynchronize(end_.get()));
+      float ms = 0.0f;
+      Check(cudaEventElapsedTime(&ms, start_.get(), end_.get()));
+      best = std::min(best, ms);
+    }
+    Check(cudaGraphExecDestroy(graph));
+    Check(cudaGraphDestroy(nodes));
+    const double us = 1e3 * best / kLaunches;
+    std::printf("%-18s %6d rows: %7.1f us, %3.0f %% of the roof\n", name, num_rows, us,
+                100.0 * num_rows * row_bytes / (us * 1e-6) / kRoof);
+  }
+
+  DeviceMemory from_, to_, weight_, words_;
+  Stream stream_;
+  Event start_, end_;
+};
+
+int Main(int argc, char** argv) {
+  setvbuf(stdout, nullptr, _IOLBF, 0);
+  const int num_rows = argc > 1 ? std::atoi(argv[1]) : 8192;
+  if (num_rows < 1 || num_rows > 65536) {
+    std::printf("rows: 1 to 65536\n");
+    return 1;
+  }
+  Bench().Rows(num_rows);
+  return 0;
+}
+
+}  // namespace
+}  // namespace nereid::bench
+
+int main(int argc, char** argv) {
+  return nereid::bench::Main(argc, argv);
+}
