@@ -20,7 +20,8 @@ constexpr int kMaxRowBlocks = 8;                // of a cluster
 // Blocks of all rows together, so few that a GPU of our own runs them all at a time. One that does
 // not waits in the order of rows, as on the others: the first row that is not summed runs on all.
 constexpr int kMailBlocks = 128;
-constexpr int kThreadChunks = kMaxChunks / kPeerThreads;  // at most
+// Chunks of a thread, at most: most often one is enough, which halves its registers.
+constexpr int kThreadChunks = kMaxChunks / kPeerThreads;
 
 // What a thread has of its block's part of a row: chunk Chunk(c) for each c. A warp's chunks are
 // neighbours and begin at a multiple of kWarp.
@@ -36,25 +37,27 @@ struct RowPart {
   }
 };
 
+template <int kChunks>
 struct RowValues {
-  float values[kThreadChunks][kChunkValues];
-  uint4 residual[kThreadChunks];  // on its way while others are waited for
+  float values[kChunks][kChunkValues];
+  uint4 residual[kChunks];  // on its way while others are waited for
 };
 
+template <int kChunks>
 __device__ __forceinline__ void LoadPart(const RowPart& part, const bf16* row,
-                                         uint4 (&chunks)[kThreadChunks]) {
+                                         uint4 (&chunks)[kChunks]) {
 #pragma unroll
-  for (int c = 0; c < kThreadChunks; ++c) {
+  for (int c = 0; c < kChunks; ++c) {
     if (part.Chunk(c) < part.end) chunks[c] = reinterpret_cast<const uint4*>(row)[part.Chunk(c)];
   }
 }
 
 // Each warp's sums of squares, to what `publish`(group, sum) does with them, on all lanes.
-template <typename Publish>
-__device__ __forceinline__ void SumSquares(const RowPart& part, const RowValues& row,
+template <int kChunks, typename Publish>
+__device__ __forceinline__ void SumSquares(const RowPart& part, const RowValues<kChunks>& row,
                                            const Publish& publish) {
 #pragma unroll
-  for (int c = 0; c < kThreadChunks; ++c) {
+  for (int c = 0; c < kChunks; ++c) {
     if (!part.HasWarp(c)) break;
     float sum = 0.0f;
     if (part.Chunk(c) < part.end) {
@@ -66,10 +69,11 @@ __device__ __forceinline__ void SumSquares(const RowPart& part, const RowValues&
 }
 
 // The part's norm, to what `store` does with chunk i of it. `groups`: the sums of the whole row.
-template <typename Store>
+template <int kChunks, typename Store>
 __device__ __forceinline__ void NormPart(const SumRowsParams& s, const RowPart& part,
-                                         const RowValues& row, const uint4 (&weight)[kThreadChunks],
-                                         const float* groups, const Store& store) {
+                                         const RowValues<kChunks>& row,
+                                         const uint4 (&weight)[kChunks], const float* groups,
+                                         const Store& store) {
   const int num_groups = (s.hidden_size / kChunkValues + kWarp - 1) / kWarp;
   float sum = 0.0f;
 #pragma unroll
@@ -79,7 +83,7 @@ __device__ __forceinline__ void NormPart(const SumRowsParams& s, const RowPart& 
   }
   const float scale = rsqrtf(WarpSum(sum) / static_cast<float>(s.hidden_size) + s.epsilon);
 #pragma unroll
-  for (int c = 0; c < kThreadChunks; ++c) {
+  for (int c = 0; c < kChunks; ++c) {
     if (part.Chunk(c) >= part.end) break;
     float normed[kChunkValues], weights[kChunkValues];
     Unpack8(weight[c], weights);
@@ -109,7 +113,7 @@ __device__ __forceinline__ void AddChunk(uint4 chunk, float (&sum)[kChunkValues]
 
 // A cluster of `num_blocks` a row, whose chunk i of eight values are packets 2 i and 2 i + 1 of it.
 // The row's blocks count its turns together.
-template <int kMaxCount>
+template <int kMaxCount, int kChunks>
 __global__ void __launch_bounds__(kPeerThreads)
     MailRowsKernel(Peers p, SumRowsParams s, int num_blocks) {
   __shared__ float groups[kMaxGroups];
@@ -120,7 +124,7 @@ __global__ void __launch_bounds__(kPeerThreads)
   const int at_block = static_cast<int>(blockIdx.x) % num_blocks;
   const int share = ((chunks + num_blocks - 1) / num_blocks + kWarp - 1) / kWarp * kWarp;
   const RowPart part = {at_block * share, min(chunks, (at_block + 1) * share)};
-  uint4 weight[kThreadChunks];
+  uint4 weight[kChunks];
   if (s.weight != nullptr) LoadPart(part, s.weight, weight);
   WaitForPrevious();
   const uint32_t turn = p.row_mail_turns[at_row] + 1;
@@ -128,12 +132,12 @@ __global__ void __launch_bounds__(kPeerThreads)
   const int64_t first_packet = int64_t{at_row} * chunks * 2;
   const int64_t row_at = int64_t{at_row} * s.hidden_size;
   bf16* residual = p.residual[p.rank] + row_at;
-  RowValues row;
-  uint4 own[kThreadChunks];
+  RowValues<kChunks> row;
+  uint4 own[kChunks];
   LoadPart(part, p.parts[p.rank] + row_at, own);
   LoadPart(part, residual, row.residual);
 #pragma unroll
-  for (int c = 0; c < kThreadChunks; ++c) {
+  for (int c = 0; c < kChunks; ++c) {
     const int i = part.Chunk(c);
     if (i >= part.end) break;
 #pragma unroll
@@ -146,7 +150,7 @@ __global__ void __launch_bounds__(kPeerThreads)
     }
   }
 #pragma unroll
-  for (int c = 0; c < kThreadChunks; ++c) {
+  for (int c = 0; c < kChunks; ++c) {
     const int i = part.Chunk(c);
     if (i >= part.end) break;
     uint4 mail[kMaxCount][2];
@@ -192,23 +196,28 @@ __global__ void __launch_bounds__(kPeerThreads)
     uint4* normed = reinterpret_cast<uint4*>(p.normed[p.rank] + row_at);
     NormPart(s, part, row, weight, groups, [&](int i, uint4 packed) { normed[i] = packed; });
   }
-  if (at_block == 0 && threadIdx.x == 0) p.row_mail_turns[at_row] = turn;
+  if (at_block != 0) return;
+  // Rows that this sum does not have count its turn as well: where rows' packets lie depends on
+  // their size, and what another size has left there must not look like this turn's.
+  const int first_row = at_row + static_cast<int>(threadIdx.x) * s.num_rows;
+  for (int i = first_row; i < kMailTiles; i += static_cast<int>(blockDim.x) * s.num_rows)
+    p.row_mail_turns[i] = turn;
 }
 
 // Blocks take rows of this GPU's share.
-template <int kMaxCount>
+template <int kMaxCount, int kChunks>
 __global__ void __launch_bounds__(kPeerThreads) MeetRowsKernel(Peers p, SumRowsParams s) {
   __shared__ float groups[kMaxGroups];
   LaunchNext();
   const RowPart part = {0, s.hidden_size / kChunkValues};
-  uint4 weight[kThreadChunks];
+  uint4 weight[kChunks];
   if (s.weight != nullptr) LoadPart(part, s.weight, weight);
   WaitForPrevious();
   const uint32_t turn = p.meet_turns[blockIdx.x];
   const int end = static_cast<int>(int64_t{s.num_rows} * (p.rank + 1) / p.count);
   const int first = static_cast<int>(int64_t{s.num_rows} * p.rank / p.count);
   const int own_first = first + static_cast<int>(blockIdx.x);
-  RowValues row;
+  RowValues<kChunks> row;
   if (own_first < end)
     LoadPart(part, p.residual[p.rank] + int64_t{own_first} * s.hidden_size, row.residual);
   Meet(p, turn + 1);
@@ -216,7 +225,7 @@ __global__ void __launch_bounds__(kPeerThreads) MeetRowsKernel(Peers p, SumRowsP
     const int64_t row_at = int64_t{at} * s.hidden_size;
     if (at != own_first) LoadPart(part, p.residual[p.rank] + row_at, row.residual);
 #pragma unroll
-    for (int c = 0; c < kThreadChunks; ++c) {
+    for (int c = 0; c < kChunks; ++c) {
       const int i = part.Chunk(c);
       if (i >= part.end) break;
       uint4 parts[kMaxCount];
@@ -258,15 +267,26 @@ __global__ void __launch_bounds__(kPeerThreads) MeetRowsKernel(Peers p, SumRowsP
   if (threadIdx.x == 0) p.meet_turns[blockIdx.x] = turn + 2;
 }
 
+// `is_short`: a thread has one chunk.
+template <int kMaxCount>
+auto MailKernel(bool is_short) {
+  return is_short ? MailRowsKernel<kMaxCount, 1> : MailRowsKernel<kMaxCount, kThreadChunks>;
+}
+template <int kMaxCount>
+auto MeetKernel(bool is_short) {
+  return is_short ? MeetRowsKernel<kMaxCount, 1> : MeetRowsKernel<kMaxCount, kThreadChunks>;
+}
+
 void MailRows(const Peers& peers, const SumRowsParams& params, cudaStream_t stream) {
   int num_blocks = kMaxRowBlocks;
   while (num_blocks > 1 && params.num_rows * num_blocks > kMailBlocks) num_blocks /= 2;
   const int chunks = params.hidden_size / kChunkValues;
   const int share = (chunks + num_blocks - 1) / num_blocks;
   const int threads = std::min(kPeerThreads, (share + kWarp - 1) / kWarp * kWarp);
-  const auto kernel = peers.count <= 2   ? MailRowsKernel<2>
-                      : peers.count <= 4 ? MailRowsKernel<4>
-                                         : MailRowsKernel<8>;
+  const bool is_short = share <= threads;
+  const auto kernel = peers.count <= 2   ? MailKernel<2>(is_short)
+                      : peers.count <= 4 ? MailKernel<4>(is_short)
+                                         : MailKernel<8>(is_short);
   LaunchInClusters(kernel, num_blocks, params.num_rows * num_blocks, threads, stream, peers, params,
                    num_blocks);
 }
@@ -280,9 +300,10 @@ void SumRows(const Peers& peers, const SumRowsParams& params, SumPath path, cuda
     MailRows(peers, params, stream);
     return;
   }
-  const auto kernel = peers.count <= 2   ? MeetRowsKernel<2>
-                      : peers.count <= 4 ? MeetRowsKernel<4>
-                                         : MeetRowsKernel<8>;
+  const bool is_short = params.hidden_size <= kPeerThreads * kChunkValues;
+  const auto kernel = peers.count <= 2   ? MeetKernel<2>(is_short)
+                      : peers.count <= 4 ? MeetKernel<4>(is_short)
+                                         : MeetKernel<8>(is_short);
   const int rows = (params.num_rows + peers.count - 1) / peers.count;
   Launch(kernel, std::min(rows, kPeerBlocks), kPeerThreads, 0, stream, peers, params);
 }
