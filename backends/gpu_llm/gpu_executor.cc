@@ -243,8 +243,10 @@ Status GpuExecutor::Submit(const llm::Batch& batch) {
   }
   const bool is_settled = decoder_->TakeSettled();
   if (has_graph && !is_launched) {
+    const bool is_one_launch = decoder_->fuses_decode() && shape.num_tokens <= kDecodeStepRows;
     NEREID_RETURN_IF_ERROR(graphs_.Record(
-        shape.num_tokens, is_settled, [&] { return Run(shape, false); }, stream_.get()));
+        shape.num_tokens, is_settled, is_one_launch ? 1 : options_.steps_before_recording,
+        [&] { return Run(shape, false); }, stream_.get()));
   }
   if (shape.num_sampled > 0) num_logits_ = num_sampled;
   if (wants_more && options_.rank == 0) {

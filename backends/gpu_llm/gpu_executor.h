@@ -39,6 +39,9 @@ struct GpuExecutorOptions {
   double cache_memory_fraction = 0.9;  // of what is free once the weights are there
   CacheFormat cache_format = CacheFormat::kBf16;
   bool uses_graphs = true;  // for decode steps
+  // Of a size, once its algorithms are chosen, until it is recorded: a recording takes some 25 ms,
+  // and saves 0.1 to 0.4 ms a step. Those of one launch are recorded at once.
+  int32_t steps_before_recording = 16;
   // A sequence gets the same numbers alone and beside others, at the price of slower products.
   bool is_invariant = false;
   // Decode steps of few sequences in one launch, for models that it is there for.

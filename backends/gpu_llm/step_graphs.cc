@@ -13,14 +13,14 @@ Result<bool> StepGraphs::Launch(int32_t num_rows, cudaStream_t stream) {
   return true;
 }
 
-Status StepGraphs::Record(int32_t num_rows, bool is_settled, const std::function<Status()>& launch,
-                          cudaStream_t stream) {
+Status StepGraphs::Record(int32_t num_rows, bool is_settled, int32_t patience,
+                          const std::function<Status()>& launch, cudaStream_t stream) {
   if (!recorded_.IsNew(num_rows)) return {};
   if (group_ != nullptr) {
     NEREID_ASSIGN_OR_RETURN(const int64_t least, group_->Meet(is_settled ? 1 : 0));
     is_settled = least > 0;
   }
-  if (!is_settled) return {};
+  if (!is_settled || ++num_settled_[num_rows] < patience) return {};
   if (group_ != nullptr) {
     // Recording allocates, which may wait for all GPUs: none may wait for this one meanwhile.
     NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream));

@@ -1,12 +1,13 @@
-// Decode steps as CUDA graphs: recorded once the algorithms of their size are chosen, launched in
-// one call from then on. A step that can not be recorded is no fault: its size goes on kernel by
-// kernel. [engine thread]
+// Decode steps as CUDA graphs: recorded once the algorithms of their size are chosen and it has
+// come often enough to be worth it, launched in one call from then on. A step that can not be
+// recorded is no fault: its size goes on kernel by kernel. [engine thread]
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 
 #include "gpu_llm/comm/peer_group.h"
@@ -27,10 +28,10 @@ class StepGraphs {
   Result<bool> Launch(int32_t num_rows, cudaStream_t stream);
   // Records what `launch` puts on the stream, if steps of so many rows were not yet tried. After
   // such a step has run as it is; `is_settled`: with the algorithms that it will have from now on,
-  // on this GPU. The first time that it had them on all, it is recorded. An error: the device or
-  // another GPU has failed, not the recording.
-  Status Record(int32_t num_rows, bool is_settled, const std::function<Status()>& launch,
-                cudaStream_t stream);
+  // on this GPU. The `patience`-th time that it had them on all, it is recorded. An error: the
+  // device or another GPU has failed, not the recording.
+  Status Record(int32_t num_rows, bool is_settled, int32_t patience,
+                const std::function<Status()>& launch, cudaStream_t stream);
 
   int64_t num_launches() const { return num_launches_; }
   // Sizes that are launched kernel by kernel since their recording failed.
@@ -44,6 +45,7 @@ class StepGraphs {
   PeerGroup* group_;
   std::function<void(const std::string&)> on_warning_;
   RecordedSteps<Graph> recorded_;
+  std::map<int32_t, int32_t> num_settled_;  // steps of a size that is not recorded
   int64_t num_launches_ = 0;
   bool fails_ = false, has_warned_ = false;
 };

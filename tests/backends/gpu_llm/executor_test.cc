@@ -29,6 +29,7 @@ class ExecutorTest : public testing::GpuTest<::testing::TestWithParam<const char
     const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
     GpuExecutorOptions options = SmallOptions();
     options.uses_graphs = uses_graphs;
+    options.steps_before_recording = 1;
     auto executor = GpuExecutor::Create(std::move(*llm::ReadDecoder(checkpoint, true)), options);
     EXPECT_TRUE(executor.ok()) << executor.status().message();
     return executor.ok() ? std::move(*executor) : nullptr;

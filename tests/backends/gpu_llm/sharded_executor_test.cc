@@ -233,6 +233,7 @@ GpuExecutorOptions Options() {
   options.max_num_sequences = 16;
   options.max_num_tokens = 256;
   options.max_cache_tokens = 4096;
+  options.steps_before_recording = 1;
   return options;
 }
 
