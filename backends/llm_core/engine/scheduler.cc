@@ -138,9 +138,9 @@ void Scheduler::LimitPrompts(const Batch& batch) {
     if (sequence->slot >= 0) backlog += sequence->num_tokens() - sequence->num_cached;
   }
   const auto num_decode = static_cast<int64_t>(batch.token_ids.size());
-  const int64_t half = (options_.mixed_step_tokens + 1) / 2;
+  const int64_t least = std::max<int64_t>((options_.mixed_step_tokens + 1) / 2, num_decode);
   const int64_t bound =
-      std::max({int64_t{options_.mixed_step_tokens}, num_decode + half, backlog / kQueueSteps});
+      std::max({int64_t{options_.mixed_step_tokens}, num_decode + least, backlog / kQueueSteps});
   step_limit_ = static_cast<int32_t>(std::min<int64_t>(step_limit_, bound));
 }
 

@@ -30,8 +30,8 @@ struct SchedulerOptions {
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
   bool chunked_prefill = true;  // false: a prompt is computed in one step, however long it is
   // Tokens of a step in which sequences decode and prompts are computed, so that a long step does
-  // not hold up the next tokens of those that decode; prompts get at least half of it, and an
-  // eighth of all that wait where that is more: a long queue is worth full steps.
+  // not hold up the next tokens of those that decode; prompts get at least half of it, as many as
+  // decode, and an eighth of all that wait where that is more: a long queue is worth full steps.
   // 0: always as many as fit. Not without chunked_prefill.
   int32_t mixed_step_tokens = 0;
   bool prefix_cache = false;  // keep the blocks of finished sequences for prompts that begin alike

@@ -315,19 +315,31 @@ TEST(SchedulerTest, PromptsAreCutShorterBesideSequencesThatDecode) {
   EXPECT_THAT(chunks(200), ::testing::ElementsAre(24, 21, 18, 16, 64, 57));
 }
 
-// So many decode that half of a step is more than what they leave of it.
-TEST(SchedulerTest, PromptsGetHalfOfAStepAtLeast) {
+// Of tokens of prompts beside `num_decode` sequences, where a step is bounded to `mixed`.
+int32_t PromptTokensBeside(int32_t num_decode, int32_t mixed) {
   ExecutorLimits limits = SmallLimits();
   limits.num_blocks = 200;
-  Scheduler scheduler({.mixed_step_tokens = 6}, limits);
+  Scheduler scheduler({.mixed_step_tokens = mixed}, limits);
   FakeExecutor executor(limits);
   std::vector<std::unique_ptr<Sequence>> done;
-  for (int32_t i = 0; i < 5; ++i) scheduler.Add(MakeSequence({1, i}, 20));
+  for (int32_t i = 0; i < num_decode; ++i) scheduler.Add(MakeSequence({1, i}, 20));
   Step(scheduler, executor, done);
   scheduler.Add(MakeSequence(TokenIds(10, 7), 2));
   Step(scheduler, executor, done);
-  EXPECT_EQ(scheduler.counts().num_decode_sequences, 5);
-  EXPECT_EQ(scheduler.counts().num_prefill_tokens, 3);
+  EXPECT_EQ(scheduler.counts().num_decode_sequences, num_decode);
+  return scheduler.counts().num_prefill_tokens;
+}
+
+TEST(SchedulerTest, PromptsGetHalfOfAStepAtLeast) {
+  EXPECT_EQ(PromptTokensBeside(2, 6), 4);  // what the two leave of it
+  EXPECT_EQ(PromptTokensBeside(4, 6), 4);
+  EXPECT_EQ(PromptTokensBeside(2, 3), 2);
+}
+
+// A step of many takes long in any case.
+TEST(SchedulerTest, PromptsGetAsManyTokensAsSequencesDecode) {
+  EXPECT_EQ(PromptTokensBeside(5, 6), 5);
+  EXPECT_EQ(PromptTokensBeside(4, 2), 4);
 }
 
 TEST(SchedulerTest, PromptsThatMayNotBeCutAreNotHeldBack) {
