@@ -47,7 +47,7 @@ bool Connection::TakeHead() {
   if (head_scanned_ == 0) request_start_ns_ = SteadyNowNs();
   const std::optional<size_t> end = FindHeadEnd(input_.view(), head_scanned_);
   if (!end && input_.size() < limits_.max_head_bytes) {
-    head_scanned_ = input_.size();
+    head_scanned_ = input_.view() == "\r" ? 0 : input_.size();  // half of an empty line, so far
     return false;
   }
   if (!end || *end > limits_.max_head_bytes) {

@@ -147,6 +147,17 @@ TEST_F(ConnectionTest, TakesRequestsByteForByte) {
   EXPECT_NE(client.ReadUntil("slow").find("200 OK"), std::string::npos);
 }
 
+TEST_F(ConnectionTest, PassesOverAnEmptyLineThatComesInPieces) {
+  Start();
+  ClientSocket client(server_->port());
+  for (const std::string_view piece : {"\r", "\n\r", "\n"}) {
+    client.Send(piece);
+    std::this_thread::sleep_for(milliseconds(20));  // the next one comes by itself
+  }
+  client.Send(Post("/echo", "body"));
+  EXPECT_EQ(client.ReadUntil("body").substr(0, 15), "HTTP/1.1 200 OK");
+}
+
 TEST_F(ConnectionTest, TakesLargeAndChunkedBodies) {
   Start();
   const std::string large(3'000'000, 'x');
