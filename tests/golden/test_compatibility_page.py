@@ -64,11 +64,8 @@ def test_every_field_of_a_configuration_is_on_the_page_once():
     assert sorted(page) == sorted(fields_of_the_proto())
 
 
-def test_fields_that_the_page_calls_refused_are_those_that_the_code_refuses():
-    source = (compatibility_page.PAGE.parents[1] / "host/core/config/unsupported.cc").read_text()
-    refused = {path.split(".")[-1].removesuffix("[]") for path in re.findall(r'^    {"([\w.\[\]]+)", "', source, re.MULTILINE)}
-    assert refused and refused == {field for (_, field), verdict in fields_on_the_page() if verdict == "refused"}
-    assert {verdict for _, verdict in fields_on_the_page()} <= {"works", "differs", "refused"}
+def test_no_field_of_a_configuration_is_refused():
+    assert {verdict for _, verdict in fields_on_the_page()} == {"works", "differs"}
 
 
 def test_every_call_is_on_the_page_and_none_is_unimplemented(server):

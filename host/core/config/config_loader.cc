@@ -89,7 +89,6 @@ void TakeOutRepeatedOutputs(Json* config, Faults* faults) {
 
 // The first judgement: everything that needs no backend.
 ModelConfig Judge(const ModelFolder& folder, Reading* reading, Faults* faults) {
-  RefuseUnsupported(reading->json, faults);
   NormalizeFields(folder, &reading->json);
   TakeOutRepeatedOutputs(&reading->json, faults);
   OrderFields(Schema::Get().model_config(), &reading->json);
@@ -220,7 +219,6 @@ Result<ModelConfig> FinishConfig(const ModelConfig& config) {
   Json json = FromModelConfig(config);
   NormalizeBatching(&json);  // in place: the form stays canonical
   Faults faults;
-  RefuseUnsupported(json, &faults);
   const Json* const before = config.form == nullptr ? nullptr : config.form->tree();
   const bool is_same = before != nullptr && json == *before;
   ModelConfig finished = is_same ? config : ToModelConfig(std::move(json));

@@ -21,8 +21,4 @@ void ValidateOutput(const ModelConfig& config, size_t index, Faults* faults);
 void ValidateInstanceGroups(const ModelConfig& config, const std::vector<int32_t>& gpus,
                             Faults* faults);
 
-// Fields that the schema knows and the host does not act on yet: refused, never ignored. The table
-// is in the .cc file.
-void RefuseUnsupported(const Json& config, Faults* faults);
-
 }  // namespace nereid::config

@@ -165,15 +165,16 @@ TEST(ConfigLoaderTest, PrefersTheNamedConfigFile) {
   EXPECT_EQ(ReadModelConfig(folder)->backend, "usual");
 }
 
-TEST(ConfigLoaderTest, RefusesEachFieldThatNothingActsOn) {
-  const TempModel model(std::string(kIo) +
-                        "instance_group { secondary_devices { kind: KIND_NVDLA } }\n");
-  EXPECT_NE(FaultOf(model).find("config.pbtxt:4:1: instance_group[0].secondary_devices: secondary "
-                                "devices is not supported"),
-            std::string::npos)
-      << FaultOf(model);
-  const TempModel off(std::string(kIo) + "instance_group { count: 1 }\n");
-  EXPECT_TRUE(ReadModelConfig(off.folder()).ok());
+TEST(ConfigLoaderTest, ReadsSecondaryDevices) {
+  const TempModel model(
+      std::string(kIo) +
+      "instance_group { secondary_devices { kind: KIND_NVDLA device_id: 3 } }\n");
+  const auto config = ReadModelConfig(model.folder());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const auto& devices = config->instance_groups.at(0).secondary_devices;
+  ASSERT_EQ(devices.size(), 1u);
+  EXPECT_EQ(devices[0].kind, "KIND_NVDLA");
+  EXPECT_EQ(devices[0].device_id, 3);
 }
 
 TEST(ConfigLoaderTest, ReadsAnOverrideInJson) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <map>
 #include <thread>
 
 #include "base/error.h"
@@ -61,6 +62,40 @@ class ModelInstancesTest : public testing::Test, public test::ModelFixture {
   TestClient client_;
   std::deque<TestRequest> requests_;
 };
+
+// "KIND_NVDLA:3,KIND_NVDLA:0,": what a backend can learn of its instance's secondary devices.
+std::string SecondaryDevices(TRITONBACKEND_ModelInstance* instance) {
+  uint32_t count = 0;
+  EXPECT_EQ(TRITONBACKEND_ModelInstanceSecondaryDeviceCount(instance, &count), nullptr);
+  std::string text;
+  const char* kind = nullptr;
+  int64_t id = -1;
+  for (uint32_t i = 0; i < count; ++i) {
+    EXPECT_EQ(TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(instance, i, &kind, &id),
+              nullptr);
+    text += StrCat(kind, ":", id, ",");
+  }
+  EXPECT_FALSE(
+      TakeError(TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(instance, count, &kind, &id))
+          .ok());
+  return text;
+}
+
+TEST_F(ModelInstancesTest, ABackendLearnsOfTheSecondaryDevices) {
+  std::map<std::string, std::string> devices;
+  backend.instance_initialize = [&](auto* instance) {
+    devices[NameOf(instance)] = SecondaryDevices(instance);
+    return Status::Ok();
+  };
+  const auto model = Load(Config(R"(, "instance_group": [
+    {"name": "two", "kind": "KIND_CPU",
+     "secondary_devices": [{"device_id": 3}, {"kind": "KIND_NVDLA"}]},
+    {"name": "none", "kind": "KIND_CPU"}])"));
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  const std::map<std::string, std::string> expected{{"none_0", ""},
+                                                    {"two_0", "KIND_NVDLA:3,KIND_NVDLA:0,"}};
+  EXPECT_EQ(devices, expected);
+}
 
 TEST_F(ModelInstancesTest, PassiveInstancesAreMadeButNeverExecute) {
   std::mutex mutex;
