@@ -155,6 +155,10 @@ Status ApplyTraceEnvironment(TraceOptions& trace) {
         SetBatch(otlp, setting, value.empty() ? std::to_string(setting.get(otlp)) : value)
             .WithContext(setting.variable));
   }
+  for (const char* variable :
+       {"OTEL_EXPORTER_OTLP_CERTIFICATE", "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE"}) {
+    if (std::string path = Variable(variable); !path.empty()) otlp.roots_path = std::move(path);
+  }
   const NamedUrl named = UrlOfEnvironment();
   if (named.url.empty() || otlp.shown.contains("url")) return Status::Ok();
   return SetUrl(otlp, named.url).WithContext(named.variable);

@@ -1,8 +1,10 @@
 """Traces of a running server: in a file, which others' tools read, and as OpenTelemetry spans sent to a collector of the test's own."""
+import contextlib
 import http.server
 import json
 import pathlib
 import socket
+import ssl
 import threading
 import time
 import urllib.request
@@ -115,9 +117,11 @@ class Collector(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def collector():
+@contextlib.contextmanager
+def running_collector(tls=None):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     server.spans, server.resources = [], []
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -125,6 +129,20 @@ def collector():
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture
+def collector():
+    with running_collector() as server:
+        yield server
+
+
+@pytest.fixture
+def tls_collector(certificates):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificates.server)
+    with running_collector(context) as server:
+        yield server
 
 
 def test_a_collector_receives_spans_that_hang_together(start_server, backends, collector):
@@ -151,6 +169,50 @@ def test_a_collector_receives_spans_that_hang_together(start_server, backends, c
     attributes = {each["key"]: each["value"] for each in spans["identity_fp32"]["attributes"]}
     assert attributes["triton.request_id"] == {"stringValue": "traced"}
     assert {"key": "service.name", "value": {"stringValue": "tested"}} in collector.resources
+
+
+def traced_over_tls(start_server, backends, url, trusted):
+    """A server that has traced a request and sends it to `url`; `trusted` signs collectors."""
+    server = start_server(GOLDEN, [*backends, "--trace-config=mode=opentelemetry", "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS",
+                                   f"--trace-config=opentelemetry,url={url}", "--trace-config=opentelemetry,bsp_schedule_delay=50"],
+                          "/v2/models/identity_fp32/ready", environment={"OTEL_EXPORTER_OTLP_CERTIFICATE": str(trusted)})
+    infer(server, "a")
+    return server
+
+
+def test_a_collector_may_speak_tls(start_server, backends, tls_collector, certificates):
+    url = f"https://localhost:{tls_collector.server_port}/v1/traces"
+    server = traced_over_tls(start_server, backends, url, certificates.authority.cert)
+    eventually(lambda: {"InferRequest", "identity_fp32"} <= {span["name"] for span in tls_collector.spans})
+    assert server.stop() == 0
+    assert "OpenTelemetry: lost" not in pathlib.Path(server.log).read_text()
+
+
+def test_spans_are_not_told_to_a_stranger(start_server, backends, tls_collector, certificates):
+    url = f"https://127.0.0.1:{tls_collector.server_port}/v1/traces"
+    server = traced_over_tls(start_server, backends, url, certificates.stranger.cert)
+    eventually(lambda: "OpenTelemetry: lost" in pathlib.Path(server.log).read_text())
+    assert "certificate" in pathlib.Path(server.log).read_text() and not tls_collector.spans
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", b"XXXXXXXXX200 OK\r\n", b"", b"HTTP/1.1 503 Busy\r\n\r\n"], ids=repr)
+def test_a_collectors_answer_is_read_as_http(start_server, backends, answer):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def serve():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        server = start_server(GOLDEN, [*backends, "--trace-config=mode=opentelemetry", "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS",
+                                       f"--trace-config=opentelemetry,url=http://127.0.0.1:{listener.getsockname()[1]}/"],
+                              "/v2/models/identity_fp32/ready")
+        infer(server, "a")
+        assert server.stop() == 0
+        thread.join()
+    assert ("OpenTelemetry: lost" in pathlib.Path(server.log).read_text()) == (b"200 OK\r\n\r\n" not in answer)
 
 
 def test_an_absent_collector_does_not_hold_up_anything(start_server, backends):

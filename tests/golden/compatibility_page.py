@@ -38,7 +38,6 @@ FLAGS_THAT_DIFFER = {
     "--grpc-infer-allocation-pool-size": "nothing is kept for later calls",
     "--grpc-max-response-pool-size": "nothing is kept for later calls",
     "--cache-config": "one cache a server",
-    "--trace-config": "a collector, also that of OTEL_EXPORTER_OTLP_(TRACES_)ENDPOINT, has an http:// address",
 }
 
 

@@ -1,108 +1,67 @@
 #include "tracing/http_post.h"
 
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <chrono>
+#include <utility>
 
-#include <cerrno>
-#include <cstring>
+#include "tracing/collector_stream.h"
 
 namespace nereid {
 namespace {
 
-class Socket {
- public:
-  explicit Socket(int fd) : fd_(fd) {}
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int get() const { return fd_; }
+// Only its status is of interest.
+constexpr size_t kMaxAnswerBytes = 64 << 10;
 
- private:
-  const int fd_;
-};
-
-int Connect(const HttpUrl& url, int timeout_s) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* addresses = nullptr;
-  if (getaddrinfo(url.host.c_str(), url.port.c_str(), &hints, &addresses) != 0) return -1;
-  int fd = -1;
-  for (const addrinfo* at = addresses; at != nullptr && fd < 0; at = at->ai_next) {
-    fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
-    if (fd < 0) continue;
-    const timeval timeout{timeout_s, 0};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-    if (connect(fd, at->ai_addr, at->ai_addrlen) == 0) break;
-    close(fd);
-    fd = -1;
+// Ok when the final status is 2xx.
+Status ReadAnswer(CollectorStream& stream, int timeout_s) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(timeout_s);
+  std::string answer;
+  char block[512];
+  while (answer.size() < kMaxAnswerBytes && std::chrono::steady_clock::now() < deadline) {
+    const ssize_t received = stream.Receive(block, sizeof(block));
+    if (received <= 0) break;
+    answer.append(block, static_cast<size_t>(received));
+    NEREID_ASSIGN_OR_RETURN(const int status, ReadHttpStatus(answer));
+    if (status == 0) continue;
+    if (status / 100 == 2) return Status::Ok();
+    return UnavailableError("answered ", status);
   }
-  freeaddrinfo(addresses);
-  return fd;
-}
-
-bool SendAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(sent));
-  }
-  return true;
+  return UnavailableError("no answer");
 }
 
 }  // namespace
 
-Result<HttpUrl> ParseHttpUrl(const std::string& url) {
-  constexpr std::string_view kScheme = "http://";
-  if (!url.starts_with(kScheme)) {
-    return InvalidArgError("expected a URL of the form http://host[:port][/path], got '", url, "'");
+Result<int> ReadHttpStatus(std::string_view answer) {
+  constexpr std::string_view kForm = "HTTP/1.N NNN";  // N: a digit
+  while (true) {
+    const std::string_view line = answer.substr(0, kForm.size());
+    for (size_t i = 0; i < line.size(); ++i) {
+      if (kForm[i] == 'N' ? line[i] >= '0' && line[i] <= '9' : line[i] == kForm[i]) continue;
+      return UnavailableError("expected an answer of HTTP/1.1, got '", line, "'");
+    }
+    if (line.size() < kForm.size()) return 0;
+    const int status = (line[9] - '0') * 100 + (line[10] - '0') * 10 + (line[11] - '0');
+    if (status / 100 != 1) return status;
+    // Not the final answer, which stands behind it.
+    const size_t end = answer.find("\r\n\r\n");
+    if (end == std::string_view::npos) return 0;
+    answer.remove_prefix(end + 4);
   }
-  const std::string rest = url.substr(kScheme.size());
-  const size_t slash = rest.find('/');
-  const std::string authority = rest.substr(0, slash);
-  HttpUrl parsed;
-  parsed.path = slash == std::string::npos ? "/" : rest.substr(slash);
-  const size_t bracket = authority.find(']');  // of an IPv6 address
-  const size_t colon = authority.find(':', bracket == std::string::npos ? 0 : bracket);
-  parsed.host = authority.substr(0, colon);
-  if (bracket != std::string::npos && parsed.host.size() > 2) {
-    parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
-  }
-  parsed.port = colon == std::string::npos ? "80" : authority.substr(colon + 1);
-  const bool has_port =
-      !parsed.port.empty() && parsed.port.find_first_not_of("0123456789") == std::string::npos;
-  if (parsed.host.empty() || !has_port) {
-    return InvalidArgError("expected a URL of the form http://host[:port][/path], got '", url, "'");
-  }
-  return parsed;
 }
 
-Status HttpPost(const HttpUrl& url, std::string_view content_type, std::string_view body,
-                int timeout_s) {
-  const Socket socket(Connect(url, timeout_s));
-  if (socket.get() < 0) return UnavailableError("cannot connect to ", url.host, ":", url.port);
+Status HttpPost(const HttpUrl& url, const TlsClient* tls, std::string_view content_type,
+                std::string_view body, int timeout_s) {
+  const bool is_ipv6 = url.host.find(':') != std::string::npos;
+  const std::string name =
+      StrCat(is_ipv6 ? "[" : "", url.host, is_ipv6 ? "]:" : ":", url.port);
+  Result<CollectorStream> stream = CollectorStream::Connect(url, tls, timeout_s);
+  if (!stream.ok()) return std::move(stream).status().WithContext(name);
   const std::string head =
-      StrCat("POST ", url.path, " HTTP/1.1\r\nHost: ", url.host, ":", url.port,
-             "\r\nContent-Type: ", content_type, "\r\nContent-Length: ", body.size(),
-             "\r\nConnection: close\r\n\r\n");
-  if (!SendAll(socket.get(), head) || !SendAll(socket.get(), body)) {
-    return UnavailableError("cannot send to ", url.host, ":", url.port);
+      StrCat("POST ", url.path, " HTTP/1.1\r\nHost: ", name, "\r\nContent-Type: ", content_type,
+             "\r\nContent-Length: ", body.size(), "\r\nConnection: close\r\n\r\n");
+  if (!stream->SendAll(head) || !stream->SendAll(body)) {
+    return UnavailableError(name, ": cannot send");
   }
-  std::string answer;
-  char block[512];
-  while (answer.size() < 12) {
-    const ssize_t received = recv(socket.get(), block, sizeof(block), 0);
-    if (received < 0 && errno == EINTR) continue;
-    if (received <= 0) break;
-    answer.append(block, static_cast<size_t>(received));
-  }
-  if (answer.size() >= 12 && answer[9] == '2') return Status::Ok();
-  return UnavailableError(url.host, ":", url.port, " answered '",
-                          answer.substr(0, answer.find('\r')), "'");
+  return ReadAnswer(*stream, timeout_s).WithContext(name);
 }
 
 }  // namespace nereid

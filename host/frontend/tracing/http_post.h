@@ -1,25 +1,21 @@
-// One HTTP POST to a collector, plain HTTP/1.1. Blocks. [any thread]
+// One HTTP POST to a collector, HTTP/1.1. Blocks. [any thread]
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <string_view>
 
+#include "host/frontend/tls/tls_client.h"
 #include "nereid/status.h"
+#include "tracing/http_url.h"
 
 namespace nereid {
 
-struct HttpUrl {
-  std::string host;
-  std::string port;
-  std::string path;
-};
+// The status of an answer of which the beginning is here: 0 while more of it is needed. What is not
+// HTTP is an error that shows how it begins.
+Result<int> ReadHttpStatus(std::string_view answer);
 
-// "http://host[:port][/path]"; https is refused by name.
-Result<HttpUrl> ParseHttpUrl(const std::string& url);
-
-// Ok when the answer's status is 2xx. Gives up after `timeout_s` without progress.
-Status HttpPost(const HttpUrl& url, std::string_view content_type, std::string_view body,
-                int timeout_s);
+// Ok when the answer's status is 2xx. Gives up after `timeout_s` without progress; an answer that
+// comes in pieces has twice as long. `tls` is not null where the URL wants it.
+Status HttpPost(const HttpUrl& url, const TlsClient* tls, std::string_view content_type,
+                std::string_view body, int timeout_s);
 
 }  // namespace nereid

@@ -160,11 +160,18 @@ std::string ResourceJson(const OtlpOptions& options) {
 
 Result<std::unique_ptr<OtlpExporter>> OtlpExporter::Create(const OtlpOptions& options) {
   NEREID_ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(options.url));
-  return std::unique_ptr<OtlpExporter>(new OtlpExporter(options, std::move(url)));
+  std::unique_ptr<TlsClient> tls;
+  if (url.is_tls) {
+    NEREID_ASSIGN_OR_RETURN(tls, TlsClient::Create(options.roots_path));
+  }
+  return std::unique_ptr<OtlpExporter>(new OtlpExporter(options, std::move(url), std::move(tls)));
 }
 
-OtlpExporter::OtlpExporter(const OtlpOptions& options, HttpUrl url)
-    : options_(options), url_(std::move(url)), resource_json_(ResourceJson(options)) {
+OtlpExporter::OtlpExporter(const OtlpOptions& options, HttpUrl url, std::unique_ptr<TlsClient> tls)
+    : options_(options),
+      url_(std::move(url)),
+      tls_(std::move(tls)),
+      resource_json_(ResourceJson(options)) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -222,7 +229,7 @@ bool OtlpExporter::Send(const std::deque<std::string>& spans) {
     body += spans[i];
   }
   body += "]}]}]}";
-  const Status status = HttpPost(url_, "application/json", body, kPostTimeoutS);
+  const Status status = HttpPost(url_, tls_.get(), "application/json", body, kPostTimeoutS);
   if (status.ok()) return true;
   LogError(StrCat("OpenTelemetry: lost ", spans.size(), " spans: ", status.message()));
   return false;

@@ -20,6 +20,7 @@ namespace nereid {
 
 struct OtlpOptions {
   std::string url = "http://localhost:4318/v1/traces";
+  std::string roots_path;  // PEM: who signs the collector's certificate; empty: as the machine says
   std::map<std::string, std::string> resource{{"service.name", "triton-inference-server"}};
   size_t max_queue_size = 2048;  // spans; beyond it they are dropped, and counted in the log
   int64_t schedule_delay_ms = 5000;
@@ -38,12 +39,13 @@ class OtlpExporter final : public TraceSink {
   void Write(TraceRecord& record, uint64_t log_frequency) override;
 
  private:
-  OtlpExporter(const OtlpOptions& options, HttpUrl url);
+  OtlpExporter(const OtlpOptions& options, HttpUrl url, std::unique_ptr<TlsClient> tls);
   void Run();
   bool Send(const std::deque<std::string>& spans);
 
   const OtlpOptions options_;
   const HttpUrl url_;
+  const std::unique_ptr<TlsClient> tls_;  // null: plain
   const std::string resource_json_;
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;

@@ -110,9 +110,33 @@ TEST(HttpUrlTest, TakesApartWhatItKnows) {
   EXPECT_EQ(url->port, "4318");
   EXPECT_EQ(url->path, "/v1/traces");
   EXPECT_EQ(ParseHttpUrl("http://collector")->port, "80");
+  EXPECT_FALSE(url->is_tls);
+  EXPECT_EQ(ParseHttpUrl("https://collector/v1/traces")->port, "443");
+  EXPECT_TRUE(ParseHttpUrl("https://collector:1")->is_tls);
   for (const char* wrong :
-       {"", "collector:4318", "https://collector", "http://", "http://:1/", "http://h:x/"}) {
+       {"", "collector:4318", "ftp://collector", "http://", "https://", "http://:1/", "http://h:x/",
+        "http://h/a b", "http://h/\r\nX: y"}) {
     EXPECT_FALSE(ParseHttpUrl(wrong).ok()) << wrong;
+  }
+}
+
+TEST(HttpAnswerTest, TheFirstLineHasTheStatus) {
+  EXPECT_EQ(*ReadHttpStatus("HTTP/1.1 200 OK\r\n"), 200);
+  EXPECT_EQ(*ReadHttpStatus("HTTP/1.0 503"), 503);
+  for (const char* beginning : {"", "H", "HTTP/1.1 20"}) {
+    EXPECT_EQ(*ReadHttpStatus(beginning), 0) << beginning;
+  }
+}
+
+TEST(HttpAnswerTest, AnswersThatAreNotFinalArePassedOver) {
+  EXPECT_EQ(*ReadHttpStatus("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n"), 204);
+  EXPECT_EQ(*ReadHttpStatus("HTTP/1.1 103 Early Hints\r\nLink: 2\r\n"), 0);
+}
+
+TEST(HttpAnswerTest, WhatIsNotHttpIsAnError) {
+  for (const char* wrong : {"XXXXXXXXX200", "SSH-2.0-Open", "HTTP/2.0 200", "HTTP/1.1 2x0",
+                            "HTTP/1.1 100 Continue\r\n\r\n{}"}) {
+    EXPECT_FALSE(ReadHttpStatus(wrong).ok()) << wrong;
   }
 }
 

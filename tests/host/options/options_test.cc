@@ -122,7 +122,7 @@ TEST(OptionsTest, TraceSettingsComeInOldAndNewForms) {
   for (const char* wrong :
        {"--trace-config=mode=zipkin", "--trace-config=zipkin,url=x", "--trace-config=rate=0",
         "--trace-config=level=ALL", "--trace-config=colour=red", "--trace-config=triton,colour=red",
-        "--trace-config=opentelemetry,url=https://host/", "--trace-config=level=TIMESTAMPS"}) {
+        "--trace-config=opentelemetry,url=ftp://host/", "--trace-config=level=TIMESTAMPS"}) {
     EXPECT_NE(ErrorOf({wrong}), "no error") << wrong;
   }
 }

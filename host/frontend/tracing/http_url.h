@@ -1,0 +1,20 @@
+// Where a collector listens. [any thread]
+#pragma once
+
+#include <string>
+
+#include "nereid/status.h"
+
+namespace nereid {
+
+struct HttpUrl {
+  bool is_tls = false;
+  std::string host;
+  std::string port;
+  std::string path;
+};
+
+// "http://host[:port][/path]", or https.
+Result<HttpUrl> ParseHttpUrl(const std::string& url);
+
+}  // namespace nereid
