@@ -24,11 +24,10 @@ Result<bool> AsBool(const std::string& key, const InferParameter& value) {
   return value.bool_param();
 }
 
-Result<uint64_t> AsUnsigned(const std::string& key, const InferParameter& value,
-                            std::string_view owner = "") {
-  if (!value.has_int64_param()) return WrongType(key, "int64_param", owner);
+Result<uint64_t> AsUnsigned(const std::string& key, const InferParameter& value) {
+  if (!value.has_int64_param()) return WrongType(key, "int64_param");
   if (value.int64_param() < 0) {
-    return InvalidArgError("invalid value for '", key, "'", owner, ", expected value >= 0.");
+    return InvalidArgError("invalid value for '", key, "', expected value >= 0.");
   }
   return static_cast<uint64_t>(value.int64_param());
 }
@@ -138,12 +137,13 @@ Result<std::optional<SharedRange>> SharedRangeOf(const Tensor& tensor) {
         tensor.name(), "'");
   }
   if (!size->second.has_int64_param()) return WrongType(size->first, "int64_param", owner);
-  // Types come before values, as in Triton.
-  SharedRange range{region->second.string_param(), 0, 0};
+  // A value below 0 becomes one that no region has: whoever looks up the region says so, as in
+  // Triton, where an unknown region comes first.
+  SharedRange range{region->second.string_param(), 0,
+                    static_cast<uint64_t>(size->second.int64_param())};
   if (offset != parameters.end()) {
-    NEREID_ASSIGN_OR_RETURN(range.offset, AsUnsigned(offset->first, offset->second, owner));
+    range.offset = static_cast<uint64_t>(offset->second.int64_param());
   }
-  NEREID_ASSIGN_OR_RETURN(range.size_bytes, AsUnsigned(size->first, size->second, owner));
   return std::optional(std::move(range));
 }
 
