@@ -210,6 +210,30 @@ def test_a_bad_request_is_refused_and_the_next_one_served(stub, request_, status
     assert stub.ModelInfer(identity(), timeout=60).raw_output_contents
 
 
+def with_parameter(key, text):
+    return identity(parameters={key: pb.InferParameter(string_param=text)})
+
+
+# The core takes texts that end at the first zero byte: what stands before it names something else.
+@pytest.mark.parametrize("method, request_", [
+    ("ModelInfer", raw([1], b"1234", model="identity_fp32\0x")), ("ModelInfer", identity(id="a\0b")),
+    ("ModelInfer", typed_request("identity_fp32", "INPUT0\0x", "FP32", [1], fp32_contents=[1])),
+    ("ModelInfer", identity(outputs=[pb.ModelInferRequest.InferRequestedOutputTensor(name="OUTPUT0\0x")])),
+    ("ModelInfer", with_parameter("sequence_id", "a\0b")), ("ModelInfer", with_parameter("custom", "a\0b")), ("ModelInfer", with_parameter("a\0b", "c")),
+    ("ModelReady", pb.ModelReadyRequest(name="identity_fp32\0x")), ("ModelMetadata", pb.ModelMetadataRequest(name="identity_fp32\0x")),
+    ("ModelConfig", pb.ModelConfigRequest(name="identity_fp32\0x")), ("ModelStatistics", pb.ModelStatisticsRequest(name="identity_fp32\0x")),
+    ("TraceSetting", pb.TraceSettingRequest(model_name="identity_fp32\0x")),
+    ("RepositoryModelUnload", pb.RepositoryModelUnloadRequest(model_name="identity_fp32\0x")),
+    ("RepositoryModelLoad", pb.RepositoryModelLoadRequest(model_name="identity_fp32\0x")),
+    ("RepositoryModelLoad", pb.RepositoryModelLoadRequest(model_name="identity_fp32", parameters={
+        "config": pb.ModelRepositoryParameter(string_param="{}\0")})),
+])
+def test_a_zero_byte_does_not_cut_a_text_short(stub, method, request_):
+    code, details = refusal(getattr(stub, method), request_)
+    assert code.name == "INVALID_ARGUMENT" and "holds a zero byte" in details
+    assert stub.ModelInfer(identity(), timeout=60).raw_output_contents
+
+
 @pytest.mark.parametrize("body", [b"\xff\xff\xff", b"\x3a\xff\xff\xff\xff\x0f", b"\x2a\x05ab", b"\x0a\x02\xff\xfe", bytes(1000)])
 def test_garbage_is_no_request(server, body):
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:
@@ -242,10 +266,11 @@ def test_health_serves_what_is_ready(server, service):
     assert health(server, service) == b"\x08\x01"
 
 
-def test_health_knows_no_other_service(server):
+@pytest.mark.parametrize("service", ["nosuch", "identity_fp32\0x"])
+def test_health_knows_no_other_service(server, service):
     with pytest.raises(grpc.RpcError) as caught:
-        health(server, "nosuch")
-    assert caught.value.code() == grpc.StatusCode.NOT_FOUND and "'nosuch'" in caught.value.details()
+        health(server, service)
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND and f"'{service}'" in caught.value.details()
 
 
 def test_a_watch_hears_of_a_model_that_goes_and_comes(server, triton):

@@ -1,12 +1,12 @@
 // Paths to the endpoints of the inference protocol, and loads and unloads by folder.
 #include "host/frontend/cloud/sagemaker_service.h"
 
-#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
 
 #include "host/frontend/cloud/model_folder.h"
+#include "host/frontend/cloud/sagemaker_request.h"
 #include "host/frontend/http/calls/reply.h"
 #include "host/frontend/http/json/json_reader.h"
 #include "host/frontend/http/json/json_writer.h"
@@ -18,41 +18,6 @@ constexpr char kBinaryContentType[] =
     "application/vnd.sagemaker-triton.binary+json;json-header-size=";
 // The platform itself waits 360 s for an unload.
 constexpr std::chrono::seconds kUnloadLimit(350);
-
-// By these the platform decides whether to unload something else and try again.
-int StatusOf(const Status& status) {
-  if (status.code() == StatusCode::kAlreadyExists) return 409;
-  std::string text = status.message();
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
-    return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  });
-  for (const char* sign : {"out of memory", "out_of_memory", "outofmemory", "memoryerror",
-                           "failed to allocate", "no space left on device"}) {
-    if (text.find(sign) != std::string::npos) return 507;
-  }
-  return ToHttpStatus(status.code());
-}
-
-struct LoadBody {
-  std::string name;
-  std::string url;
-};
-
-Result<LoadBody> ReadLoadBody(std::string_view json, size_t max_depth) {
-  LoadBody body;
-  JsonReader reader(json, max_depth);
-  NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view key) -> Status {
-    if (key != "model_name" && key != "url") return reader.SkipValue();
-    std::string& target = key == "url" ? body.url : body.name;
-    NEREID_ASSIGN_OR_RETURN(const std::string_view text, reader.ReadString());
-    target = text;
-    return Status::Ok();
-  }));
-  NEREID_RETURN_IF_ERROR(reader.ExpectEnd());
-  if (body.name.empty()) return InvalidArgError("load request has no 'model_name'");
-  if (body.url.empty()) return InvalidArgError("load request has no 'url'");
-  return body;
-}
 
 void AppendModel(std::string& json, const std::string& name, const std::string& url) {
   json += "{\"modelName\":";
@@ -90,7 +55,7 @@ Result<std::unique_ptr<SageMakerService>> SageMakerService::Create(
     const Server& server, FrontendState& state, KServeOptions kserve,
     const SageMakerOptions& options) {
   kserve.binary_content_type = kBinaryContentType;
-  kserve.status_of_error = &StatusOf;
+  kserve.status_of_error = &SageMakerStatusOf;
   NEREID_ASSIGN_OR_RETURN(auto service, KServeService::Create(server, state, kserve));
   return std::unique_ptr<SageMakerService>(
       new SageMakerService(server, std::move(service), options));
@@ -122,16 +87,11 @@ void SageMakerService::Redirect(Connection& connection, const RequestHead& head,
 }
 
 void SageMakerService::HandleModels(Connection& connection, const RequestHead& head, Body body) {
-  std::string_view rest = head.path.substr(std::string_view("/models").size());
-  if (rest.starts_with('/')) rest.remove_prefix(1);
-  const size_t slash = rest.find('/');
-  const std::string name(rest.substr(0, slash));
-  const std::string_view action =
-      slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
+  const auto [name, action] = ReadModelsPath(head.path);
   const bool is_invoke = head.method == Method::kPost && action == "invoke";
   if (!is_invoke && !kserve_->Admit(connection, head, ApiGroup::kModelRepository)) return;
   if (!name.empty()) {
-    HandleModel(connection, head, std::move(body), name, action);
+    HandleModel(connection, head, std::move(body), std::string(name), action);
   } else if (head.method == Method::kGet) {
     connection.Reply({}, ModelsJson());
   } else if (head.method == Method::kPost) {
@@ -161,7 +121,7 @@ void SageMakerService::HandleModel(Connection& connection, const RequestHead& he
 }
 
 void SageMakerService::StartLoad(Connection& connection, const RequestHead&, const Body& body) {
-  Result<LoadBody> load = ReadLoadBody(body.bytes(), connection.limits().max_json_depth);
+  Result<SageMakerLoad> load = ReadSageMakerLoad(body.bytes(), connection.limits().max_json_depth);
   if (!load.ok()) return ReplyError(connection, load.status());
   kserve_->RunBlocking(connection,
                        [this, load = *std::move(load)] { return Load(load.name, load.url); });

@@ -13,6 +13,7 @@
 #include "stream_infer.h"
 #include "trace_rpc.h"
 #include "unary_infer.h"
+#include "zero_byte.h"
 
 namespace nereid {
 namespace {
@@ -21,6 +22,13 @@ Status Describe(const Result<Message>& message, google::protobuf::Message& answe
   NEREID_RETURN_IF_ERROR(message.status());
   NEREID_ASSIGN_OR_RETURN(const std::string_view json, message->Json());
   return JsonToProto(json, answer);
+}
+
+// The version of the model that `request` names.
+template <typename Request>
+Result<int64_t> CheckedVersion(const Request& request) {
+  NEREID_RETURN_IF_ERROR(RefuseZeroByte("name", request.name()));
+  return ParseModelVersion(request.version());
 }
 
 Status RefuseRepositoryName(const std::string& name) {
@@ -38,12 +46,14 @@ Result<std::vector<Parameter>> LoadParameters(
         return InvalidArgError(
             "invalid value type for load parameter 'config', expected string_param.");
       }
+      NEREID_RETURN_IF_ERROR(RefuseZeroByte(key, value.string_param()));
       parameters.push_back(Parameter::String(key, value.string_param()));
     } else if (key.starts_with("file:")) {
       if (!value.has_bytes_param()) {
         return InvalidArgError("invalid value type for load parameter '", key,
                                "', expected bytes_param.");
       }
+      NEREID_RETURN_IF_ERROR(RefuseZeroByte("file:<path>", key));
       parameters.push_back(Parameter::Bytes(key, value.bytes_param()));
     } else {
       return InvalidArgError("unrecognized load parameter '", key, "'.");
@@ -105,7 +115,7 @@ void ControlService::AddDescriptions(MethodTable& table) const {
   AddNow<ModelReadyRequest, ModelReadyResponse>(
       table, "ModelReady", ApiGroup::kHealth,
       [this](const auto& request, auto& response) -> Status {
-        NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request.version()));
+        NEREID_ASSIGN_OR_RETURN(const int64_t version, CheckedVersion(request));
         NEREID_ASSIGN_OR_RETURN(const bool is_ready,
                                 server_.IsModelReady(request.name().c_str(), version));
         response.set_ready(is_ready);
@@ -117,20 +127,20 @@ void ControlService::AddDescriptions(MethodTable& table) const {
   AddNow<ModelMetadataRequest, ModelMetadataResponse>(
       table, "ModelMetadata", ApiGroup::kMetadata,
       [this](const auto& request, auto& response) -> Status {
-        NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request.version()));
+        NEREID_ASSIGN_OR_RETURN(const int64_t version, CheckedVersion(request));
         return Describe(server_.ModelMetadata(request.name().c_str(), version), response);
       });
   AddNow<ModelConfigRequest, ModelConfigResponse>(
       table, "ModelConfig", ApiGroup::kModelConfig,
       [this](const auto& request, auto& response) -> Status {
-        NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request.version()));
+        NEREID_ASSIGN_OR_RETURN(const int64_t version, CheckedVersion(request));
         return Describe(server_.ModelConfig(request.name().c_str(), version),
                         *response.mutable_config());
       });
   AddNow<ModelStatisticsRequest, ModelStatisticsResponse>(
       table, "ModelStatistics", ApiGroup::kStatistics,
       [this](const auto& request, auto& response) -> Status {
-        NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(request.version()));
+        NEREID_ASSIGN_OR_RETURN(const int64_t version, CheckedVersion(request));
         return Describe(server_.ModelStatistics(request.name().c_str(), version), response);
       });
 }
@@ -149,6 +159,7 @@ void ControlService::AddRepository(MethodTable& table) const {
       table, "RepositoryModelLoad", ApiGroup::kModelRepository,
       [this](const auto& request, auto&) -> Status {
         NEREID_RETURN_IF_ERROR(RefuseRepositoryName(request.repository_name()));
+        NEREID_RETURN_IF_ERROR(RefuseZeroByte("model_name", request.model_name()));
         NEREID_ASSIGN_OR_RETURN(const std::vector<Parameter> parameters, LoadParameters(request));
         return server_.LoadModel(request.model_name().c_str(), parameters);
       });
@@ -156,6 +167,7 @@ void ControlService::AddRepository(MethodTable& table) const {
       table, "RepositoryModelUnload", ApiGroup::kModelRepository,
       [this](const auto& request, auto&) -> Status {
         NEREID_RETURN_IF_ERROR(RefuseRepositoryName(request.repository_name()));
+        NEREID_RETURN_IF_ERROR(RefuseZeroByte("model_name", request.model_name()));
         NEREID_ASSIGN_OR_RETURN(const bool unload_dependents, WantsDependentsUnloaded(request));
         return server_.UnloadModel(request.model_name().c_str(), unload_dependents);
       });

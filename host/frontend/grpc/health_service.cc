@@ -9,6 +9,7 @@
 #include "grpc_service.pb.h"
 #include "json_to_proto.h"
 #include "restriction.h"
+#include "zero_byte.h"
 
 namespace nereid {
 
@@ -113,6 +114,7 @@ HealthService::ServingStatus HealthService::StatusOf(const std::string& service)
                                       : HealthCheckResponse::NOT_SERVING;
   };
   if (service.empty() || service == kInferenceService) return as_status(server_.IsReady());
+  if (!RefuseZeroByte("service", service).ok()) return HealthCheckResponse::SERVICE_UNKNOWN;
   const Result<bool> is_model_ready = server_.IsModelReady(service.c_str());
   if (is_model_ready.ok() && *is_model_ready) return HealthCheckResponse::SERVING;
   // Not ready, or not there: only the index can tell.

@@ -5,6 +5,7 @@
 
 #include "frontend_state.h"
 #include "model_version.h"
+#include "zero_byte.h"
 
 namespace nereid {
 
@@ -57,6 +58,7 @@ TracedRequest InferContext::SampleTrace(const Call& call, const InferMessage& me
 Status InferContext::FindModel(InferParts& parts) const {
   const auto& message = parts.message.message();
   NEREID_ASSIGN_OR_RETURN(const int64_t version, ParseModelVersion(message.model_version()));
+  NEREID_RETURN_IF_ERROR(RefuseZeroByte("model_name", message.model_name()));
   NEREID_ASSIGN_OR_RETURN(parts.is_decoupled,
                           server_.IsDecoupled(message.model_name().c_str(), version));
   return {};

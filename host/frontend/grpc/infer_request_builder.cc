@@ -4,6 +4,8 @@
 #include <limits>
 #include <optional>
 
+#include "zero_byte.h"
+
 namespace nereid {
 namespace {
 
@@ -37,6 +39,7 @@ Status SetSequenceId(const std::string& key, const InferParameter& value, InferR
     case InferParameter::kInt64Param:
       return request.SetCorrelationId(static_cast<uint64_t>(value.int64_param()));
     case InferParameter::kStringParam:
+      NEREID_RETURN_IF_ERROR(RefuseZeroByte(key, value.string_param()));
       return request.SetCorrelationId(value.string_param().c_str());
     default:
       return WrongType(key, "int64_param or string_param");
@@ -45,12 +48,14 @@ Status SetSequenceId(const std::string& key, const InferParameter& value, InferR
 
 // A parameter that the host knows nothing of: it goes to the backend.
 Status SetCustom(const std::string& key, const InferParameter& value, InferRequest& request) {
+  NEREID_RETURN_IF_ERROR(RefuseZeroByte("parameters", key));
   switch (value.parameter_choice_case()) {
     case InferParameter::kBoolParam:
       return request.SetParameter(key.c_str(), value.bool_param());
     case InferParameter::kInt64Param:
       return request.SetParameter(key.c_str(), value.int64_param());
     case InferParameter::kStringParam:
+      NEREID_RETURN_IF_ERROR(RefuseZeroByte(key, value.string_param()));
       return request.SetParameter(key.c_str(), value.string_param().c_str());
     case InferParameter::kDoubleParam:
       return request.SetParameter(key.c_str(), value.double_param());
@@ -201,6 +206,7 @@ class InputAdder {
 
  private:
   Status Declare(const Input& input) {
+    NEREID_RETURN_IF_ERROR(RefuseZeroByte("name", input.name()));
     return request_.AddInput(input.name().c_str(), ToC(DataTypeOf(input)),
                              {input.shape().data(), static_cast<size_t>(input.shape_size())});
   }
@@ -273,6 +279,7 @@ Result<uint64_t> ClassesOf(const Output& output, bool is_shared) {
 Status AddRequestedOutputs(const SharedMemory& shared_memory, InferParts& parts,
                            InferRequest& request) {
   for (const Output& output : parts.message.message().outputs()) {
+    NEREID_RETURN_IF_ERROR(RefuseZeroByte("name", output.name()));
     NEREID_RETURN_IF_ERROR(request.AddRequestedOutput(output.name().c_str()));
     NEREID_ASSIGN_OR_RETURN(const std::optional<SharedRange> shared, SharedRangeOf(output));
     NEREID_ASSIGN_OR_RETURN(const uint64_t num_classes, ClassesOf(output, shared.has_value()));
@@ -294,6 +301,7 @@ void InferParts::EndSharedUse() {
 Status FillRequest(const SharedMemory& shared_memory, const ForwardedHeaders& headers,
                    InferParts& parts, InferRequest& request) {
   const std::string& id = parts.message.message().id();
+  NEREID_RETURN_IF_ERROR(RefuseZeroByte("id", id));
   if (!id.empty()) NEREID_RETURN_IF_ERROR(request.SetId(id.c_str()));
   NEREID_RETURN_IF_ERROR(SetParameters(parts.message, headers, parts.wishes, request));
   NEREID_RETURN_IF_ERROR(InputAdder(shared_memory, parts, request).AddAll());

@@ -1,12 +1,15 @@
 // See trace_rpc.h. A setting without values is cleared.
 #include "trace_rpc.h"
 
+#include "zero_byte.h"
+
 namespace nereid {
 
 Status AnswerTraceSetting(const Server& server, Tracer& tracer,
                           const inference::TraceSettingRequest& request,
                           inference::TraceSettingResponse& response) {
   const std::string& model = request.model_name();
+  NEREID_RETURN_IF_ERROR(RefuseZeroByte("model_name", model));
   if (!model.empty() && !server.IsBatched(model.c_str(), -1).ok()) {
     return InvalidArgError("Request for unknown model : ", model);
   }

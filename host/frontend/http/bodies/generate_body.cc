@@ -5,6 +5,7 @@
 
 #include "host/frontend/http/bodies/data_type.h"
 #include "host/frontend/http/bodies/tensor_json.h"
+#include "host/frontend/zero_byte.h"
 
 namespace nereid::http {
 namespace {
@@ -59,7 +60,7 @@ Status ReadNested(JsonReader& reader, std::string_view name, const ModelSignatur
 Status ReadId(JsonReader& reader, std::string& id) {
   Result<std::string_view> text = reader.ReadString();
   if (!text.ok()) return std::move(text).status().WithContext("'id'");
-  if (text->find('\0') != std::string_view::npos) return InvalidArgError("'id' holds a zero byte");
+  NEREID_RETURN_IF_ERROR(RefuseZeroByte("id", *text));
   id = *text;
   return Status::Ok();
 }

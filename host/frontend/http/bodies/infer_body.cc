@@ -7,6 +7,7 @@
 
 #include "host/frontend/http/bodies/data_type.h"
 #include "host/frontend/http/bodies/tensor_json.h"
+#include "host/frontend/zero_byte.h"
 
 namespace nereid::http {
 namespace {
@@ -27,10 +28,7 @@ Status ReadShape(JsonReader& reader, InlineVector<int64_t, 6>& shape) {
 Status ReadText(JsonReader& reader, std::string_view what, std::string& text) {
   Result<std::string_view> value = reader.ReadString();
   if (!value.ok()) return std::move(value).status().WithContext(StrCat("'", what, "'"));
-  // Names and ids cross the C API, where a zero byte would cut them short.
-  if (value->find('\0') != std::string_view::npos) {
-    return InvalidArgError("'", what, "' holds a zero byte");
-  }
+  NEREID_RETURN_IF_ERROR(RefuseZeroByte(what, *value));
   text = *value;
   return Status::Ok();
 }

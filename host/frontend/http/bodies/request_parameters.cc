@@ -1,17 +1,16 @@
 // Parameters of a request: those of the protocol, and the model's own.
 #include "host/frontend/http/bodies/infer_body.h"
+#include "host/frontend/zero_byte.h"
 
 namespace nereid::http {
 
 Result<RequestParameter> ReadParameter(JsonReader& reader, std::string_view name) {
+  NEREID_RETURN_IF_ERROR(RefuseZeroByte("parameters", name));
   RequestParameter parameter{std::string(name), {}};
   switch (reader.Peek()) {
     case JsonKind::kString: {
       NEREID_ASSIGN_OR_RETURN(const std::string_view text, reader.ReadString());
-      // The C API takes strings that end at the first zero byte.
-      if (text.find('\0') != std::string_view::npos) {
-        return InvalidArgError("parameter '", name, "' holds a zero byte");
-      }
+      NEREID_RETURN_IF_ERROR(RefuseZeroByte(name, text).WithContext("parameter"));
       parameter.value = std::string(text);
       return parameter;
     }
@@ -49,6 +48,7 @@ namespace {
 Status ReadSequenceId(JsonReader& reader, RequestOptions& options) {
   if (reader.Peek() == JsonKind::kString) {
     NEREID_ASSIGN_OR_RETURN(const std::string_view id, reader.ReadString());
+    NEREID_RETURN_IF_ERROR(RefuseZeroByte("sequence_id", id));
     options.sequence_name = std::string(id);
     return Status::Ok();
   }

@@ -1,39 +1,16 @@
-// Known members alone: a misspelt one would change nothing, silently.
 #include "host/frontend/http/endpoints/log_endpoint.h"
 
-#include <optional>
 #include <string>
 
+#include "host/frontend/http/bodies/settings_body.h"
 #include "host/frontend/http/calls/reply.h"
-#include "host/frontend/http/json/json_reader.h"
 #include "host/frontend/http/json/json_writer.h"
 
 namespace nereid::http {
 namespace {
 
-Status ReadMember(JsonReader& reader, std::string_view key, LogChange& change) {
-  if (reader.Peek() == JsonKind::kNull) return reader.SkipValue();  // changes nothing, as in Triton
-  const auto take = [&](auto& target, auto value) {
-    if (value.ok()) target = *value;
-    return std::move(value).status().WithContext(StrCat("'", key, "'"));
-  };
-  if (key == "log_info") return take(change.info, reader.ReadBool());
-  if (key == "log_warning") return take(change.warning, reader.ReadBool());
-  if (key == "log_error") return take(change.error, reader.ReadBool());
-  if (key == "log_format") return take(change.format, reader.ReadString());
-  if (key == "log_verbose_level") return take(change.verbose_level, reader.ReadUint64());
-  if (key == "log_file") {
-    return UnsupportedError("log file location can not be updated through network protocol");
-  }
-  return InvalidArgError("unknown log setting '", key, "'");
-}
-
 Status ApplyChange(LogSettings& settings, const Body& body, size_t max_depth) {
-  JsonReader reader(body.bytes(), max_depth);
-  LogChange change;
-  NEREID_RETURN_IF_ERROR(
-      reader.ReadObject([&](std::string_view key) { return ReadMember(reader, key, change); }));
-  NEREID_RETURN_IF_ERROR(reader.ExpectEnd());
+  NEREID_ASSIGN_OR_RETURN(const LogChange change, ReadLogChange(body.bytes(), max_depth));
   return settings.Apply(change);
 }
 

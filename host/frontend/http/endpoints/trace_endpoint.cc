@@ -1,39 +1,15 @@
-// The level is a list, the others are texts; null clears.
 #include "host/frontend/http/endpoints/trace_endpoint.h"
 
 #include "host/frontend/frontend_state.h"
+#include "host/frontend/http/bodies/settings_body.h"
 #include "host/frontend/http/calls/reply.h"
-#include "host/frontend/http/json/json_reader.h"
 #include "host/frontend/http/json/json_writer.h"
 
 namespace nereid::http {
 namespace {
 
-constexpr std::string_view kLevel = "trace_level";
-
-Status ReadSetting(JsonReader& reader, std::string_view key, TraceChange& change) {
-  if (reader.Peek() == JsonKind::kNull) {
-    change.emplace_back(key, std::nullopt);
-    return reader.SkipValue();
-  }
-  std::vector<std::string> values;
-  const auto read_text = [&]() -> Status {
-    NEREID_ASSIGN_OR_RETURN(const std::string_view text, reader.ReadString());
-    values.emplace_back(text);
-    return Status::Ok();
-  };
-  NEREID_RETURN_IF_ERROR(key == kLevel ? reader.ReadArray(read_text) : read_text());
-  change.emplace_back(key, std::move(values));
-  return Status::Ok();
-}
-
 Status Change(Tracer& tracer, const Body& body, size_t max_depth, const std::string& model) {
-  JsonReader reader(body.bytes(), max_depth);
-  TraceChange change;
-  NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view key) {
-    return ReadSetting(reader, key, change).WithContext(StrCat("'", key, "'"));
-  }));
-  NEREID_RETURN_IF_ERROR(reader.ExpectEnd());
+  NEREID_ASSIGN_OR_RETURN(const TraceChange change, ReadTraceChange(body.bytes(), max_depth));
   return tracer.Apply(model, change);
 }
 
@@ -43,7 +19,8 @@ std::string ToJson(const std::map<std::string, std::vector<std::string>>& settin
     if (json.size() > 1) json += ',';
     AppendLossyJsonString(json, key);
     json += ':';
-    if (key != kLevel) {  // of several attributes of a resource, JSON's text has room for one
+    if (key !=
+        "trace_level") {  // of several attributes of a resource, JSON's text has room for one
       AppendLossyJsonString(json, values.back());
       continue;
     }
