@@ -80,16 +80,20 @@ void ThreadPool::Run(int64_t num_chunks, const void* context, Call call) {
 }
 
 void ThreadPool::Work(int thread) {
+  Loop* loop = nullptr;
+  int64_t num_taken = 0;
   while (true) {
     const uint64_t seen = state_.load(std::memory_order_relaxed);
-    if (NextChunk(seen) >= NumChunks(seen)) return;
+    if (NextChunk(seen) >= NumChunks(seen)) break;
     const uint64_t taken = state_.fetch_add(1, std::memory_order_acq_rel);
-    if (NextChunk(taken) >= NumChunks(taken)) return;
-    // The chunk counts as not done until we say so, thus this loop's slot can not change under us.
-    Loop& loop = loops_[Epoch(taken) & 1];
-    loop.call(loop.context, static_cast<int64_t>(NextChunk(taken)), thread);
-    loop.num_done.fetch_add(1, std::memory_order_acq_rel);
+    if (NextChunk(taken) >= NumChunks(taken)) break;
+    // The chunk counts as not done until we say so, thus the loop stays this one and its slot does
+    // not change under us.
+    loop = &loops_[Epoch(taken) & 1];
+    loop->call(loop->context, static_cast<int64_t>(NextChunk(taken)), thread);
+    ++num_taken;
   }
+  if (loop != nullptr) loop->num_done.fetch_add(num_taken, std::memory_order_acq_rel);
 }
 
 void ThreadPool::WorkerMain(int thread) {

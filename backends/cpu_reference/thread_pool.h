@@ -39,11 +39,12 @@ class ThreadPool {
   }
 
   // Cuts [0, count) into ranges of a multiple of `grain`, several a thread, and calls
-  // body(first, last, thread) for each.
+  // body(first, last, thread) for each. Few ranges begin seldom, many wait less for a late thread.
   template <typename Body>
-  void ParallelRanges(int64_t count, int64_t grain, const Body& body) {
+  void ParallelRanges(int64_t count, int64_t grain, const Body& body,
+                      int64_t ranges_per_thread = 4) {
     const int64_t units = (count + grain - 1) / grain;
-    const int64_t wanted = num_threads() == 1 ? 1 : num_threads() * kRangesPerThread;
+    const int64_t wanted = num_threads() == 1 ? 1 : num_threads() * ranges_per_thread;
     const int64_t units_per_range = (units + wanted - 1) / (wanted > 0 ? wanted : 1);
     if (units_per_range == 0) return;
     const int64_t size = units_per_range * grain;
@@ -55,7 +56,6 @@ class ThreadPool {
 
  private:
   using Call = void (*)(const void* context, int64_t chunk, int thread);
-  static constexpr int64_t kRangesPerThread = 4;
 
   // One loop. Two of them alternate: a worker that still looks at the last one never sees the next
   // one being written.

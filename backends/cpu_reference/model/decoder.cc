@@ -10,6 +10,8 @@ namespace {
 // Below this many multiply-adds a loop is not worth sharing.
 constexpr int64_t kMinSharedWork = 1 << 15;
 constexpr int64_t kOutputGrain = 32;  // what every kind of product takes as a whole
+// A range of a product's outputs packs the input anew, and its first weights come from far away.
+constexpr int64_t kProductRangesPerThread = 2;
 
 ActivationKind KindOf(llm::Activation activation) {
   switch (activation) {
@@ -149,17 +151,20 @@ void Decoder::RunAttention(const llm::Batch& batch, int32_t layer) {
                                    Product(weights.v, inputs[2], num_tokens_, v_.data(), kv_size)};
   // One loop over the outputs of all three.
   const int64_t outputs = q_size + 2 * kv_size;
-  pool_.ParallelRanges(outputs, kOutputGrain, [&](int64_t first, int64_t last, int thread) {
-    int64_t offset = 0;
-    for (MatmulParams params : products) {
-      params.scratch = scratch_[thread].data();
-      const int64_t rows = params.weights.rows;
-      params.first_output = std::clamp<int64_t>(first - offset, 0, rows);
-      params.last_output = std::clamp<int64_t>(last - offset, 0, rows);
-      if (params.first_output < params.last_output) ops_.matmul(params);
-      offset += rows;
-    }
-  });
+  pool_.ParallelRanges(
+      outputs, kOutputGrain,
+      [&](int64_t first, int64_t last, int thread) {
+        int64_t offset = 0;
+        for (MatmulParams params : products) {
+          params.scratch = scratch_[thread].data();
+          const int64_t rows = params.weights.rows;
+          params.first_output = std::clamp<int64_t>(first - offset, 0, rows);
+          params.last_output = std::clamp<int64_t>(last - offset, 0, rows);
+          if (params.first_output < params.last_output) ops_.matmul(params);
+          offset += rows;
+        }
+      },
+      kProductRangesPerThread);
   if (spec_.qk_norm) {
     NormHeads(weights.q_norm, q_.data(), spec_.num_heads);
     NormHeads(weights.k_norm, k_.data(), spec_.num_kv_heads);
@@ -293,25 +298,28 @@ void Decoder::RunMlp(const Mlp& mlp, const float* in, int64_t num_rows, float* o
   const Linear* linears[] = {&mlp.up, &mlp.gate};
   ProductInput inputs[2];
   inputs_.Prepare(std::span(linears, gated ? 2 : 1), in, num_rows, inputs);
-  pool_.ParallelRanges(inner, kOutputGrain, [&](int64_t first, int64_t last, int thread) {
-    MatmulParams up = Product(mlp.up, inputs[0], num_rows, up_.data(), inner);
-    up.scratch = scratch_[thread].data();
-    up.first_output = first;
-    up.last_output = last;
-    ops_.matmul(up);
-    if (gated) {
-      MatmulParams gate = Product(mlp.gate, inputs[1], num_rows, gate_.data(), inner);
-      gate.scratch = scratch_[thread].data();
-      gate.first_output = first;
-      gate.last_output = last;
-      ops_.matmul(gate);
-    }
-    for (int64_t row = 0; row < num_rows; ++row) {
-      const int64_t offset = row * inner + first;
-      ops_.activation({KindOf(spec_.activation), acted + offset,
-                       gated ? up_.data() + offset : nullptr, last - first});
-    }
-  });
+  pool_.ParallelRanges(
+      inner, kOutputGrain,
+      [&](int64_t first, int64_t last, int thread) {
+        MatmulParams up = Product(mlp.up, inputs[0], num_rows, up_.data(), inner);
+        up.scratch = scratch_[thread].data();
+        up.first_output = first;
+        up.last_output = last;
+        ops_.matmul(up);
+        if (gated) {
+          MatmulParams gate = Product(mlp.gate, inputs[1], num_rows, gate_.data(), inner);
+          gate.scratch = scratch_[thread].data();
+          gate.first_output = first;
+          gate.last_output = last;
+          ops_.matmul(gate);
+        }
+        for (int64_t row = 0; row < num_rows; ++row) {
+          const int64_t offset = row * inner + first;
+          ops_.activation({KindOf(spec_.activation), acted + offset,
+                           gated ? up_.data() + offset : nullptr, last - first});
+        }
+      },
+      kProductRangesPerThread);
   Multiply(mlp.down, acted, num_rows, out, spec_.hidden_size, accumulate);
 }
 
@@ -427,7 +435,7 @@ void Decoder::Multiply(const Linear& linear, const float* in, int64_t num_rows, 
   const int64_t outputs = linear.weights.rows;
   num_rows* outputs* linear.weights.columns < kMinSharedWork
       ? run(0, outputs, 0)
-      : pool_.ParallelRanges(outputs, kOutputGrain, run);
+      : pool_.ParallelRanges(outputs, kOutputGrain, run, kProductRangesPerThread);
 }
 
 }  // namespace nereid::cpu

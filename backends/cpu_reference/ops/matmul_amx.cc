@@ -32,10 +32,9 @@ void Configure(int64_t rows) {
 // Columns [column, column + 32) of one row, split into pairs of bf16: high parts and rests. A pair
 // is a word, of `stride` words from one pair to the next.
 void PackColumns(const float* in, int64_t count, uint32_t* high, uint32_t* low, int64_t stride) {
-  alignas(64) float values[kTileColumns] = {};
-  for (int64_t i = 0; i < count; ++i) values[i] = in[i];
-  alignas(64) uint32_t pairs[2][16];
-  const __m512 first = _mm512_load_ps(values), second = _mm512_load_ps(values + 16);
+  const auto mask = static_cast<uint32_t>((uint64_t{1} << count) - 1);
+  const __m512 first = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), in);
+  const __m512 second = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), in + 16);
   const __m512bh rounded = _mm512_cvtne2ps_pbh(second, first);
   const __m512i bits = (__m512i)rounded;
   const __m512 first_high = _mm512_castsi512_ps(
@@ -44,6 +43,12 @@ void PackColumns(const float* in, int64_t count, uint32_t* high, uint32_t* low, 
       _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(bits, 1)), 16));
   const __m512bh rests =
       _mm512_cvtne2ps_pbh(_mm512_sub_ps(second, second_high), _mm512_sub_ps(first, first_high));
+  if (stride == 1) {
+    _mm512_storeu_si512(high, bits);
+    _mm512_storeu_si512(low, (__m512i)rests);
+    return;
+  }
+  alignas(64) uint32_t pairs[2][16];
   _mm512_store_si512(pairs[0], bits);
   _mm512_store_si512(pairs[1], (__m512i)rests);
   for (int64_t pair = 0; pair < 16; ++pair) {
@@ -52,15 +57,16 @@ void PackColumns(const float* in, int64_t count, uint32_t* high, uint32_t* low, 
   }
 }
 
-// One tile high, one tile low for each 32 columns of up to 16 rows.
-void PackRows(const float* in, int64_t num_rows, int64_t columns, uint8_t* to) {
-  for (int64_t column = 0; column < columns; column += kTileColumns, to += 2 * kTileBytes) {
+// One tile high, one tile low for each 32 columns of up to `width` rows.
+void PackRows(const float* in, int64_t num_rows, int64_t columns, int64_t width, uint8_t* to) {
+  const int64_t tile_bytes = kTileRows * width * 4;
+  for (int64_t column = 0; column < columns; column += kTileColumns, to += 2 * tile_bytes) {
     const int64_t left = columns - column;
     auto* high = reinterpret_cast<uint32_t*>(to);
-    auto* low = reinterpret_cast<uint32_t*>(to + kTileBytes);
+    auto* low = reinterpret_cast<uint32_t*>(to + tile_bytes);
     for (int64_t row = 0; row < num_rows; ++row) {
       PackColumns(in + row * columns + column, left < kTileColumns ? left : kTileColumns,
-                  high + row, low + row, kTileRows);
+                  high + row, low + row, width);
     }
   }
 }
@@ -95,45 +101,48 @@ class Product {
 
   void Run() {
     const int64_t tiles = DivideUp(p_.num_rows, kTileRows);
-    const int64_t tile_bytes = steps_ * 2 * kTileBytes;
-    int64_t tiles_per_block = kBlockBytes / tile_bytes / 2 * 2;
+    int64_t tiles_per_block = kBlockBytes / (steps_ * 2 * kTileBytes) / 2 * 2;
     if (tiles_per_block < 2) tiles_per_block = 2;
     for (int64_t tile = 0; tile < tiles; tile += tiles_per_block) {
       const int64_t first = tile * kTileRows;
-      const int64_t rows = Least(p_.num_rows - first, tiles_per_block * kTileRows);
-      for (int64_t row = 0; row < rows; row += kTileRows) {
-        PackRows(p_.in + (first + row) * columns_, Least(rows - row, kTileRows), columns_,
-                 packed_ + row / kTileRows * tile_bytes);
-      }
-      RunBlock(first, rows, tile_bytes);
+      RunBlock(first, Least(p_.num_rows - first, tiles_per_block * kTileRows));
     }
   }
 
  private:
   static int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-  void RunBlock(int64_t first_row, int64_t num_rows, int64_t tile_bytes) {
+  void RunBlock(int64_t first_row, int64_t num_rows) {
     // Narrow tiles for a short step; else 16 rows, of which the last tile may use a part.
-    Configure(Least(num_rows, kTileRows));
+    width_ = Least(num_rows, kTileRows);
+    const int64_t row_tile_bytes = steps_ * 2 * in_tile_bytes();
+    for (int64_t row = 0; row < num_rows; row += kTileRows) {
+      PackRows(p_.in + (first_row + row) * columns_, Least(num_rows - row, kTileRows), columns_,
+               width_, packed_ + row / kTileRows * row_tile_bytes);
+    }
+    Configure(width_);
     for (int64_t output = p_.first_output; output < p_.last_output; output += 2 * kTileOutputs) {
       for (int64_t row = 0; row < num_rows; row += 2 * kTileRows) {
-        const uint8_t* in = packed_ + row / kTileRows * tile_bytes;
+        const uint8_t* in = packed_ + row / kTileRows * row_tile_bytes;
         const bool is_wide = num_rows - row > kTileRows;
         const bool is_tall = p_.last_output - output > kTileOutputs;
         if (is_wide) {
-          is_tall ? RunTiles<2, 2>(output, first_row + row, in, tile_bytes)
-                  : RunTiles<1, 2>(output, first_row + row, in, tile_bytes);
+          is_tall ? RunTiles<2, 2>(output, first_row + row, in, row_tile_bytes)
+                  : RunTiles<1, 2>(output, first_row + row, in, row_tile_bytes);
         } else {
-          is_tall ? RunTiles<2, 1>(output, first_row + row, in, tile_bytes)
-                  : RunTiles<1, 1>(output, first_row + row, in, tile_bytes);
+          is_tall ? RunTiles<2, 1>(output, first_row + row, in, row_tile_bytes)
+                  : RunTiles<1, 1>(output, first_row + row, in, row_tile_bytes);
         }
       }
     }
     _tile_release();
   }
 
+  int64_t in_row_bytes() const { return width_ * 4; }
+  int64_t in_tile_bytes() const { return kTileRows * in_row_bytes(); }
+
   template <int kOutputTiles, int kRowTiles>
-  void RunTiles(int64_t output, int64_t row, const uint8_t* in, int64_t tile_bytes) {
+  void RunTiles(int64_t output, int64_t row, const uint8_t* in, int64_t row_tile_bytes) {
     const bool is_first_pass = in == packed_;  // else the weights are in a cache
     _tile_zero(0);
     _tile_zero(1);
@@ -141,7 +150,7 @@ class Product {
     _tile_zero(3);
     const uint8_t* weights = weights_ + output * row_bytes_;
     const bool is_short = output + kOutputTiles * kTileOutputs > p_.last_output;
-    for (int64_t step = 0; step < steps_; ++step, weights += 64, in += 2 * kTileBytes) {
+    for (int64_t step = 0; step < steps_; ++step, weights += 64, in += 2 * in_tile_bytes()) {
       const bool is_end = (step + 1) * kTileColumns > columns_;
       if (is_short || is_end) {
         LoadPart<kOutputTiles>(weights, output, is_end ? columns_ % kTileColumns : kTileColumns);
@@ -152,16 +161,16 @@ class Product {
           _tile_loadd(5, weights + kTileOutputs * row_bytes_, row_bytes_);
         }
       }
-      Multiply<kOutputTiles, kRowTiles>(in, tile_bytes);
-      Multiply<kOutputTiles, kRowTiles>(in + kTileBytes, tile_bytes);
+      Multiply<kOutputTiles, kRowTiles>(in, row_tile_bytes);
+      Multiply<kOutputTiles, kRowTiles>(in + in_tile_bytes(), row_tile_bytes);
     }
     Store<kOutputTiles, kRowTiles>(output, row);
   }
 
   template <int kOutputTiles, int kRowTiles>
-  static void Multiply(const uint8_t* in, int64_t tile_bytes) {
-    _tile_loadd(6, in, kTileRows * 4);
-    if constexpr (kRowTiles == 2) _tile_loadd(7, in + tile_bytes, kTileRows * 4);
+  void Multiply(const uint8_t* in, int64_t row_tile_bytes) const {
+    _tile_loadd(6, in, in_row_bytes());
+    if constexpr (kRowTiles == 2) _tile_loadd(7, in + row_tile_bytes, in_row_bytes());
     _tile_dpbf16ps(0, 4, 6);
     if constexpr (kOutputTiles == 2) _tile_dpbf16ps(1, 5, 6);
     if constexpr (kRowTiles == 2) _tile_dpbf16ps(2, 4, 7);
@@ -218,6 +227,7 @@ class Product {
   const uint8_t* const weights_;
   const int64_t columns_, row_bytes_, steps_;
   uint8_t* const packed_;
+  int64_t width_ = kTileRows;  // rows of input in a tile of this block
 };
 
 }  // namespace
