@@ -106,6 +106,24 @@ Status ReadPrompt(InputRows& inputs, int64_t row, llm::TokenIds& prompt) {
   return {};
 }
 
+// An input of two names is checked here, where it is known which one was sent.
+Status ReadMinTokens(InputRows& inputs, int64_t row, int32_t& min_tokens) {
+  for (const char* name : {"min_length", "min_tokens"}) {
+    NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>(name, row, min_tokens));
+    if (min_tokens < 0)
+      return InvalidArgError("'", name, "' is ", min_tokens, ", expected 0 or more");
+  }
+  return {};
+}
+
+Status ReadTopPMin(InputRows& inputs, int64_t row, float& top_p_min) {
+  for (const char* name : {"runtime_top_k_min", "runtime_top_p_min"}) {
+    NEREID_RETURN_IF_ERROR(inputs.Scalar<float>(name, row, top_p_min));
+    NEREID_RETURN_IF_ERROR(llm::CheckTopPMin(name, top_p_min));
+  }
+  return {};
+}
+
 Status ReadSampling(InputRows& inputs, int64_t row, const RequestDefaults& defaults,
                     llm::SamplingParams& sampling) {
   sampling = defaults.sampling;
@@ -113,8 +131,7 @@ Status ReadSampling(InputRows& inputs, int64_t row, const RequestDefaults& defau
   NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("runtime_top_k", row, sampling.top_k));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("runtime_top_p", row, sampling.top_p));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("min_p", row, sampling.min_p));
-  NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("runtime_top_k_min", row, sampling.top_p_min));
-  NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("runtime_top_p_min", row, sampling.top_p_min));
+  NEREID_RETURN_IF_ERROR(ReadTopPMin(inputs, row, sampling.top_p_min));
   NEREID_RETURN_IF_ERROR(inputs.Scalar<float>("runtime_top_p_decay", row, sampling.top_p_decay));
   NEREID_RETURN_IF_ERROR(
       inputs.Scalar<int32_t>("runtime_top_p_reset_ids", row, sampling.top_p_reset_id));
@@ -203,8 +220,7 @@ Status ReadStop(InputRows& inputs, int64_t row, const RequestDefaults& defaults,
     return InvalidArgError("input 'request_output_len' is missing");
   }
   NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("request_output_len", row, stop.max_tokens));
-  NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("min_length", row, stop.min_tokens));
-  NEREID_RETURN_IF_ERROR(inputs.Scalar<int32_t>("min_tokens", row, stop.min_tokens));
+  NEREID_RETURN_IF_ERROR(ReadMinTokens(inputs, row, stop.min_tokens));
   stop.end_ids = defaults.end_ids;
   if (inputs.Find("end_id") != nullptr) {
     int32_t end_id = -1;

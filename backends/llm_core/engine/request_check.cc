@@ -69,7 +69,7 @@ Status CheckRequest(const GenerationRequest& request, const ExecutorLimits& limi
                            ", expected 1 or more");
   }
   if (request.priority < -kMaxPriority || request.priority > kMaxPriority) {
-    return InvalidArgError("priority ", request.priority, ", expected ", -kMaxPriority, " to ",
+    return InvalidArgError("'priority' is ", request.priority, ", expected ", -kMaxPriority, " to ",
                            kMaxPriority);
   }
   NEREID_RETURN_IF_ERROR(CheckBeams(request));

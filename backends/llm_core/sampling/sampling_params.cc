@@ -24,6 +24,10 @@ Status CheckIds(const char* name, const TokenIds& ids, int32_t vocab_size) {
 
 }  // namespace
 
+Status CheckTopPMin(const char* name, float value) {
+  return CheckRange(name, value, 1e-6f, 1.0f);
+}
+
 Status CheckSamplingParams(const SamplingParams& params, int32_t vocab_size) {
   NEREID_RETURN_IF_ERROR(CheckRange("temperature", params.temperature, 0.0f, 1e6f));
   if (params.top_k < 0) {
@@ -32,7 +36,7 @@ Status CheckSamplingParams(const SamplingParams& params, int32_t vocab_size) {
   NEREID_RETURN_IF_ERROR(CheckRange("runtime_top_p", params.top_p, 0.0f, 1.0f));
   NEREID_RETURN_IF_ERROR(CheckRange("min_p", params.min_p, 0.0f, 1.0f));
   NEREID_RETURN_IF_ERROR(CheckRange("runtime_top_p_decay", params.top_p_decay, 1e-6f, 1.0f));
-  NEREID_RETURN_IF_ERROR(CheckRange("runtime_top_p_min", params.top_p_min, 1e-6f, 1.0f));
+  NEREID_RETURN_IF_ERROR(CheckTopPMin("runtime_top_p_min", params.top_p_min));
   NEREID_RETURN_IF_ERROR(CheckRange("repetition_penalty", params.repetition_penalty, 1e-6f, 1e6f));
   NEREID_RETURN_IF_ERROR(CheckRange("presence_penalty", params.presence_penalty, -1e6f, 1e6f));
   NEREID_RETURN_IF_ERROR(CheckRange("frequency_penalty", params.frequency_penalty, -1e6f, 1e6f));

@@ -48,5 +48,7 @@ struct SamplingParams {
 
 // INVALID_ARG names the parameter, its value and the range.
 Status CheckSamplingParams(const SamplingParams& params, int32_t vocab_size);
+// Of top_p_min, which clients know under two names.
+Status CheckTopPMin(const char* name, float value);
 
 }  // namespace nereid::llm

@@ -380,7 +380,7 @@ TEST(EngineFeaturesTest, NamesWhatIsOutOfRangeWithTheRange) {
   EXPECT_THAT(refusal([](auto& r) { r.stop.end_ids = {40}; }),
               HasSubstr("'end_id': token id 40 at index 0, expected 0 to 39"));
   EXPECT_THAT(refusal([](auto& r) { r.priority = 2000; }),
-              HasSubstr("priority 2000, expected -1000 to 1000"));
+              HasSubstr("'priority' is 2000, expected -1000 to 1000"));
 }
 
 }  // namespace
