@@ -1,0 +1,200 @@
+// Checkpoint directories, whole and broken: what the load says about each.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "small_llama.h"
+
+namespace nereid::llm {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::kConfig;
+using testing::LlamaTensors;
+using testing::MessageOf;
+using ::testing::Not;
+using testing::ReadSpec;
+using testing::SafetensorsBytes;
+using testing::TempFolder;
+using testing::TestTensor;
+
+TEST(CheckpointTest, AShapeNeedsNoWeights) {
+  TempFolder folder;
+  EXPECT_THAT(Checkpoint::OpenConfig(folder.path()).status().message(),
+              HasSubstr("has no config.json"));
+  folder.Write("config.json", kConfig);
+  EXPECT_FALSE(Checkpoint::Open(folder.path()).ok());
+  const auto checkpoint = Checkpoint::OpenConfig(folder.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  const auto model = ReadDecoderSpec(*checkpoint);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(model->spec.hidden_size, 4);
+  EXPECT_EQ(model->spec.end_ids, TokenIds{3});
+  EXPECT_FALSE(ReadDecoder(*checkpoint).ok());
+}
+
+TEST(CheckpointTest, ReadsAWholeLlama) {
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
+  const Result<DecoderSpec> spec = ReadSpec(folder);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  EXPECT_EQ(spec->num_layers(), 1);
+  EXPECT_EQ(spec->head_dim, 2);
+  EXPECT_EQ(spec->end_ids, std::vector<int32_t>{3});
+}
+
+TEST(CheckpointTest, TakesEndIdsFromTheGenerationConfig) {
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("generation_config.json", R"({"eos_token_id":[5,6]})");
+  folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
+  EXPECT_EQ(ReadSpec(folder)->end_ids, (std::vector<int32_t>{5, 6}));
+}
+
+TEST(CheckpointTest, TakesSamplingDefaultsFromTheGenerationConfig) {
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
+  EXPECT_TRUE(ReadSpec(folder)->sampling_defaults.is_greedy());
+  folder.Write("generation_config.json", R"({"temperature":0.6,"top_p":0.9,"do_sample":false})");
+  EXPECT_TRUE(ReadSpec(folder)->sampling_defaults.is_greedy());
+  folder.Write("generation_config.json",
+               R"({"temperature":0.6,"top_p":0.9,"top_k":5,"do_sample":true})");
+  const SamplingParams sampling = ReadSpec(folder)->sampling_defaults;
+  EXPECT_FLOAT_EQ(sampling.temperature, 0.6f);
+  EXPECT_FLOAT_EQ(sampling.top_p, 0.9f);
+  EXPECT_EQ(sampling.top_k, 5);
+  folder.Write("generation_config.json", R"({"top_p":1.5,"do_sample":true})");
+  EXPECT_THAT(MessageOf(folder), HasSubstr("generation_config.json: 'runtime_top_p' is 1.5"));
+  folder.Write("generation_config.json", R"({"temperature":"hot","do_sample":true})");
+  EXPECT_THAT(MessageOf(folder), HasSubstr("generation_config.json: 'temperature' is \"hot\""));
+}
+
+TEST(CheckpointTest, ReadsShards) {
+  const std::vector<TestTensor> tensors = LlamaTensors();
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("one.safetensors", SafetensorsBytes({tensors.begin(), tensors.begin() + 5}));
+  folder.Write("two.safetensors", SafetensorsBytes({tensors.begin() + 5, tensors.end()}));
+  std::string map;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    map += (i > 0 ? ",\"" : "\"") + tensors[i].name + (i < 5 ? "\":\"one" : "\":\"two") +
+           ".safetensors\"";
+  }
+  folder.Write("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}");
+  EXPECT_EQ(MessageOf(folder), "");
+}
+
+std::string IndexOf(const std::string& entries) {
+  return "{\"weight_map\":{" + entries + "}}";
+}
+
+TEST(CheckpointTest, NamesFilesOfAnIndexThatLeaveTheFolderInOneMessage) {
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  const auto message_for = [&](const std::string& index) {
+    folder.Write("model.safetensors.index.json", index);
+    return MessageOf(folder);
+  };
+  for (const char* name : {R"("../../etc/passwd")", R"("/etc/passwd")", R"("sub/one.safetensors")",
+                           R"("")", R"(".")", R"("..")", "5", "null"}) {
+    EXPECT_THAT(message_for(IndexOf(StrCat(R"("a":)", name))),
+                HasSubstr(StrCat("not in a file of this folder (1): 'a' is in ", name)));
+  }
+  EXPECT_THAT(message_for(IndexOf(R"("a":"/b","c":"one.safetensors","d":7)")),
+              HasSubstr(R"(not in a file of this folder (2): 'a' is in "/b", 'd' is in 7)"));
+  EXPECT_THAT(message_for(R"({"weight_map":["one.safetensors"]})"),
+              HasSubstr("no object 'weight_map'"));
+}
+
+TEST(CheckpointTest, NamesAllShardsThatCanNotBeReadInOneMessage) {
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("one.safetensors", SafetensorsBytes({{"a", {4}}, {"b", {4}}}));
+  folder.Write("two.safetensors", SafetensorsBytes({{"b", {4}}}));
+  folder.Write("short.safetensors", "x");
+  folder.Write("model.safetensors.index.json",
+               IndexOf(R"("a":"one.safetensors","b":"two.safetensors","c":"short.safetensors",)"
+                       R"("d":"absent.safetensors","e":"absent.safetensors")"));
+  const std::string message = MessageOf(folder);
+  EXPECT_THAT(message, HasSubstr("files that can not be read (2): "));
+  EXPECT_THAT(message, HasSubstr("absent.safetensors"));
+  EXPECT_THAT(message, HasSubstr("short.safetensors': 1 bytes are too few"));
+  EXPECT_THAT(message, HasSubstr("in two files (1): 'b'"));
+}
+
+TEST(CheckpointTest, NamesWhatAnIndexPromisesWithAllElseThatDoesNotFit) {
+  std::vector<TestTensor> tensors = LlamaTensors();
+  tensors[5].shape = {4, 4};
+  tensors.pop_back();
+  tensors.push_back({"spare", {4}});
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("one.safetensors", SafetensorsBytes(tensors));
+  folder.Write("model.safetensors.index.json",
+               IndexOf(R"("model.norm.weight":"one.safetensors","lost":"one.safetensors",)"
+                       R"("model.layers.0.mlp.down_proj.weight":"one.safetensors")"));
+  const std::string message = MessageOf(folder);
+  EXPECT_THAT(message, HasSubstr("missing (1): 'model.layers.0.mlp.down_proj.weight' [4, 6]"));
+  EXPECT_THAT(message, HasSubstr("misshapen (1): 'model.layers.0.self_attn.k_proj.weight'"));
+  EXPECT_THAT(message, HasSubstr("extra (1): 'spare'"));
+  EXPECT_THAT(message, HasSubstr("in the index, but not in its file (2): 'lost' in "
+                                 "'one.safetensors', 'model.layers.0.mlp.down_proj.weight' in"));
+}
+
+TEST(CheckpointTest, SaysWhatToGiveInsteadOfOtherFolders) {
+  TempFolder folder;
+  EXPECT_THAT(Checkpoint::Open(folder.path() + "/nowhere").status().message(),
+              HasSubstr("does not exist: give the path of a Hugging Face checkpoint"));
+  EXPECT_THAT(Checkpoint::Open(folder.path()).status().message(),
+              HasSubstr("expected config.json and model.safetensors"));
+  folder.Write("pytorch_model.bin", "x");
+  EXPECT_THAT(Checkpoint::Open(folder.path()).status().message(), HasSubstr("pickled weights"));
+  folder.Write("rank0.engine", "x");
+  std::filesystem::remove(folder.path() + "/pytorch_model.bin");
+  EXPECT_THAT(Checkpoint::Open(folder.path()).status().message(), HasSubstr("TensorRT engine"));
+}
+
+TEST(CheckpointTest, NamesMissingExtraAndMisshapenTensorsInOneMessage) {
+  std::vector<TestTensor> tensors = LlamaTensors();
+  tensors[5].shape = {4, 4};
+  tensors[6].dtype = "I32";
+  tensors.pop_back();
+  tensors.push_back({"model.layers.1.mlp.up_proj.weight", {6, 4}});
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  const std::string message = MessageOf(folder);
+  EXPECT_THAT(message, HasSubstr("missing (1): 'model.layers.0.mlp.down_proj.weight' [4, 6]"));
+  EXPECT_THAT(message, HasSubstr("misshapen (1): 'model.layers.0.self_attn.k_proj.weight' "
+                                 "expected [2, 4], got [4, 4]"));
+  EXPECT_THAT(message, HasSubstr("'model.layers.0.self_attn.v_proj.weight' I32"));
+  EXPECT_THAT(message, HasSubstr("extra (1): 'model.layers.1.mlp.up_proj.weight'"));
+}
+
+TEST(CheckpointTest, NamesSomeHundredTensorsOfAKindAndCountsTheRest) {
+  std::vector<TestTensor> tensors = LlamaTensors();
+  for (int i = 1000; i < 1512; ++i) tensors.push_back({StrCat("spare.", i), {1}});
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  const std::string message = MessageOf(folder);
+  EXPECT_THAT(message, HasSubstr("extra (512): 'spare.1000', "));
+  EXPECT_THAT(message, HasSubstr("'spare.1511'"));
+  EXPECT_THAT(message, Not(HasSubstr("more")));
+  tensors.push_back({"spare.1512", {1}});
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  EXPECT_THAT(MessageOf(folder), HasSubstr("'spare.1511' and 1 more"));
+}
+
+TEST(CheckpointTest, IgnoresATiedHeadThatWasSavedAnyway) {
+  std::vector<TestTensor> tensors = LlamaTensors();
+  tensors.push_back({"lm_head.weight", {8, 4}});
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  EXPECT_EQ(MessageOf(folder), "");
+}
+
+}  // namespace
+}  // namespace nereid::llm

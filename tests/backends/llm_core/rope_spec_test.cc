@@ -1,0 +1,193 @@
+// What a config.json says of ropes: scalings, what they were trained on, how far they reach.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "small_llama.h"
+
+namespace nereid::llm {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::LlamaTensors;
+using testing::MessageOf;
+using testing::ReadSpec;
+using testing::SafetensorsBytes;
+using testing::SpecOf;
+using testing::TempFolder;
+using testing::TestTensor;
+using testing::WithKey;
+
+TEST(RopeSpecTest, LongRopeServesShortContextsWithTheShortFactors) {
+  TempFolder folder;
+  folder.Write("config.json",
+               WithKey(R"("original_max_position_embeddings":8,"rope_scaling":{"type":"longrope",)"
+                       R"("short_factor":[2.0],"long_factor":[4.0]})"));
+  folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
+  DecoderSpec spec = *ReadSpec(folder);
+  EXPECT_FLOAT_EQ(spec.ropes[0].inv_freq[0], 0.25f);     // of 1.0
+  EXPECT_FLOAT_EQ(spec.ropes[0].magnitude, 1.2909944f);  // sqrt(1 + log(32 / 8) / log(8))
+  LimitPositions(spec, 9);
+  EXPECT_FLOAT_EQ(spec.ropes[0].inv_freq[0], 0.25f);
+  LimitPositions(spec, 8);
+  EXPECT_FLOAT_EQ(spec.ropes[0].inv_freq[0], 0.5f);
+  EXPECT_EQ(spec.max_positions, 8);
+  folder.Write("config.json",
+               WithKey(R"("rope_scaling":{"type":"longrope","short_factor":[2.0]})"));
+  EXPECT_THAT(MessageOf(folder), HasSubstr("'long_factor' has 0 factors, expected 1"));
+}
+
+// Of one pair of dimensions, whose wave is 2 pi long.
+RopeSpec RopeOf(const std::string& pairs) {
+  TempFolder folder;
+  folder.Write("config.json", WithKey(pairs));
+  folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
+  const Result<DecoderSpec> spec = ReadSpec(folder);
+  EXPECT_TRUE(spec.ok()) << spec.status().message();
+  return spec.ok() ? spec->ropes[0] : RopeSpec{};
+}
+
+TEST(RopeSpecTest, TheConfigsOwnContextCountsBeforeItsScalings) {
+  const std::string llama3 =
+      R"("rope_scaling":{"rope_type":"llama3","factor":8,"high_freq_factor":8)";
+  // Between the short waves, of less than context / 8, and the long ones, of more than context.
+  EXPECT_FLOAT_EQ(RopeOf(llama3 + "}").inv_freq[0], 0.63661977f);  // of 32 positions
+  const std::string scaled = llama3 + R"(,"original_max_position_embeddings":64})";
+  EXPECT_FLOAT_EQ(RopeOf(scaled).inv_freq[0], 1.0f);
+  EXPECT_FLOAT_EQ(RopeOf(R"("original_max_position_embeddings":32,)" + scaled).inv_freq[0],
+                  0.63661977f);
+  const std::string yarn = R"("rope_scaling":{"rope_type":"yarn","beta_fast":0,)"
+                           R"("original_max_position_embeddings":8})";
+  EXPECT_FLOAT_EQ(RopeOf(yarn).magnitude, 1.1386294f);  // 1 + 0.1 log(32 / 8)
+  EXPECT_FLOAT_EQ(RopeOf(R"("original_max_position_embeddings":16,)" + yarn).magnitude, 1.0693147f);
+}
+
+int32_t LimitOf(const std::string& pairs, int32_t asked) {
+  TempFolder folder;
+  folder.Write("config.json", WithKey(pairs));
+  folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
+  Result<DecoderSpec> spec = ReadSpec(folder);
+  EXPECT_TRUE(spec.ok()) << spec.status().message();
+  LimitPositions(*spec, asked);
+  return spec->max_positions;
+}
+
+TEST(RopeSpecTest, TheLimitOfAStretchedRopeMayBeRaisedByItsFactor) {
+  for (const char* kind : {"linear", "dynamic", "yarn"}) {
+    const std::string pairs =
+        StrCat(R"("rope_scaling":{"rope_type":")", kind, R"(","factor":2.5})");
+    EXPECT_EQ(LimitOf(pairs, 0), 32) << kind;
+    EXPECT_EQ(LimitOf(pairs, 20), 20) << kind;
+    EXPECT_EQ(LimitOf(pairs, 50), 50) << kind;
+    EXPECT_EQ(LimitOf(pairs, 1000), 80) << kind;
+  }
+  const std::string of_eight = R"("rope_scaling":{"rope_type":"yarn","factor":3,)"
+                               R"("original_max_position_embeddings":16})";
+  EXPECT_EQ(LimitOf(of_eight, 1000), 48);  // from what it was trained on
+  EXPECT_EQ(LimitOf(R"("rope_theta":500)", 1000), 32);
+  EXPECT_EQ(LimitOf(R"("rope_scaling":{"rope_type":"llama3","factor":8,)"
+                    R"("original_max_position_embeddings":16})",
+                    1000),
+            32);
+}
+
+TEST(RopeSpecTest, ADynamicRopeIsAPlainOneWhereNothingIsLongerThanItsTraining) {
+  TempFolder folder;
+  folder.Write("config.json",
+               WithKey(R"("rope_scaling":{"rope_type":"dynamic","factor":2},"head_dim":4)"));
+  std::vector<TestTensor> tensors = LlamaTensors();
+  tensors[4].shape = {8, 4};
+  tensors[5].shape = tensors[6].shape = {4, 4};
+  tensors[7].shape = {4, 8};
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  Result<DecoderSpec> spec = ReadSpec(folder);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  DecoderSpec plain = *spec;
+  LimitPositions(plain, 0);
+  EXPECT_EQ(plain.ropes[0].trained_positions, 0);
+  LimitPositions(*spec, 64);
+  ASSERT_EQ(spec->ropes[0].trained_positions, 32);
+  // The second pair of four: theta' ^ -1/2, theta' = 10000 (2 n / 32 - 1) ^ 2.
+  float inv_freq[2];
+  DynamicFrequencies(spec->ropes[0], 48, inv_freq);
+  EXPECT_FLOAT_EQ(inv_freq[0], 1.0f);
+  EXPECT_FLOAT_EQ(inv_freq[1], 0.01f / 2.0f);
+}
+
+TEST(RopeSpecTest, APhi3WasTrainedOnItsFamilysPositionsUnlessItSaysOthers) {
+  const auto spec_of = [](const std::string& pairs) {
+    return SpecOf(StrCat(
+        R"({"model_type":"phi3","vocab_size":8,"hidden_size":64,"intermediate_size":64,)",
+        R"("num_attention_heads":16,"num_hidden_layers":1,"max_position_embeddings":131072,)",
+        pairs, R"("rope_scaling":{"type":"longrope","short_factor":[1.0,1.0],)",
+        R"("long_factor":[2.0,4.0]}})"));
+  };
+  EXPECT_EQ(spec_of("").ropes[0].short_positions, 4096);
+  EXPECT_FLOAT_EQ(spec_of("").ropes[0].magnitude, 1.1902381f);  // sqrt(1 + log(32) / log(4096))
+  EXPECT_EQ(spec_of(R"("original_max_position_embeddings":8192,)").ropes[0].short_positions, 8192);
+}
+
+// A Gemma 3 whose global layers have this rope.
+DecoderSpec NestedSpec(const std::string& rope, const std::string& pairs = "") {
+  return SpecOf(
+      StrCat(R"({"model_type":"gemma3_text","vocab_size":8,"hidden_size":64,"head_dim":4,)",
+             R"("intermediate_size":64,"num_attention_heads":4,"num_hidden_layers":1,)", pairs,
+             R"("rope_parameters":{"sliding_attention":{"rope_theta":10000},"full_attention":)",
+             rope, "}}"));
+}
+
+RopeSpec NestedRope(const std::string& rope, const std::string& pairs = "") {
+  const DecoderSpec spec = NestedSpec(rope, pairs);
+  EXPECT_EQ(spec.ropes.size(), 2u);
+  return spec.ropes.empty() ? RopeSpec{} : spec.ropes[0];
+}
+
+TEST(RopeSpecTest, ARopeOfSomeLayersKnowsThePositionsOfAll) {
+  const std::string dynamic = R"({"rope_type":"dynamic","factor":2})";
+  EXPECT_EQ(NestedRope(dynamic).trained_positions, 131072);
+  EXPECT_EQ(NestedRope(dynamic, R"("max_position_embeddings":4096,)").trained_positions, 4096);
+  const std::string pairs =
+      R"("max_position_embeddings":32768,"original_max_position_embeddings":4096,)";
+  const RopeSpec longrope = NestedRope(
+      R"({"rope_type":"longrope","short_factor":[1.0,1.0],"long_factor":[2.0,4.0]})", pairs);
+  EXPECT_EQ(longrope.short_positions, 32768);
+  EXPECT_FLOAT_EQ(longrope.magnitude, 1.0f);
+  const RopeSpec yarn =
+      NestedRope(R"({"rope_type":"yarn","original_max_position_embeddings":8192})", pairs);
+  EXPECT_FLOAT_EQ(yarn.magnitude, 1.1386294f);  // 1 + 0.1 log(32768 / 8192)
+}
+
+// Neither a rope of some layers nor one for all.
+TEST(RopeSpecTest, AGemma3RopeKnowsNoTrainedPositionsFromBesideIt) {
+  const std::string pairs =
+      R"("max_position_embeddings":64,"original_max_position_embeddings":16,)";
+  const std::string yarn = R"({"rope_type":"yarn","factor":4)";
+  const DecoderSpec nested = NestedSpec(yarn + "}", pairs);
+  const DecoderSpec flat =
+      SpecOf(StrCat(R"({"model_type":"gemma3_text","vocab_size":8,"hidden_size":64,"head_dim":4,)",
+                    R"("intermediate_size":64,"num_attention_heads":4,"num_hidden_layers":1,)",
+                    pairs, R"("rope_scaling":)", yarn, "}}"));
+  const DecoderSpec own = NestedSpec(yarn + R"(,"original_max_position_embeddings":16})", pairs);
+  EXPECT_EQ(nested.extended_positions, 256);
+  EXPECT_EQ(flat.extended_positions, 256);
+  EXPECT_EQ(own.extended_positions, 64);
+  ASSERT_EQ(flat.ropes.size(), 2u);
+  EXPECT_EQ(flat.ropes[0].inv_freq, nested.ropes[0].inv_freq);
+}
+
+TEST(RopeSpecTest, TheLimitFollowsTheRopeOfTheGlobalLayers) {
+  const std::string pairs = R"("max_position_embeddings":4096,)";
+  const auto limit_of = [&](const std::string& rope, int32_t asked) {
+    DecoderSpec spec = NestedSpec(rope, pairs);
+    LimitPositions(spec, asked);
+    return std::pair(spec.max_positions, spec.ropes[0].trained_positions);
+  };
+  const std::string dynamic = R"({"rope_type":"dynamic","factor":2})";
+  EXPECT_EQ(limit_of(dynamic, 0), std::pair(4096, 0));
+  EXPECT_EQ(limit_of(dynamic, 6000), std::pair(6000, 4096));
+  EXPECT_EQ(limit_of(dynamic, 100000), std::pair(8192, 4096));
+  EXPECT_EQ(limit_of(R"({"rope_type":"linear","factor":8})", 100000), std::pair(32768, 0));
+  EXPECT_EQ(limit_of(R"({"rope_theta":1000000})", 100000), std::pair(4096, 0));
+}
+
+}  // namespace
+}  // namespace nereid::llm
