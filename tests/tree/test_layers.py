@@ -68,6 +68,14 @@ def test_only_the_llm_backends_include_the_engine():
     assert not faults, "\n".join(faults)
 
 
+def test_others_include_the_fronts_of_the_tokenizer_library_alone():
+    library = ROOT / "backends/tokenizer/lib"
+    inner = {str(path.relative_to(library)) for path in below("backends/tokenizer/lib")} - {"tokenizer.h", "shared_tokenizer.h", "decode/stop_strings.h"}
+    others = [path for path in SOURCES if not path.is_relative_to(library) and not path.is_relative_to(ROOT / "tests")]
+    faults = [f"{path.relative_to(ROOT)} includes {name}" for path in others for name in includes(path) if name in inner and not (path.parent / name).exists()]
+    assert inner and not faults, "\n".join(faults)
+
+
 def test_files_fit_a_sitting():
     long = [f"{path.relative_to(ROOT)}: {count} lines" for path in SOURCES if path.suffix != ".inc"
             and "include/triton/core" not in str(path) and (count := len(path.read_text(encoding="utf-8").splitlines())) > 600]
