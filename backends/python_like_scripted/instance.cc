@@ -75,6 +75,7 @@ Status PythonInstance::Execute(Batch& batch) {
     return {};
   });
   if (!done.ok()) GiveUp(*session, keys, done);
+  answers_on_gpu_ |= session->answers_on_gpu();
   NoteTime(start, 1);
   return {};
 }
@@ -86,7 +87,8 @@ void PythonInstance::GiveUp(Session& session, std::span<const uint64_t> keys, co
 
 // Answers that are not read yet take room, too: where there is a limit each request has all of it.
 uint32_t PythonInstance::MostInTurn() const {
-  return is_quick_ && model().settings().region_max_bytes == 0 ? kMostInTurn : 1;
+  const bool has_room = model().settings().region_max_bytes == 0;
+  return is_quick_ && has_room && !answers_on_gpu_ ? kMostInTurn : 1;
 }
 
 void PythonInstance::NoteTime(std::chrono::steady_clock::time_point start, size_t num_executions) {

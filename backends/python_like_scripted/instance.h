@@ -52,8 +52,9 @@ class PythonInstance : public ModelInstance<PythonModel>, public SessionOwner {
   void NoteTime(std::chrono::steady_clock::time_point start, size_t num_executions);
 
   OpenRequests open_;
-  bool is_quick_ = false;  // the last executions were [instance's thread]
-  std::mutex mutex_;       // guards what follows
+  bool is_quick_ = false;        // the last executions were [instance's thread]
+  bool answers_on_gpu_ = false;  // as Session's [instance's thread]
+  std::mutex mutex_;             // guards what follows
   std::condition_variable changed_;
   State state_ = State::kStopped;
   std::shared_ptr<Session> session_;

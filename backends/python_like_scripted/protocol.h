@@ -12,7 +12,9 @@ enum class Question : int32_t {
   kLoad = 1,        // (kind, path of model.py, version or "", folder of the version)
   kComplete = 2,    // (kind, configuration) -> the completed one, or None
   kInitialize = 3,  // (kind, arguments as a tuple of pairs, instance name, is_decoupled)
-  kExecute = 4,     // (kind, requests, how many answers before it may not have been read yet)
+  // (kind, requests, how many answers before it may not have been read yet; or None: every one was,
+  // and its own will be before the next question)
+  kExecute = 4,
   kFinalize = 5,    // (kind,)
 };
 

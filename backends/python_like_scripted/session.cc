@@ -183,7 +183,7 @@ std::string Session::WriteQuestion(std::vector<uint64_t>& keys, std::vector<Bloc
     }
   }
   writer.PatchTuple(list, static_cast<uint32_t>(written.size()));
-  writer.Int(0);
+  writer.None();
   keys = std::move(written);
   return writer.Take();
 }
@@ -277,6 +277,7 @@ Status Session::Finish(const std::vector<uint64_t>& keys, const std::string& ans
     PackedResponse response = ReadResponse(reader, worker_->from_worker(), &worker_->to_worker());
     NEREID_RETURN_IF_ERROR(reader.status());
     response.gpu = &worker_->gpu();
+    for (const PackedTensor& output : response.outputs) answers_on_gpu_ |= output.gpu.has_value();
     open_.Respond(key, &response, /*is_final=*/true);
     response.Release();
   }

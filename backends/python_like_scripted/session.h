@@ -44,6 +44,9 @@ class Session : public WorkerListener {
   // many of them are over: all, or those up to the one in which the worker died. [instance's
   // thread]
   size_t ExecuteInTurn(std::span<const uint64_t> keys, std::chrono::milliseconds timeout);
+  // Some output lay on a GPU. There a model may write to what it answered with, so that only
+  // answers that are read at once may name it; in turn it would be copied. [instance's thread]
+  bool answers_on_gpu() const { return answers_on_gpu_; }
   // Asks the model, when it has an opinion; who asks while it is asked hears the same. [any thread]
   Status IsReady();
   void Stop(std::chrono::milliseconds timeout);
@@ -96,6 +99,7 @@ class Session : public WorkerListener {
   const InstanceContext& instance_;
   const bool is_decoupled_;
   bool asks_model_ready_ = false;
+  bool answers_on_gpu_ = false;
   std::unique_ptr<HostCalls> calls_;
 
   std::mutex mutex_;  // guards what follows

@@ -7,6 +7,7 @@ import time
 import urllib.error
 import urllib.request
 
+import numpy as np
 import pytest
 from streams import stream_of  # noqa: F401: for the tests of Python models
 
@@ -26,6 +27,21 @@ def post(server, path, body, patience_s=PATIENCE_S):
             return answer.status, json.loads(answer.read() or b"null")
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read() or b"null")
+
+
+def binary_request(model, values):
+    """The bytes of a request over HTTP with the floats IN, whose answer is binary too."""
+    head = json.dumps({"inputs": [{"name": "IN", "datatype": "FP32", "shape": [values.size], "parameters": {"binary_data_size": values.nbytes}}],
+                       "parameters": {"binary_data_output": True}}).encode()
+    return (b"POST /v2/models/%s/infer HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n"
+            % (model.encode(), len(head), len(head) + values.nbytes) + head + values.tobytes())
+
+
+def binary_output(raw):
+    """Of the answer to one of these: its only output."""
+    status, headers, body = raw.answer()
+    assert status == 200, body
+    return np.frombuffer(body[int(headers["inference-header-content-length"]):], np.float32)
 
 
 def ask_caller(server, case, values=(1.0, 2.0), **further):

@@ -9,7 +9,8 @@ import pathlib
 import numpy as np
 import pytest
 import tritonclient.http as httpclient
-from python_support import PATIENCE_S, python_flags
+from python_support import PATIENCE_S, binary_output, binary_request, python_flags
+from raw_http import Raw
 
 MODELS = pathlib.Path(__file__).parent / "python_gpu_models"
 REGION_BYTES = 1 << 20
@@ -19,6 +20,7 @@ class Client:
     """Device memory of this process, registered with the server as region "r": inputs at its begin, outputs behind."""
 
     def __init__(self, driver, url):
+        self.url = url
         self.driver, self.http = driver, httpclient.InferenceServerClient(url, network_timeout=PATIENCE_S)
         self.base, handle = ctypes.c_uint64(), (ctypes.c_char * 64)()
         context = ctypes.c_void_p()
@@ -91,6 +93,19 @@ def test_outputs_on_the_gpu_reach_a_client_that_has_none(client, size):
     answer = client.ask("device", values, {"SAME": (None, 0), "OWN": (None, 0)})
     assert np.array_equal(answer["SAME"], values)
     assert np.array_equal(answer["OWN"], 2 * values)
+
+
+def test_executions_in_turn_change_no_answer_before(client):
+    """The model writes each answer to the same memory, when it may have the next requests in hand already."""
+    clients = [Raw(int(client.url.rsplit(":", 1)[1])) for _ in range(16)]
+    for seed in range(20):
+        asked = [np.full(100, 16 * seed + i, np.float32) for i in range(len(clients))]
+        for one, values in zip(clients, asked):
+            one.send(binary_request("rewriter", values))
+        for one, values in zip(clients, asked):
+            assert np.array_equal(binary_output(one), values)
+    for one in clients:
+        one.close()
 
 
 @pytest.mark.parametrize("size", [10, 30_000])

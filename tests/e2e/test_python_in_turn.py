@@ -7,7 +7,8 @@ import urllib.request
 import numpy as np
 import pytest
 import tritonclient.http as triton
-from python_support import PATIENCE_S, check_nothing_stays, post, python_flags, wait_for, write_model
+from python_support import PATIENCE_S, binary_output, binary_request, check_nothing_stays, post, python_flags, wait_for, write_model
+from raw_http import Raw
 
 PREFIX = f"nereid_in_turn_{os.getpid()}"
 CONFIG = """backend: "python"
@@ -55,6 +56,30 @@ class TritonPythonModel:
             sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([each], np.float32))]))
         sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 """
+# Answers with its input, to which it writes when the next one comes: (what it keeps, how it writes to that)
+KEEPERS = {
+    "keeper": ("values", "self.kept"),
+    "keeper_of_a_part": ("values[1:]", "self.kept"),
+    "keeper_of_the_tensor": ("requests[0].inputs()[0]", "self.kept.as_numpy()"),
+    "keeper_of_the_request": ("requests[0]", "self.kept.inputs()[0].as_numpy()"),
+    "keeper_of_the_bytes": ("memoryview(values)", "np.frombuffer(self.kept, np.float32)"),
+    "keeper_of_nothing": ("np.empty(1)", "self.kept"),
+}
+KEEPER = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    kept = None
+
+    def execute(self, requests):
+        if self.kept is not None:
+            {written}[:] = -1
+        values = requests[0].inputs()[0].as_numpy()
+        self.kept = {kept}
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", values)])]
+"""
 ECHO, WAIT, DIE, FAIL = range(4)
 
 
@@ -63,6 +88,8 @@ def server(start_server, tmp_path_factory):
     root = tmp_path_factory.mktemp("in_turn")
     write_model(root, "steps", CODE, CONFIG)
     write_model(root, "stream", STREAM, CONFIG + "model_transaction_policy { decoupled: true }\n")
+    for name, (kept, written) in KEEPERS.items():
+        write_model(root, name, KEEPER.format(kept=kept, written=written), CONFIG)
     running = start_server(root, python_flags(f"--backend-config=python,shm-region-prefix-name={PREFIX}"))
     running.go = root / "steps/go"
     yield running
@@ -141,6 +168,20 @@ def test_tensors_of_requests_in_turn_are_their_own(server):
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
         for each in [pool.submit(client, number) for number in range(12)]:
             each.result(PATIENCE_S)
+
+
+@pytest.mark.parametrize("model", KEEPERS)
+def test_what_a_model_writes_to_its_last_input_changes_no_answer(server, model):
+    """Though that input was the answer, which the host may not have read yet."""
+    clients = [Raw(server.http) for _ in range(16)]
+    for seed in range(20):
+        asked = [np.full(4096 if seed % 2 else 1 << 15, 16 * seed + i, np.float32) for i in range(len(clients))]
+        for one, values in zip(clients, asked):
+            one.send(binary_request(model, values))
+        for one, values in zip(clients, asked):
+            assert np.array_equal(binary_output(one), values)
+    for one in clients:
+        one.close()
 
 
 def test_streams_in_turn_are_whole(server):

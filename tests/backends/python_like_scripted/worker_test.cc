@@ -162,7 +162,7 @@ class WorkerTest : public testing::Test {
     const std::span bytes(reinterpret_cast<const std::byte*>(values.data()), values.size() * 4);
     std::vector<Block> blocks;
     MarshalWriter question;
-    question.Tuple(2);
+    question.Tuple(3);
     question.Int(static_cast<int64_t>(Question::kExecute));
     question.Tuple(1);
     question.Tuple(8);
@@ -178,6 +178,7 @@ class WorkerTest : public testing::Test {
     EXPECT_TRUE(WriteTensor(TensorView::Of("IN", DataType::kFp32, shape, bytes),
                             worker_->to_worker(), nullptr, blocks, question)
                     .ok());
+    question.None();
     return worker_->Ask(question.Take(), timeout);
   }
   // The one response of an answer, or its error.

@@ -2,6 +2,7 @@
 clears it, and only the writer hands blocks out."""
 import mmap
 import os
+import sys
 import threading
 import weakref
 
@@ -11,6 +12,20 @@ from .errors import TritonModelException
 
 HEADER = 64
 _UINT8 = numpy.dtype(numpy.uint8)
+
+
+def _references(arrays):
+    """To each array, and to the block that it lies in."""
+    return [(sys.getrefcount(each), sys.getrefcount(each.base) if type(each.base) is numpy.ndarray else 0)
+            for each in arrays if isinstance(each, numpy.ndarray)]
+
+
+_ALONE = _references([numpy.empty(1)[:]])[0]
+
+
+def are_alone(arrays):
+    """Whether this list is all that keeps its arrays, and they are all that keeps their memory: then nobody can write to it any more."""
+    return all(of_array <= _ALONE[0] and of_block <= _ALONE[1] for of_array, of_block in _references(arrays))
 
 
 class IncomingRegion:

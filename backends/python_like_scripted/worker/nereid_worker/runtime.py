@@ -10,8 +10,11 @@ import threading
 import types
 from collections.abc import Coroutine
 
+import numpy
+
 from . import calls, channel, models, protocol, response
 from .errors import Fault, TritonModelException, describe
+from .region import are_alone
 from .request import RELEASE_RESCHEDULE, InferenceRequest
 from .response import FINAL, InferenceResponse
 from .tensor import give_back
@@ -45,8 +48,8 @@ def serve():
         question = channel.next_question()
         if question is None:
             return
-        num_unread = question[2] if question[0] == protocol.EXECUTE else 0
-        while len(_kept) > num_unread:
+        num_unread = question[2] if question[0] == protocol.EXECUTE else None
+        while len(_kept) > (num_unread or 0):
             _kept.popleft()
         try:
             answer = (0, handlers[question[0]](*question[1:]))
@@ -195,7 +198,7 @@ def _has(target, name):
 
 # ---- requests
 
-def _execute(packed, _num_unread):
+def _execute(packed, num_unread):
     """(messages posted so far, error or None, responses): the host handles the posted ones first."""
     requests = [InferenceRequest.received(each) for each in packed]
     try:
@@ -205,11 +208,18 @@ def _execute(packed, _num_unread):
         responses = execute(list(requests))  # models take requests out of it
         if type(responses) is not list and isinstance(responses, Coroutine):
             responses = _run(responses, requests)
-        return (channel.num_posted, None, _packed(requests, responses))
+        kept = []
+        # Who else has memory of a GPU is not known: it is named where the host reads the answer before the model can write there again.
+        packed = _packed(requests, responses, kept, kept if num_unread is None else None)
+        requests = responses = None
+        if not are_alone(kept):
+            packed = _copied(packed, kept)
+        _kept.append(kept)
+        return (channel.num_posted, None, packed)
     except BaseException as error:  # noqa: BLE001
         if isinstance(error, SystemExit) and not channel.is_own():
             raise
-        for each in requests:
+        for each in requests or ():
             each._close()
         return (channel.num_posted, _failed(error), ())
 
@@ -218,7 +228,7 @@ def _failed(error):
     return f"Failed to process the request(s) for model '{_instance_name}', message: {_text(error)}"
 
 
-def _packed(requests, responses):
+def _packed(requests, responses, kept, kept_on_gpu):
     """What the host does with each request: a response, none yet because a sender answers, or _RESCHEDULED."""
     if responses is None:
         return tuple([_packed_none(each) for each in requests])
@@ -232,11 +242,10 @@ def _packed(requests, responses):
             f"InferenceRequest(s) size is:{len(requests)}, and InferenceResponse(s) size is:{len(responses)}\n")
     for each in zip(requests, responses):
         _check(*each)
-    packed, kept = [], []
-    _kept.append(kept)
+    packed = []
     try:
         for request, each in zip(requests, responses):
-            packed.append(_packed_none(request) if each is None else each.packed(request._outputs, kept, kept))
+            packed.append(_packed_none(request) if each is None else each.packed(request._outputs, kept, kept_on_gpu))
     except BaseException:
         _give_back(packed)
         raise
@@ -257,6 +266,24 @@ def _check(request, made):
         request._sender._count(made, FINAL)
     except TritonModelException as error:
         raise Fault(str(error)) from None
+
+
+def _copied(responses, kept):
+    """The same, with copies of what the host would read where the model, who has it still, may write."""
+    arrays = iter([each for each in kept if isinstance(each, numpy.ndarray)])
+    copies = []
+
+    def copied(tensor):
+        if type(tensor[3]) is not tuple or len(tensor[3]) != 3:
+            return tensor
+        copies.append((*tensor[:3], channel.outgoing.place(next(arrays))))
+        return copies[-1]
+    try:
+        return tuple([(tuple([copied(tensor) for tensor in each[0]]), *each[1:]) if type(each) is tuple else each for each in responses])
+    except BaseException:
+        give_back(copies)
+        _give_back(responses)
+        raise
 
 
 def _packed_none(request):
