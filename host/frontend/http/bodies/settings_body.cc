@@ -39,7 +39,8 @@ Status ReadTraceMember(JsonReader& reader, std::string_view key, TraceChange& ch
     return Status::Ok();
   };
   NEREID_RETURN_IF_ERROR(key == "trace_level" ? reader.ReadArray(read_text) : read_text());
-  change.emplace_back(key, std::move(values));
+  // A list without levels changes nothing, as in Triton.
+  if (!values.empty()) change.emplace_back(key, std::move(values));
   return Status::Ok();
 }
 

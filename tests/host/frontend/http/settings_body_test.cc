@@ -40,6 +40,12 @@ TEST(SettingsBodyTest, ATraceChangeSetsAndClears) {
   EXPECT_EQ(*change, expected);
 }
 
+TEST(SettingsBodyTest, AListWithoutLevelsChangesNothing) {
+  const Result<TraceChange> change = ReadTraceChange(R"({"trace_level":[]})", 64);
+  ASSERT_TRUE(change.ok()) << change.status().message();
+  EXPECT_TRUE(change->empty());
+}
+
 TEST(SettingsBodyTest, ATraceChangeOfAnotherKindIsRefusedByName) {
   for (const char* body : {R"({"trace_level":"OFF"})", R"({"trace_level":[1]})"}) {
     const Result<TraceChange> change = ReadTraceChange(body, 64);
