@@ -6,19 +6,21 @@ namespace nereid {
 namespace {
 
 Status NoUrl(const std::string& text) {
-  return InvalidArgError("expected a URL of the form http[s]://host[:port][/path], got '", text,
+  return InvalidArgError("expected a URL of the form [http[s]://]host[:port][/path], got '", text,
                          "'");
 }
 
 }  // namespace
 
 Result<HttpUrl> ParseHttpUrl(const std::string& url) {
-  const bool is_tls = url.starts_with("https://");
-  if (!is_tls && !url.starts_with("http://")) return NoUrl(url);
+  const size_t colons = url.find("://");
+  const std::string scheme = colons == std::string::npos ? "http" : url.substr(0, colons);
+  const bool is_tls = scheme == "https";
+  if (!is_tls && scheme != "http") return NoUrl(url);
   for (const unsigned char letter : url) {
     if (letter <= ' ' || letter == 0x7f) return NoUrl(url);  // it would end up in a request's head
   }
-  const std::string rest = url.substr(url.find("//") + 2);
+  const std::string rest = colons == std::string::npos ? url : url.substr(colons + 3);
   const size_t slash = rest.find('/');
   const std::string authority = rest.substr(0, slash);
   HttpUrl parsed;

@@ -14,7 +14,7 @@ struct HttpUrl {
   std::string path;
 };
 
-// "http://host[:port][/path]", or https.
+// "http://host[:port][/path]", which may leave out http://, or https.
 Result<HttpUrl> ParseHttpUrl(const std::string& url);
 
 }  // namespace nereid

@@ -111,10 +111,12 @@ TEST(HttpUrlTest, TakesApartWhatItKnows) {
   EXPECT_EQ(url->path, "/v1/traces");
   EXPECT_EQ(ParseHttpUrl("http://collector")->port, "80");
   EXPECT_FALSE(url->is_tls);
+  EXPECT_EQ(ParseHttpUrl("collector:4318/v1/traces")->host, "collector");
+  EXPECT_EQ(ParseHttpUrl("collector:4318/v1/traces")->port, "4318");
   EXPECT_EQ(ParseHttpUrl("https://collector/v1/traces")->port, "443");
   EXPECT_TRUE(ParseHttpUrl("https://collector:1")->is_tls);
   for (const char* wrong :
-       {"", "collector:4318", "ftp://collector", "http://", "https://", "http://:1/", "http://h:x/",
+       {"", "collector:x", "ftp://collector", "http://", "https://", "http://:1/", "http://h:x/",
         "http://h/a b", "http://h/\r\nX: y"}) {
     EXPECT_FALSE(ParseHttpUrl(wrong).ok()) << wrong;
   }
