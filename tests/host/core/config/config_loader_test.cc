@@ -165,6 +165,14 @@ TEST(ConfigLoaderTest, PrefersTheNamedConfigFile) {
   EXPECT_EQ(ReadModelConfig(folder)->backend, "usual");
 }
 
+TEST(ConfigLoaderTest, AFolderIsNoConfigFile) {
+  const TempModel model("backend: \"b\"\n");
+  const std::filesystem::path file = std::filesystem::path(model.folder().path) / "config.pbtxt";
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  EXPECT_NE(FaultOf(model).find("Is a directory"), std::string::npos) << FaultOf(model);
+}
+
 TEST(ConfigLoaderTest, ReadsSecondaryDevices) {
   const TempModel model(
       std::string(kIo) +
