@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -22,11 +23,21 @@ InstanceRunner::InstanceRunner(Instance* instance, size_t index, Scheduler* sche
       warm_up_(warm_up_fn_ != nullptr || !instance->spec().binding.empty()
                    ? std::packaged_task<Status()>([this] { return WarmUp(); })
                    : std::packaged_task<Status()>()),
-      warm_(warm_up_.valid() ? warm_up_.get_future() : std::future<Status>()),
-      thread_([this] { Run(); }) {}
+      warm_(warm_up_.valid() ? warm_up_.get_future() : std::future<Status>()) {}
+
+Status InstanceRunner::Start() {
+  if (thread_.joinable()) return Status::Ok();
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& error) {
+    return UnavailableError("instance '", instance_->spec().name,
+                            "': cannot start its thread: ", error.what());
+  }
+  return Status::Ok();
+}
 
 InstanceRunner::~InstanceRunner() {
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void InstanceRunner::Run() {

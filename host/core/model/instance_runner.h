@@ -1,5 +1,6 @@
-// The thread of an instance: warm up, then take a batch, execute, again. [load thread starts it,
-// reaper thread ends it]
+// The thread of an instance: warm up, then take a batch, execute, again. A model that nobody asks
+// has none: threads are most of what an instance costs at load. [load thread makes it, reaper
+// thread ends it]
 #pragma once
 
 #include <functional>
@@ -30,8 +31,12 @@ class InstanceRunner {
   InstanceRunner(const InstanceRunner&) = delete;
   InstanceRunner& operator=(const InstanceRunner&) = delete;
 
-  // Waits for the outcome of warm_up. Once. A thread that has nothing to do before it serves is not
-  // waited for: starting many models would wait for as many threads to get a core.
+  // Something comes before the first batch, and is not to wait for it.
+  bool HasPrelude() const { return warm_up_.valid() || admitted_.valid(); }
+  // Starts the thread, unless that was done. UNAVAILABLE when there is none to be had. One caller
+  // at a time.
+  Status Start();
+  // Waits for the outcome of warm_up. Once, after Start.
   Status WaitWarm() { return warm_up_.valid() ? warm_.get() : Status::Ok(); }
   size_t index() const { return index_; }
 

@@ -267,7 +267,10 @@ Status Model::StartRunner(Seat* seat, size_t index, std::shared_future<bool> adm
   seat->runner = std::make_unique<InstanceRunner>(
       instance, index, scheduler_.get(), std::move(limited), std::move(turn), std::move(warm_up),
       std::move(admitted), [this, index] { OnRunnerOver(index); });
-  return Status::Ok();
+  if (!seat->runner->HasPrelude()) return Status::Ok();
+  Status started = seat->runner->Start();
+  if (!started.ok()) seat->runner.reset();
+  return started;
 }
 
 // Passive instances have no thread: their backend uses them as it likes.
@@ -285,6 +288,15 @@ Status Model::StartScheduling() {
     if (!status.ok() && first_error.ok()) first_error = std::move(status);
   }
   return first_error;
+}
+
+Status Model::StartRunners() {
+  std::lock_guard lock(seats_mutex_);
+  for (const Seat& seat : seats_) {
+    if (seat.runner != nullptr) NEREID_RETURN_IF_ERROR(seat.runner->Start());
+  }
+  runners_started_.store(true, std::memory_order_release);
+  return Status::Ok();
 }
 
 Model::~Model() {
@@ -349,7 +361,9 @@ Status Model::Enqueue(InferRequest* request) {
         std::make_unique<FirstResponseTap>(latencies, request->request_start_ns));
   }
   // As Triton counts, what no queue took is no failure of the model.
-  Status status = scheduler_->Enqueue(request);
+  Status status;
+  if (!runners_started_.load(std::memory_order_acquire)) status = StartRunners();
+  if (status.ok()) status = scheduler_->Enqueue(request);
   if (!status.ok()) OnReleased();
   return status;
 }

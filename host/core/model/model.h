@@ -118,9 +118,12 @@ class Model final : public RequestTarget,
   bool ExecutesInline() const;
   // On the first instance, by its inline entry point. [any thread]
   void ExecuteInline(InferRequest* request);
-  // `index`: in the scheduler. `admitted`: as InstanceRunner has it.
+  // `index`: in the scheduler. `admitted`: as InstanceRunner has it. The thread itself comes with
+  // the first request where nothing is to be done before.
   Status StartRunner(Seat* seat, size_t index, std::shared_future<bool> admitted);
   Status StartScheduling();
+  // The threads of all instances, with the first request.
+  Status StartRunners();
   // Starts the runners of seats that join the model. They serve once all of them are warm; where
   // one fails none does.
   Status StartMore(Seats* seats);
@@ -152,6 +155,7 @@ class Model final : public RequestTarget,
   ResponseCache* cache_ = nullptr;  // null: every request is executed
   std::atomic<bool> accepting_{true};
   std::atomic<uint64_t> num_inflight_{0};
+  std::atomic<bool> runners_started_{false};
   std::shared_ptr<Scheduler> scheduler_;
   size_t next_index_ = 0;                                        // of a runner [load thread]
   std::map<int32_t, std::shared_ptr<std::mutex>> device_turns_;  // of DEVICE_BLOCKING backends

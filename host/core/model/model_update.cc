@@ -98,7 +98,10 @@ void Model::Retire(Seats seats) {
   {
     std::lock_guard lock(seats_mutex_);
     for (Seat& seat : seats) {
-      if (seat.runner == nullptr) continue;  // ends right here
+      if (seat.runner == nullptr) continue;                        // ends right here
+      if (Status started = seat.runner->Start(); !started.ok()) {  // its thread is what ends it
+        NEREID_LOG_WARN("model '", name(), "': ", started.message());
+      }
       indices.push_back(seat.runner->index());
       leaving_.push_back(std::move(seat));
     }

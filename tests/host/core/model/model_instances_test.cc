@@ -97,6 +97,29 @@ TEST_F(ModelInstancesTest, ABackendLearnsOfTheSecondaryDevices) {
   EXPECT_EQ(devices, expected);
 }
 
+size_t NumThreads() {
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  return std::distance(begin(threads), end(threads));
+}
+
+TEST_F(ModelInstancesTest, ThreadsComeWithTheFirstRequest) {
+  const size_t before = NumThreads();
+  auto model = Load(Config(R"(, "instance_group": [{"count": 3, "kind": "KIND_CPU"}])"));
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_EQ(NumThreads(), before);
+  Send(*model);
+  EXPECT_EQ(client_.WaitFor(1).size(), 1U);
+  EXPECT_EQ(NumThreads(), before + 3);
+}
+
+TEST_F(ModelInstancesTest, AModelThatNobodyAskedEnds) {
+  auto model = Load(Config(R"(, "instance_group": [{"count": 2, "kind": "KIND_CPU"}])"));
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  model->reset();
+  WaitForEnds();
+  EXPECT_EQ(num_destroyed, 1);
+}
+
 TEST_F(ModelInstancesTest, PassiveInstancesAreMadeButNeverExecute) {
   std::mutex mutex;
   std::set<std::string> executing;

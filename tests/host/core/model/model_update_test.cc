@@ -307,6 +307,7 @@ TEST_F(ModelUpdateTest, InstancesOfABlockedDeviceExecuteOneAfterTheOther) {
     runners.emplace_back(
         &instances.back(), i, &scheduler, nullptr, turn, [] { return Status::Ok(); },
         std::shared_future<bool>(), [] {});
+    ASSERT_TRUE(runners.back().Start().ok());
   }
   for (int i = 0; i < 40; ++i) {
     InferRequest* const request = Make({1, 1});
