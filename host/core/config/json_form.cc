@@ -362,9 +362,10 @@ void OrderFields(const Descriptor& type, Json* object) {
   }
   if (is_ordered) return;
   std::sort(places.begin(), places.end());
-  Json ordered = Json::object();
+  Json::object_t ordered;
+  ordered.reserve(places.size());
   for (const auto& [index, value] : places) {
-    ordered[type.field(index)->name()] = std::move(*value);
+    ordered.emplace_back(type.field(index)->name(), std::move(*value));  // names differ: no search
   }
   *object = std::move(ordered);
 }

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "config/config_form.h"
 #include "config/typed_config.h"
 #include "config/validate.h"
 #include "config/validate_parts.h"
@@ -155,6 +156,18 @@ void ValidateBatchOutput(const ModelConfig& config, const Json& io, const std::s
   }
 }
 
+void ValidateBatchTensors(const ModelConfig& config, const Json& form, Faults* faults) {
+  const Json none = Json::array();
+  const Json& inputs = form.contains("batch_input") ? form.at("batch_input") : none;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    ValidateBatchInput(config, inputs[i], StrCat("batch_input[", i, "]"), faults);
+  }
+  const Json& outputs = form.contains("batch_output") ? form.at("batch_output") : none;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    ValidateBatchOutput(config, outputs[i], StrCat("batch_output[", i, "]"), faults);
+  }
+}
+
 }  // namespace
 
 void ValidateOutput(const ModelConfig& config, size_t index, Faults* faults) {
@@ -164,15 +177,9 @@ void ValidateOutput(const ModelConfig& config, size_t index, Faults* faults) {
 void ValidateTensors(const ModelConfig& config, Faults* faults) {
   ValidateTensorList(config.inputs, "input", config, faults);
   ValidateTensorList(config.outputs, "output", config, faults);
-  const Json form = FromModelConfig(config);
-  const Json inputs = form.value("batch_input", Json::array());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    ValidateBatchInput(config, inputs[i], StrCat("batch_input[", i, "]"), faults);
-  }
-  const Json outputs = form.value("batch_output", Json::array());
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    ValidateBatchOutput(config, outputs[i], StrCat("batch_output[", i, "]"), faults);
-  }
+  const Json* const tree = config.form == nullptr ? nullptr : config.form->tree();
+  if (tree != nullptr) return ValidateBatchTensors(config, *tree, faults);
+  ValidateBatchTensors(config, FromModelConfig(config), faults);
 }
 
 }  // namespace nereid::config
