@@ -53,19 +53,6 @@ void FactoryDeleter::operator()(TRITONBACKEND_ResponseFactory* factory) const {
   Tell(TRITONBACKEND_ResponseFactoryDelete(factory));
 }
 
-Result<std::unique_ptr<CoreClient>> CoreClient::Create(TRITONBACKEND_ModelInstance* instance,
-                                                       TRITONBACKEND_Request* request,
-                                                       std::shared_ptr<const Plan> plan,
-                                                       CancelWatch& watch) {
-  std::unique_ptr<CoreClient> client(new CoreClient(instance, request, std::move(plan), watch));
-  if (client->plan_->graph->decoupled) {
-    TRITONBACKEND_ResponseFactory* factory = nullptr;
-    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ResponseFactoryNew(&factory, request)));
-    client->factory_.reset(factory);
-  }
-  return client;
-}
-
 CoreClient::CoreClient(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request* request,
                        std::shared_ptr<const Plan> plan, CancelWatch& watch)
     : instance_(instance),
@@ -74,6 +61,14 @@ CoreClient::CoreClient(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Requ
       watch_(watch),
       start_ns_(NowNs()),
       last_response_ns_(start_ns_) {}
+
+Status CoreClient::Open() {
+  if (!plan_->graph->decoupled) return {};
+  TRITONBACKEND_ResponseFactory* factory = nullptr;
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ResponseFactoryNew(&factory, request_)));
+  factory_.reset(factory);
+  return {};
+}
 
 Result<TensorRefs> CoreClient::ReadInputs() const {
   const Graph& graph = *plan_->graph;

@@ -18,11 +18,11 @@ struct FactoryDeleter {
 
 class CoreClient : public ClientRequest {
  public:
-  // `instance` and `watch` outlive the request. On error the request stays the caller's.
-  static Result<std::unique_ptr<CoreClient>> Create(TRITONBACKEND_ModelInstance* instance,
-                                                    TRITONBACKEND_Request* request,
-                                                    std::shared_ptr<const Plan> plan,
-                                                    CancelWatch& watch);
+  // `instance` and `watch` outlive the request, which stays the caller's until it has begun to run.
+  CoreClient(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request* request,
+             std::shared_ptr<const Plan> plan, CancelWatch& watch);
+  // First of all.
+  Status Open();
 
   // The request's inputs by Graph::inputs, referencing its buffers; null where it has none.
   Result<TensorRefs> ReadInputs() const;
@@ -36,9 +36,6 @@ class CoreClient : public ClientRequest {
   void Release() override;
 
  private:
-  CoreClient(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request* request,
-             std::shared_ptr<const Plan> plan, CancelWatch& watch);
-
   Result<TRITONBACKEND_Response*> NewResponse();
   Status Fill(TRITONBACKEND_Response* response, const Emission& emission);
   Status AddOutput(TRITONBACKEND_Response* response, const Binding& output, const Tensor& tensor);

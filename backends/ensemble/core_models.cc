@@ -10,16 +10,17 @@
 namespace nereid::ensemble {
 namespace {
 
-Result<TensorRef> MakeTensor(const OutputView& output) {
-  auto tensor = std::make_shared<Tensor>();
+TensorRef MakeTensor(const OutputView& output) {
+  const auto tensor =
+      output.userp == nullptr ? std::make_shared<Tensor>() : TensorOfStepBuffer(output.userp);
   tensor->data_type = output.datatype;
   tensor->shape.assign(output.shape);
+  tensor->segments.clear();
   if (output.size_bytes > 0) {
     tensor->segments.push_back({output.base, output.size_bytes,
                                 static_cast<uint32_t>(output.memory_type), output.memory_type_id});
   }
-  tensor->owner = ShareStepBuffer(output.userp);
-  return TensorRef(std::move(tensor));
+  return tensor;
 }
 
 // One request to a step's model. The C API holds a reference from InferAsync until both the final
@@ -88,8 +89,7 @@ class CoreCall : public StepCall,
     for (uint32_t i = 0; i < count; ++i) {
       NEREID_ASSIGN_OR_RETURN(const OutputView output, response.Output(i));
       for (size_t k = 0; k < step_.outputs.size(); ++k) {
-        if (step_.outputs[k].name != output.name) continue;
-        NEREID_ASSIGN_OR_RETURN(outputs[k], MakeTensor(output));
+        if (step_.outputs[k].name == output.name) outputs[k] = MakeTensor(output);
       }
     }
     return {};
@@ -117,7 +117,12 @@ class CoreCall : public StepCall,
 
 CoreModels::CoreModels(std::shared_ptr<const CallContext> context, std::shared_ptr<const Plan> plan,
                        TRITONBACKEND_Request* client)
-    : context_(std::move(context)), plan_(std::move(plan)), client_(client) {}
+    : context_(std::move(context)),
+      plan_(std::move(plan)),
+      client_(client),
+      has_attributes_(HasAttributes(client)) {
+  if (!ToStatus(TRITONBACKEND_RequestTrace(client_, &trace_)).ok()) trace_ = nullptr;
+}
 
 Result<std::shared_ptr<StepCall>> CoreModels::Start(const StepRequest& request,
                                                     std::shared_ptr<StepEvents> events) {
@@ -125,7 +130,7 @@ Result<std::shared_ptr<StepCall>> CoreModels::Start(const StepRequest& request,
   const Server server = Server::Borrow(context_->server);
   NEREID_ASSIGN_OR_RETURN(InferRequest target,
                           server.NewRequest(step.target.c_str(), step.model_version));
-  NEREID_RETURN_IF_ERROR(ForwardAttributes(client_, target));
+  if (has_attributes_) NEREID_RETURN_IF_ERROR(ForwardAttributes(client_, target));
   NEREID_RETURN_IF_ERROR(FillInputs(request, target));
   NEREID_RETURN_IF_ERROR(RequestOutputs(step, target));
   auto call = std::make_shared<CoreCall>(context_, plan_, request, std::move(events));
@@ -161,12 +166,9 @@ Status CoreModels::RequestOutputs(const Step& step, InferRequest& target) const 
 }
 
 TRITONSERVER_InferenceTrace* CoreModels::ChildTrace() const {
-  TRITONSERVER_InferenceTrace* parent = nullptr;
+  if (trace_ == nullptr) return nullptr;
   TRITONSERVER_InferenceTrace* child = nullptr;
-  if (!ToStatus(TRITONBACKEND_RequestTrace(client_, &parent)).ok() || parent == nullptr) {
-    return nullptr;
-  }
-  if (!ToStatus(TRITONSERVER_InferenceTraceSpawnChildTrace(parent, &child)).ok()) return nullptr;
+  if (!ToStatus(TRITONSERVER_InferenceTraceSpawnChildTrace(trace_, &child)).ok()) return nullptr;
   return child;
 }
 

@@ -39,6 +39,8 @@ class CoreModels : public StepModels {
   const std::shared_ptr<const CallContext> context_;
   const std::shared_ptr<const Plan> plan_;
   TRITONBACKEND_Request* const client_;
+  const bool has_attributes_;  // to forward; asked once, since the steps start on other threads
+  TRITONSERVER_InferenceTrace* trace_ = nullptr;  // the client's; null: it is not traced
 };
 
 }  // namespace nereid::ensemble

@@ -4,16 +4,19 @@
 
 namespace nereid::ensemble {
 
-Dataflow::Dataflow(const Plan& plan) : plan_(plan), graph_(*plan.graph) {}
+Dataflow::Dataflow(const Plan& plan)
+    : plan_(plan),
+      graph_(*plan.graph),
+      root_(plan, nullptr, 0),
+      root_ref_(std::shared_ptr<void>(), &root_) {}
 
 void Dataflow::Begin(std::span<const TensorRef> inputs, Effects& effects) {
-  root_ = std::make_shared<Scope>(plan_, nullptr, 0);
   for (size_t i = 0; i < graph_.inputs.size(); ++i) {
     const int slot = plan_.slot_of_tensor[graph_.inputs[i].tensor];
     if (slot < 0) continue;
-    root_->slots[slot] = {inputs[i] ? SlotState::kPresent : SlotState::kAbsent, inputs[i]};
+    root_.slots[slot] = {inputs[i] ? SlotState::kPresent : SlotState::kAbsent, inputs[i]};
   }
-  OpenScope(root_, effects);
+  OpenScope(root_ref_, effects);
   Advance(effects);
 }
 
@@ -206,7 +209,7 @@ Status Dataflow::MissingInput(const Step& step, const Binding& input) const {
 
 void Dataflow::Advance(Effects& effects) {
   if (over_) return;
-  switch (Drain(*root_, effects)) {
+  switch (Drain(root_, effects)) {
     case Progress::kBlocked:
       return;
     case Progress::kFailed:

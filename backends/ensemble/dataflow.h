@@ -43,8 +43,10 @@ struct Effects {
 
 class Dataflow {
  public:
-  // `plan` outlives this.
+  // `plan` outlives this, which outlives every Execution.
   explicit Dataflow(const Plan& plan);
+  Dataflow(const Dataflow&) = delete;
+  Dataflow& operator=(const Dataflow&) = delete;
 
   // Starts the request. `inputs` is parallel to Graph::inputs; null: not in the request.
   void Begin(std::span<const TensorRef> inputs, Effects& effects);
@@ -83,7 +85,8 @@ class Dataflow {
 
   const Plan& plan_;
   const Graph& graph_;
-  std::shared_ptr<Scope> root_;
+  Scope root_;
+  const std::shared_ptr<Scope> root_ref_;  // owns nothing: nobody counts who refers to the root
   bool over_ = false;
 };
 

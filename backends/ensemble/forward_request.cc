@@ -19,10 +19,14 @@ Status ForwardCorrelationId(TRITONBACKEND_Request* client, InferRequest& target)
 
 // The backend API has no question for the priority. In this host as in Triton both handle types
 // name the same object, so the server API's question serves.
+TRITONSERVER_Error* PriorityOf(TRITONBACKEND_Request* client, uint64_t* priority) {
+  return TRITONSERVER_InferenceRequestPriorityUInt64(
+      reinterpret_cast<TRITONSERVER_InferenceRequest*>(client), priority);
+}
+
 Status ForwardPriority(TRITONBACKEND_Request* client, InferRequest& target) {
   uint64_t priority = 0;
-  NEREID_RETURN_IF_ERROR(ToStatus(TRITONSERVER_InferenceRequestPriorityUInt64(
-      reinterpret_cast<TRITONSERVER_InferenceRequest*>(client), &priority)));
+  NEREID_RETURN_IF_ERROR(ToStatus(PriorityOf(client, &priority)));
   return priority == 0 ? Status() : target.SetPriority(priority);
 }
 
@@ -48,6 +52,21 @@ Status ForwardParameter(TRITONBACKEND_Request* client, uint32_t index, InferRequ
 }
 
 }  // namespace
+
+bool HasAttributes(TRITONBACKEND_Request* client) {
+  const char* id = "";
+  uint32_t flags = 0, num_parameters = 0;
+  uint64_t correlation_id = 0, priority = 0, timeout_us = 0;
+  const bool is_readable =
+      ToStatus(TRITONBACKEND_RequestId(client, &id)).ok() &&
+      ToStatus(TRITONBACKEND_RequestFlags(client, &flags)).ok() &&
+      ToStatus(TRITONBACKEND_RequestCorrelationId(client, &correlation_id)).ok() &&
+      ToStatus(PriorityOf(client, &priority)).ok() &&
+      ToStatus(TRITONBACKEND_InferenceRequestTimeoutMicroseconds(client, &timeout_us)).ok() &&
+      ToStatus(TRITONBACKEND_RequestParameterCount(client, &num_parameters)).ok();
+  return !is_readable || id[0] != '\0' || flags != 0 || correlation_id != 0 || priority != 0 ||
+         timeout_us != 0 || num_parameters != 0;
+}
 
 Status ForwardAttributes(TRITONBACKEND_Request* client, InferRequest& target) {
   const char* id = "";

@@ -6,6 +6,8 @@
 
 namespace nereid::ensemble {
 
+// Whether there is anything to copy.
+bool HasAttributes(TRITONBACKEND_Request* client);
 // Id, correlation id, sequence flags, priority, timeout and parameters.
 Status ForwardAttributes(TRITONBACKEND_Request* client, InferRequest& target);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/ensemble/core_client.h"
+#include "backends/ensemble/runner.h"
 #include "backends/ensemble/step_buffer.h"
 #include "backends/ensemble/validate.h"
 #include "nereid/message.h"
@@ -53,6 +54,20 @@ Status SetDecoupled(TRITONBACKEND_Model* model, const std::string& config, bool 
   return ToStatus(TRITONBACKEND_ModelSetConfig(model, /*config_version=*/1, message.get()));
 }
 
+// What a runner works with; made before it and gone after it.
+struct RunParts {
+  CoreClient client;
+  CoreModels models;
+};
+
+// One request, in one allocation.
+struct CoreRun : RunParts, Runner {
+  CoreRun(const std::shared_ptr<const CallContext>& context, TRITONBACKEND_ModelInstance* instance,
+          TRITONBACKEND_Request* request, std::shared_ptr<const Plan> plan, CancelWatch& watch)
+      : RunParts{{instance, request, plan, watch}, {context, plan, request}},
+        Runner(std::move(plan), context->limiter, RunParts::models, RunParts::client) {}
+};
+
 std::shared_ptr<const Plan> MakeSharedPlan(const std::shared_ptr<const Graph>& graph,
                                            std::span<const int> outputs) {
   return std::make_shared<const Plan>(MakePlan(graph, outputs));
@@ -100,16 +115,12 @@ EnsembleModel::EnsembleModel(std::shared_ptr<const Graph> graph,
 
 Status EnsembleModel::Execute(TRITONBACKEND_ModelInstance* instance,
                               TRITONBACKEND_Request* request) {
-  NEREID_ASSIGN_OR_RETURN(const std::shared_ptr<const Plan> plan, PlanFor(request));
-  NEREID_ASSIGN_OR_RETURN(std::unique_ptr<CoreClient> client,
-                          CoreClient::Create(instance, request, plan, watch_));
-  NEREID_ASSIGN_OR_RETURN(const TensorRefs inputs, client->ReadInputs());
-  auto models = std::make_unique<CoreModels>(context_, plan, request);
-  CoreClient& watched = *client;
-  auto runner =
-      std::make_shared<Runner>(plan, context_->limiter, std::move(models), std::move(client));
-  watched.Watch(runner);
-  runner->Begin(inputs);
+  NEREID_ASSIGN_OR_RETURN(std::shared_ptr<const Plan> plan, PlanFor(request));
+  const auto run = std::make_shared<CoreRun>(context_, instance, request, std::move(plan), watch_);
+  NEREID_RETURN_IF_ERROR(run->client.Open());
+  NEREID_ASSIGN_OR_RETURN(const TensorRefs inputs, run->client.ReadInputs());
+  run->client.Watch(run);
+  run->Begin(inputs);
   return {};
 }
 

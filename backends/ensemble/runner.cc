@@ -4,88 +4,73 @@
 
 namespace nereid::ensemble {
 
-// A step's call: routes its events to the runner, which it keeps alive.
-class Runner::RunningStep : public StepEvents, public std::enable_shared_from_this<RunningStep> {
- public:
-  RunningStep(std::shared_ptr<Runner> runner, Execution started)
-      : execution(std::move(started)), runner_(std::move(runner)) {}
+void Runner::RunningStep::OnResponse(std::span<const TensorRef> outputs, bool is_final) {
+  runner_.OnResponse(*this, outputs, is_final);
+  if (is_final) Finish(kFinalSeen);
+}
 
-  void OnResponse(std::span<const TensorRef> outputs, bool is_final) override {
-    runner_->OnResponse(*this, outputs, is_final);
-    if (is_final) Finish(final_seen_);
-  }
-  void OnError(Status error, bool is_final) override {
-    runner_->OnError(*this, std::move(error), is_final);
-    if (is_final) Finish(final_seen_);
-  }
-  void OnFinal() override {
-    runner_->OnResponse(*this, {}, true);
-    Finish(final_seen_);
-  }
-  void OnReleased() override { Finish(released_); }
+void Runner::RunningStep::OnError(Status error, bool is_final) {
+  runner_.OnError(*this, std::move(error), is_final);
+  if (is_final) Finish(kFinalSeen);
+}
 
-  Execution execution;             // the dataflow's, under the runner's mutex; its step is constant
-  size_t position = 0;             // in Runner::calls_; guarded by its mutex
-  std::shared_ptr<StepCall> call;  // likewise; null until Start has returned, and once over
-  bool over = false;               // likewise
+void Runner::RunningStep::OnFinal() {
+  runner_.OnResponse(*this, {}, true);
+  Finish(kFinalSeen);
+}
 
- private:
-  // A call is over when both its final response and its release have come, in any order.
-  void Finish(bool& half) {
-    bool over;
-    {
-      std::lock_guard lock(runner_->mutex_);
-      over = !std::exchange(half, true) && final_seen_ && released_;
-    }
-    if (over) runner_->OnCallOver(*this);
+// A call is over when both its final response and its release have come, in any order.
+void Runner::RunningStep::Finish(Half half) {
+  const unsigned before = halves_.fetch_or(half, std::memory_order_acq_rel);
+  if (before != (kFinalSeen | kReleased) && (before | half) == (kFinalSeen | kReleased)) {
+    runner_.OnCallOver(*this);
   }
-
-  const std::shared_ptr<Runner> runner_;
-  bool final_seen_ = false;  // guarded by the runner's mutex, as released_
-  bool released_ = false;
-};
+}
 
 Runner::Runner(std::shared_ptr<const Plan> plan, std::shared_ptr<InflightLimiter> limiter,
-               std::unique_ptr<StepModels> models, std::unique_ptr<ClientRequest> client)
+               StepModels& models, ClientRequest& client)
     : plan_(std::move(plan)),
       limiter_(std::move(limiter)),
-      models_(std::move(models)),
-      client_(std::move(client)),
+      models_(models),
+      client_(client),
       dataflow_(*plan_) {}
+
+Runner::~Runner() = default;
 
 void Runner::Begin(std::span<const TensorRef> inputs) {
   Effects effects;
-  Calls to_cancel;
+  Work work;
   {
     std::lock_guard lock(mutex_);
     dataflow_.Begin(inputs, effects);
-    to_cancel = Take(effects);
+    work = Take(effects);
   }
-  Act(effects, to_cancel);
+  Act(work);
 }
 
 void Runner::Cancel() {
-  Calls to_cancel;
+  Work work;
   {
     std::lock_guard lock(mutex_);
     if (answered_) return;
     dataflow_.Abort();
+    is_over_.store(true, std::memory_order_release);
     answered_ = abandoned_ = true;
     outbox_.push_back(
         {.error = CancelledError("ensemble '", plan_->graph->name, "': the request was cancelled"),
          .is_final = true});
-    to_cancel = calls_;
+    work.to_cancel = calls_;
+    work.must_flush = NeedsFlush();
   }
-  Effects none;
-  Act(none, to_cancel);
+  Act(work);
 }
 
 void Runner::OnResponse(RunningStep& running, std::span<const TensorRef> outputs, bool is_final) {
-  if (client_->IsCancelled()) Cancel();
+  if (client_.IsCancelled()) Cancel();
   Status room;
   if (!outputs.empty()) room = WaitForRoom(running.execution.step);
   Effects effects;
-  Calls to_cancel;
+  Work work;
   {
     std::lock_guard lock(mutex_);
     Execution& execution = running.execution;
@@ -95,60 +80,103 @@ void Runner::OnResponse(RunningStep& running, std::span<const TensorRef> outputs
       dataflow_.OnResponse(execution, outputs, effects);
     }
     if (is_final) dataflow_.OnEnd(execution, effects);
-    to_cancel = Take(effects);
+    work = Take(effects);
   }
-  Act(effects, to_cancel);
+  Act(work);
 }
 
 void Runner::OnError(RunningStep& running, Status error, bool is_final) {
-  if (client_->IsCancelled()) Cancel();
+  if (client_.IsCancelled()) Cancel();
   Effects effects;
-  Calls to_cancel;
+  Work work;
   {
     std::lock_guard lock(mutex_);
     dataflow_.OnError(running.execution, std::move(error), effects);
     if (is_final) dataflow_.OnEnd(running.execution, effects);
-    to_cancel = Take(effects);
+    work = Take(effects);
   }
-  Act(effects, to_cancel);
+  Act(work);
 }
 
 void Runner::OnCallOver(RunningStep& running) {
   limiter_->OnStepEnded(running.execution.step);
-  std::shared_ptr<RunningStep> dropped;  // these two are destroyed after the mutex is free
+  std::shared_ptr<RunningStep> dropped;  // these three are destroyed after the mutex is free
   std::shared_ptr<StepCall> call;
+  std::shared_ptr<Scope> scope;
+  bool must_flush;
   {
     std::lock_guard lock(mutex_);
     running.over = true;
     call = std::move(running.call);
+    scope = std::move(running.execution.scope);
     const size_t position = running.position;
     calls_.back()->position = position;
     std::swap(calls_[position], calls_.back());
     dropped = std::move(calls_.back());
     calls_.pop_back();
+    must_flush = NeedsFlush();
   }
-  Flush();
+  if (must_flush) Flush();
 }
 
-Runner::Calls Runner::Take(Effects& effects) {
+Runner::Work Runner::Take(Effects& effects) {
+  Work work;
   for (Emission& emission : effects.emissions) {
     outbox_.push_back({.emission = std::move(emission), .has_response = true});
   }
-  if (!effects.finished || answered_) return {};
-  answered_ = true;
-  if (!effects.error.ok()) {
-    outbox_.push_back({.error = effects.error, .is_final = true});
-    abandoned_ = true;
-    return calls_;
+  if (dataflow_.over()) {
+    is_over_.store(true, std::memory_order_release);
+  } else {
+    for (Launch& launch : effects.launches) {
+      work.starts.push_back({Register(std::move(launch.execution)), std::move(launch.inputs)});
+    }
   }
-  if (effects.emissions.empty()) outbox_.push_back({});
-  outbox_.back().is_final = true;
-  return {};
+  if (effects.finished && !answered_) {
+    answered_ = true;
+    if (!effects.error.ok()) {
+      outbox_.push_back({.error = effects.error, .is_final = true});
+      abandoned_ = true;
+      work.to_cancel = calls_;
+    } else {
+      if (effects.emissions.empty()) outbox_.push_back({});
+      outbox_.back().is_final = true;
+    }
+  }
+  work.must_flush = NeedsFlush();
+  return work;
 }
 
-void Runner::Act(Effects& effects, const Calls& to_cancel) {
-  for (Launch& launch : effects.launches) StartStep(launch);
-  for (const std::shared_ptr<RunningStep>& running : to_cancel) {
+std::shared_ptr<Runner::RunningStep> Runner::Register(Execution execution) {
+  std::shared_ptr<RunningStep> running;
+  if (num_started_ < first_steps_.size()) {
+    auto& place = first_steps_[num_started_];
+    place.emplace(*this, std::move(execution));
+    running = std::shared_ptr<RunningStep>(shared_from_this(), &*place);
+  } else {
+    struct Kept {
+      Kept(std::shared_ptr<Runner> keeper, Execution started)
+          : runner(std::move(keeper)), step(*runner, std::move(started)) {}
+      const std::shared_ptr<Runner> runner;
+      RunningStep step;
+    };
+    auto kept = std::make_shared<Kept>(shared_from_this(), std::move(execution));
+    running = std::shared_ptr<RunningStep>(kept, &kept->step);
+  }
+  ++num_started_;
+  running->position = calls_.size();
+  calls_.push_back(running);
+  return running;
+}
+
+// While some thread empties the outbox, it sees what is added.
+bool Runner::NeedsFlush() const {
+  if (sending_) return false;
+  return !outbox_.empty() || (answered_ && calls_.empty() && !released_);
+}
+
+void Runner::Act(const Work& work) {
+  for (const Start& start : work.starts) StartStep(start);
+  for (const std::shared_ptr<RunningStep>& running : work.to_cancel) {
     std::shared_ptr<StepCall> call;
     {
       std::lock_guard lock(mutex_);
@@ -156,31 +184,26 @@ void Runner::Act(Effects& effects, const Calls& to_cancel) {
     }
     if (call != nullptr) call->Cancel();
   }
-  if (!to_cancel.empty()) limiter_->Wake();
-  Flush();
+  if (!work.to_cancel.empty()) limiter_->Wake();
+  if (work.must_flush) Flush();
 }
 
-void Runner::StartStep(Launch& launch) {
-  const int step = launch.execution.step;
-  auto running = std::make_shared<RunningStep>(shared_from_this(), std::move(launch.execution));
-  {
-    std::lock_guard lock(mutex_);
-    if (dataflow_.over()) return;
-    running->position = calls_.size();
-    calls_.push_back(running);
-  }
+void Runner::StartStep(const Start& start) {
+  RunningStep& running = *start.running;
+  const int step = running.execution.step;
   limiter_->OnStepStarted(step);
+  if (is_over_.load(std::memory_order_acquire)) return OnCallOver(running);
   Result<std::shared_ptr<StepCall>> call =
-      models_->Start({.step = step, .inputs = launch.inputs}, running);
+      models_.Start({.step = step, .inputs = start.inputs}, start.running);
   if (!call.ok()) {
-    running->OnError(std::move(call).status(), true);
-    running->OnReleased();
+    running.OnError(std::move(call).status(), true);
+    running.OnReleased();
     return;
   }
   bool cancel;
   {
     std::lock_guard lock(mutex_);
-    if (!running->over) running->call = *call;
+    if (!running.over) running.call = *call;
     cancel = abandoned_;
   }
   if (cancel) (*call)->Cancel();
@@ -200,16 +223,16 @@ void Runner::Flush() {
   if (!answered_ || !calls_.empty() || released_) return;
   released_ = true;
   lock.unlock();
-  client_->Release();
+  client_.Release();
 }
 
 void Runner::SendAnswer(const Answer& answer) {
   if (!answer.error.ok()) {
-    client_->SendError(answer.error);
+    client_.SendError(answer.error);
   } else if (answer.has_response) {
-    client_->Send(answer.emission, answer.is_final);
+    client_.Send(answer.emission, answer.is_final);
   } else {
-    client_->SendFinal();
+    client_.SendFinal();
   }
 }
 

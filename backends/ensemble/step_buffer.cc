@@ -1,6 +1,5 @@
 #include "backends/ensemble/step_buffer.h"
 
-#include <atomic>
 #include <cstdlib>
 #include <new>
 #include <utility>
@@ -10,50 +9,67 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// Lies before the bytes, in the same allocation.
-struct alignas(kAlignment) Header {
-  Header(std::shared_ptr<InflightLimiter> owner, size_t size)
+constexpr size_t RoundUp(size_t size) {
+  return (size + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Makes one object with room for a tensor's bytes behind it: the tensor, the count of its owners
+// and its bytes are one allocation.
+template <typename T>
+struct RoomBehind {
+  using value_type = T;
+
+  RoomBehind(size_t size, void** place) : size_bytes(size), bytes(place) {}
+  template <typename U>
+  RoomBehind(const RoomBehind<U>& other) : size_bytes(other.size_bytes), bytes(other.bytes) {}
+
+  T* allocate(size_t count) {
+    const size_t begin = RoundUp(count * sizeof(T));
+    void* memory = std::aligned_alloc(kAlignment, begin + RoundUp(size_bytes));
+    if (memory == nullptr) throw std::bad_alloc();
+    *bytes = static_cast<char*>(memory) + begin;
+    return static_cast<T*>(memory);
+  }
+  void deallocate(T* memory, size_t) { std::free(memory); }
+  friend bool operator==(const RoomBehind&, const RoomBehind&) { return true; }
+
+  size_t size_bytes;
+  void** bytes;  // where the place of the bytes is told; not after allocate
+};
+
+struct StepTensor : Tensor {
+  StepTensor(std::shared_ptr<InflightLimiter> owner, size_t size)
       : limiter(std::move(owner)), size_bytes(size) {
     limiter->OnBytesHeld(size_bytes);
   }
-  ~Header() { limiter->OnBytesFreed(size_bytes); }
+  ~StepTensor() { limiter->OnBytesFreed(size_bytes); }
 
-  std::shared_ptr<InflightLimiter> limiter;
-  size_t size_bytes;
-  std::atomic<uint32_t> num_owners{1};
+  const std::shared_ptr<InflightLimiter> limiter;
+  const size_t size_bytes;
+  std::shared_ptr<StepTensor> of_response;  // the response's share
 };
-
-void Drop(Header* header) {
-  if (header->num_owners.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
-  header->~Header();
-  std::free(header);
-}
 
 }  // namespace
 
 Result<OutputBuffer> StepBufferPolicy::Allocate(const OutputRequest& output, void* request_userp) {
   if (output.size_bytes == 0) return OutputBuffer{nullptr};
-  const size_t total =
-      sizeof(Header) + (output.size_bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* memory = total < output.size_bytes ? nullptr : std::aligned_alloc(kAlignment, total);
-  if (memory == nullptr) {
-    return UnavailableError("output '", output.tensor_name, "': cannot allocate ",
-                            output.size_bytes, " bytes");
-  }
+  if (output.size_bytes > PTRDIFF_MAX / 2) throw std::bad_alloc();
   const auto& limiter = *static_cast<const std::shared_ptr<InflightLimiter>*>(request_userp);
-  auto* header = new (memory) Header(limiter, output.size_bytes);
-  return OutputBuffer{.base = header + 1, .userp = header};
+  void* bytes = nullptr;
+  auto tensor = std::allocate_shared<StepTensor>(RoomBehind<StepTensor>(output.size_bytes, &bytes),
+                                                 limiter, output.size_bytes);
+  StepTensor* const userp = tensor.get();
+  userp->of_response = std::move(tensor);
+  return OutputBuffer{.base = bytes, .userp = userp};
 }
 
 void StepBufferPolicy::Release(const OutputBuffer& buffer, size_t) {
-  if (buffer.userp != nullptr) Drop(static_cast<Header*>(buffer.userp));
+  if (buffer.userp == nullptr) return;
+  const auto dropped = std::move(static_cast<StepTensor*>(buffer.userp)->of_response);
 }
 
-BytesOwner ShareStepBuffer(void* userp) {
-  if (userp == nullptr) return {nullptr, nullptr};
-  auto* header = static_cast<Header*>(userp);
-  header->num_owners.fetch_add(1, std::memory_order_relaxed);
-  return {userp, [](void* memory) { Drop(static_cast<Header*>(memory)); }};
+std::shared_ptr<Tensor> TensorOfStepBuffer(void* userp) {
+  return static_cast<StepTensor*>(userp)->of_response;
 }
 
 }  // namespace nereid::ensemble

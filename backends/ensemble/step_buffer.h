@@ -17,7 +17,8 @@ struct StepBufferPolicy {
   static void Release(const OutputBuffer& buffer, size_t size_bytes);
 };
 
-// A further owner of a buffer that StepBufferPolicy made, by its OutputBuffer::userp.
-BytesOwner ShareStepBuffer(void* userp);
+// The tensor that keeps a buffer of StepBufferPolicy, by its OutputBuffer::userp: made with the
+// buffer, for the buffer's reader to fill in. While the buffer's response lives.
+std::shared_ptr<Tensor> TensorOfStepBuffer(void* userp);
 
 }  // namespace nereid::ensemble

@@ -22,14 +22,11 @@ struct Segment {
 
 using Shape = InlineVector<int64_t, 6>;
 
-// Keeps bytes until it is destroyed; null where somebody else keeps them.
-using BytesOwner = std::unique_ptr<void, void (*)(void*)>;
-
+// The bytes belong to the client's request or, of a step's output, to the tensor's own allocation.
 struct Tensor {
-  uint32_t data_type = 0;              // a TRITONSERVER_DataType
-  Shape shape;                         // with the batch dimension, where there is one
-  InlineVector<Segment, 1> segments;   // of one model or client: almost always one
-  BytesOwner owner{nullptr, nullptr};  // null when the client's request keeps the bytes
+  uint32_t data_type = 0;             // a TRITONSERVER_DataType
+  Shape shape;                        // with the batch dimension, where there is one
+  InlineVector<Segment, 1> segments;  // of one model or client: almost always one
 
   size_t byte_size() const {
     size_t total = 0;

@@ -25,8 +25,11 @@ TRITONSERVER_Error* NewResponse(TRITONBACKEND_Response** response, ResponseSink*
 
 TRITONSERVER_Error* AddParameter(TRITONBACKEND_Response* response, const char* name,
                                  Parameter::Value value) {
+  constexpr size_t kUsual = 4;
   return AtCEdge([&] {
-    FromHandle(response)->parameters().emplace_back(name, std::move(value));
+    auto& parameters = FromHandle(response)->parameters();
+    if (parameters.empty()) parameters.reserve(kUsual);
+    parameters.emplace_back(name, std::move(value));
     return Status::Ok();
   });
 }

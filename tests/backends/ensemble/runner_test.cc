@@ -118,8 +118,7 @@ class RunnerTest : public testing::Test {
   std::shared_ptr<Runner> Start(const Sketch& sketch, const InflightLimits& limits = {}) {
     auto plan = std::make_shared<const Plan>(Build(sketch).MakePlanFor());
     auto limiter = std::make_shared<InflightLimiter>(sketch.steps.size(), limits);
-    auto runner = std::make_shared<Runner>(plan, limiter, std::make_unique<FakeModels>(models),
-                                           std::make_unique<FakeClient>(client));
+    auto runner = std::make_shared<Runner>(plan, limiter, fake_models, fake_client);
     if (client.watch != nullptr) client.watch->Watch(client.entry, runner);
     const std::vector<TensorRef> inputs{Value(1)};
     runner->Begin(inputs);
@@ -133,6 +132,8 @@ class RunnerTest : public testing::Test {
 
   ModelsLog models;
   ClientLog client;
+  FakeModels fake_models{models};
+  FakeClient fake_client{client};
 };
 
 TEST_F(RunnerTest, HandsTensorsFromStepToStepAndReleasesAtTheEnd) {
@@ -276,9 +277,10 @@ TEST_F(RunnerTest, SurvivesCancellationRacingWithTheStream) {
     ModelsLog round_models;
     ClientLog round_client;
     auto plan = std::make_shared<const Plan>(Build(kStream).MakePlanFor());
+    FakeModels fake_models(round_models);
+    FakeClient fake_client(round_client);
     auto runner = std::make_shared<Runner>(
-        plan, std::make_shared<InflightLimiter>(2, InflightLimits{}),
-        std::make_unique<FakeModels>(round_models), std::make_unique<FakeClient>(round_client));
+        plan, std::make_shared<InflightLimiter>(2, InflightLimits{}), fake_models, fake_client);
     const std::vector<TensorRef> inputs{Value(1)};
     runner->Begin(inputs);
     std::thread canceller([&] { runner->Cancel(); });
