@@ -68,9 +68,7 @@ class Flow {
   std::map<int, std::vector<Launch>> runs_;
 };
 
-const Sketch kChain{{"A"},
-                    {"C", "B"},
-                    {{"m0", {{"IN", "A"}}, {{"OUT", "B"}}}, {"m1", {{"IN", "B"}}, {{"OUT", "C"}}}}};
+const Sketch kChainOfTwoOutputs{{"A"}, {"C", "B"}, kChain.steps};
 // split -> for each part: work -> result; HEAD is made before the split and joined after it.
 const Sketch kStream{{"A"},
                      {"R"},
@@ -79,7 +77,7 @@ const Sketch kStream{{"A"},
                       {"work", {{"PART", "PART"}, {"HEAD", "HEAD"}}, {{"OUT", "R"}}}}};
 
 TEST(DataflowTest, RunsAStepWhenItsInputsExist) {
-  Flow flow(kChain);
+  Flow flow(kChainOfTwoOutputs);
   flow.Begin({Value(1)});
   EXPECT_EQ(flow.NumRuns(0), 1u);
   EXPECT_EQ(flow.NumRuns(1), 0u);
@@ -107,7 +105,7 @@ TEST(DataflowTest, StartsIndependentStepsTogetherAndJoinsThem) {
 }
 
 TEST(DataflowTest, RunsOnlyWhatTheRequestedOutputsNeed) {
-  Flow flow(kChain, {"B"});
+  Flow flow(kChainOfTwoOutputs, {"B"});
   flow.Begin({Value(1)});
   flow.Respond(0, 0, {Value(2)});
   EXPECT_EQ(flow.NumRuns(1), 0u);
@@ -116,7 +114,7 @@ TEST(DataflowTest, RunsOnlyWhatTheRequestedOutputsNeed) {
 }
 
 TEST(DataflowTest, RunsTheProducerOfAnIntermediateTensorThatWasNotRequested) {
-  Flow flow(kChain, {"C"});
+  Flow flow(kChainOfTwoOutputs, {"C"});
   flow.Begin({Value(1)});
   flow.Respond(0, 0, {Value(2)});
   flow.Respond(1, 0, {Value(3)});
@@ -167,7 +165,7 @@ TEST(DataflowTest, NamesTheStepThatDidNotProduceWhatTheNextNeeds) {
 }
 
 TEST(DataflowTest, AnswersWithoutOutputsWhenAStepAnsweredWithout) {
-  Flow flow(kChain);
+  Flow flow(kChainOfTwoOutputs);
   flow.Begin({Value(1)});
   flow.Respond(0, 0, {nullptr});
   EXPECT_EQ(flow.NumRuns(1), 0u);
@@ -177,7 +175,7 @@ TEST(DataflowTest, AnswersWithoutOutputsWhenAStepAnsweredWithout) {
 }
 
 TEST(DataflowTest, FailsWithTheStepsErrorAndCode) {
-  Flow flow(kChain);
+  Flow flow(kChainOfTwoOutputs);
   flow.Begin({Value(1)});
   flow.Fail(0, 0, UnavailableError("queue is full"));
   EXPECT_EQ(flow.error.code(), StatusCode::kUnavailable);
@@ -188,7 +186,7 @@ TEST(DataflowTest, FailsWithTheStepsErrorAndCode) {
 }
 
 TEST(DataflowTest, RefusesASecondResponseOfAModelThatIsNotDecoupled) {
-  Flow flow(kChain);
+  Flow flow(kChainOfTwoOutputs);
   flow.Begin({Value(1)});
   flow.Respond(0, 0, {Value(2)}, /*is_final=*/false);
   flow.Respond(0, 0, {Value(3)});
@@ -328,7 +326,7 @@ TEST(DataflowTest, JoinsWithASlowStepThatEndsAfterTheStreamBegan) {
 }
 
 TEST(DataflowTest, StartsAndEmitsNothingAfterAbort) {
-  Flow flow(kChain);
+  Flow flow(kChainOfTwoOutputs);
   flow.Begin({Value(1)});
   flow.Abort();
   flow.Respond(0, 0, {Value(2)});

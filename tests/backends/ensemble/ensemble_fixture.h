@@ -24,6 +24,9 @@ struct Sketch {
   std::vector<StepSketch> steps;
 };
 
+inline const Sketch kChain{
+    {"A"}, {"C"}, {{"m0", {{"IN", "A"}}, {{"OUT", "B"}}}, {"m1", {{"IN", "B"}}, {{"OUT", "C"}}}}};
+
 inline bool Strip(std::string& name, char mark) {
   if (name.empty() || name.back() != mark) return false;
   name.pop_back();

@@ -106,8 +106,6 @@ class FakeModels : public StepModels {
   ModelsLog& log_;
 };
 
-const Sketch kChain{
-    {"A"}, {"C"}, {{"m0", {{"IN", "A"}}, {{"OUT", "B"}}}, {"m1", {{"IN", "B"}}, {{"OUT", "C"}}}}};
 const Sketch kStream{
     {"A"},
     {"R"},

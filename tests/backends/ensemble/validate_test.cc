@@ -7,9 +7,6 @@
 namespace nereid::ensemble {
 namespace {
 
-const Sketch kChain{
-    {"A"}, {"C"}, {{"m0", {{"IN", "A"}}, {{"OUT", "B"}}}, {"m1", {{"IN", "B"}}, {{"OUT", "C"}}}}};
-
 // The messages of all faults, one a line.
 std::string Text(const std::vector<Fault>& faults) {
   std::string text;
