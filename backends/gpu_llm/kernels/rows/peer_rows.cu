@@ -192,16 +192,16 @@ __global__ void __launch_bounds__(kPeerThreads)
   }
   ClusterArrive();
   ClusterWait();  // the sums are here, and all have read the turn
+  // Rows that this sum does not have count its turn as well: where rows' packets lie depends on
+  // their size, and what another size has left there must not look like this turn's.
+  const int first_row = at_row + static_cast<int>(threadIdx.x) * s.num_rows;
+  for (int i = at_block == 0 ? first_row : kMailTiles; i < kMailTiles;
+       i += static_cast<int>(blockDim.x) * s.num_rows)
+    p.row_mail_turns[i] = turn;
   if (s.weight != nullptr) {
     uint4* normed = reinterpret_cast<uint4*>(p.normed[p.rank] + row_at);
     NormPart(s, part, row, weight, groups, [&](int i, uint4 packed) { normed[i] = packed; });
   }
-  if (at_block != 0) return;
-  // Rows that this sum does not have count its turn as well: where rows' packets lie depends on
-  // their size, and what another size has left there must not look like this turn's.
-  const int first_row = at_row + static_cast<int>(threadIdx.x) * s.num_rows;
-  for (int i = first_row; i < kMailTiles; i += static_cast<int>(blockDim.x) * s.num_rows)
-    p.row_mail_turns[i] = turn;
 }
 
 // Blocks take rows of this GPU's share.
