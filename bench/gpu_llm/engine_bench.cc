@@ -315,6 +315,8 @@ class Bench {
     std::vector<Work> work;
     for (double at = 0.0; static_cast<int32_t>(work.size()) < count; at += gap(random_))
       work.push_back({503, 256, at});
+    const double idle = executor_->idle_seconds();
+    const int64_t steps = executor_->num_steps();
     const std::vector<Trace> traces = Send(work);
     std::vector<double> first, between;
     int32_t num_good = 0;
@@ -329,10 +331,12 @@ class Bench {
     std::sort(between.begin(), between.end());
     std::printf(
         "%.0f requests a second, %d: first token p50 %.1f p90 %.1f p99 %.1f ms; between tokens "
-        "p50 %.2f p90 %.2f p99 %.2f ms; %.1f %% within 60 and 10 ms\n",
+        "p50 %.2f p90 %.2f p99 %.2f ms; %.1f %% within 60 and 10 ms; host %.0f us a step\n",
         rate, count, Percentile(first, 50), Percentile(first, 90), Percentile(first, 99),
         Percentile(between, 50), Percentile(between, 90), Percentile(between, 99),
-        100.0 * num_good / count);
+        100.0 * num_good / count,
+        1e6 * (executor_->idle_seconds() - idle) /
+            static_cast<double>(executor_->num_steps() - steps));
   }
 
   void Burst(int32_t count) {
