@@ -22,6 +22,7 @@ LEFT_OUT = {"brain"}  # BF16, which needs a GPU's client library there
 PATIENCE_S = 120
 THEIR_ABORT = "boost::interprocess::lock_exception"
 MAX_ABORTS = 8  # in one question
+FLAGS = [f"--backend-config=python,stub-timeout-seconds={PATIENCE_S}"]  # on a busy machine many workers start slowly
 
 
 def tensors(**arrays):
@@ -161,14 +162,14 @@ class Theirs:
 
 @pytest.fixture(scope="module")
 def ours(start, dist, repository):
-    server = start(dist / "bin/nereid", repository, dist / "backends", dict(os.environ, NEREID_PYTHON=sys.executable))
+    server = start(dist / "bin/nereid", repository, dist / "backends", dict(os.environ, NEREID_PYTHON=sys.executable), FLAGS)
     yield server
     assert server.stop() == 0
 
 
 @pytest.fixture(scope="module")
 def theirs(start, dist, their_server_on_our_core, python_environment, repository):
-    running = Theirs(lambda: start(dist / "bin/nereid", repository, their_server_on_our_core / "backends", python_environment))
+    running = Theirs(lambda: start(dist / "bin/nereid", repository, their_server_on_our_core / "backends", python_environment, FLAGS))
     yield running
     exit_code = running.server.stop()
     assert exit_code == 0 or (exit_code == -signal.SIGABRT and THEIR_ABORT in running.server.text())
