@@ -42,7 +42,7 @@ void OpenRequests::Remove(uint64_t key) {
   open_.erase(it);
 }
 
-void OpenRequests::Respond(uint64_t key, const PackedResponse* response, bool is_final) {
+void OpenRequests::Respond(uint64_t key, PackedResponse* response, bool is_final) {
   const std::shared_ptr<Open> open = Find(key);
   if (open == nullptr) return;
   bool is_finished = false;
@@ -62,7 +62,7 @@ Status OpenRequests::FailOne(Open& open, const Status& error) {
 }
 
 // A response that cannot be filled becomes the request's error.
-Status OpenRequests::Send(Open& open, const PackedResponse* response, bool is_final) {
+Status OpenRequests::Send(Open& open, PackedResponse* response, bool is_final) {
   ResponseSender& sender = open.request.sender();
   if (response == nullptr) {
     if (sender.is_decoupled()) return sender.Finish();

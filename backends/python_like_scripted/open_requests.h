@@ -27,7 +27,7 @@ class OpenRequests {
   // Sends a response, or with none only what `is_final` says; a request that gets its last one
   // leaves. A request that is not open any more is not an error: its client is gone, or the worker
   // was quicker than its own error. [any thread]
-  void Respond(uint64_t key, const PackedResponse* response, bool is_final);
+  void Respond(uint64_t key, PackedResponse* response, bool is_final);
   void Fail(uint64_t key, const Status& error);
   // Everything that is open and not awaited. [any thread]
   void FailAll(const Status& error);
@@ -58,7 +58,7 @@ class OpenRequests {
   std::shared_ptr<Open> Find(uint64_t key);
   void Remove(uint64_t key);
   static Status FailOne(Open& open, const Status& error);
-  static Status Send(Open& open, const PackedResponse* response, bool is_final);
+  static Status Send(Open& open, PackedResponse* response, bool is_final);
 
   std::mutex mutex_;  // guards what follows; never held while a response is sent
   uint64_t next_key_ = 1;

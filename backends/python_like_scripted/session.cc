@@ -277,6 +277,7 @@ Status Session::Finish(const std::vector<uint64_t>& keys, const std::string& ans
     PackedResponse response = ReadResponse(reader, worker_->from_worker(), &worker_->to_worker());
     NEREID_RETURN_IF_ERROR(reader.status());
     response.gpu = &worker_->gpu();
+    response.loans = &worker_->loans();
     for (const PackedTensor& output : response.outputs) answers_on_gpu_ |= output.gpu.has_value();
     open_.Respond(key, &response, /*is_final=*/true);
     response.Release();
@@ -311,6 +312,7 @@ Status Session::OnRespond(MarshalReader& message) {
   const int64_t flags = message.Int();
   NEREID_RETURN_IF_ERROR(message.Finish());
   response.gpu = &worker_->gpu();
+  response.loans = &worker_->loans();
   open_.Respond(key, &response, (flags & kFinalFlag) != 0);
   response.Release();
   return {};

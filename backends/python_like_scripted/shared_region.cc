@@ -20,6 +20,10 @@ std::atomic_ref<uint8_t> InUse(std::byte* header) {
   return std::atomic_ref<uint8_t>(*reinterpret_cast<uint8_t*>(header));
 }
 
+std::atomic_ref<uint8_t> NumReaders(std::byte* header) {
+  return InUse(header + 1);
+}
+
 Status ErrnoError(const char* what, uint64_t size_bytes) {
   return UnavailableError("shared memory of ", size_bytes, " bytes: ", what, ": ",
                           std::strerror(errno));
@@ -43,6 +47,14 @@ void Block::Release() const {
 
 bool Block::is_in_use() const {
   return InUse(data() - kBlockHeaderBytes).load(std::memory_order_acquire) != 0;
+}
+
+void Block::AddReader() const {
+  NumReaders(data() - kBlockHeaderBytes).fetch_add(1, std::memory_order_relaxed);
+}
+
+void Block::DropReader() const {
+  NumReaders(data() - kBlockHeaderBytes).fetch_sub(1, std::memory_order_release);
 }
 
 Result<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::string& name,
@@ -73,7 +85,9 @@ Result<Block> SharedRegion::Allocate(uint64_t size_bytes) {
   std::lock_guard lock(mutex_);
   uint64_t begin = 0;
   for (auto it = used_.begin(); it != used_.end();) {
-    if (InUse(mapping_->base() + it->first).load(std::memory_order_acquire) == 0) {
+    std::byte* const header = mapping_->base() + it->first;
+    if (InUse(header).load(std::memory_order_acquire) == 0 &&
+        NumReaders(header).load(std::memory_order_acquire) == 0) {
       it = used_.erase(it);
       continue;
     }
@@ -85,6 +99,7 @@ Result<Block> SharedRegion::Allocate(uint64_t size_bytes) {
     NEREID_RETURN_IF_ERROR(Grow(begin + needed_bytes));
   }
   used_.emplace(begin, begin + needed_bytes);
+  NumReaders(mapping_->base() + begin).store(0, std::memory_order_relaxed);
   InUse(mapping_->base() + begin).store(1, std::memory_order_release);
   return Block{mapping_, begin + kBlockHeaderBytes, size_bytes};
 }

@@ -1,7 +1,8 @@
 // Memory that host and worker share: an anonymous file (memfd), so that nothing has a name in
 // /dev/shm and all of it is gone with its last process. Tensors lie in blocks behind a header whose
 // first byte says who still needs them: the writer sets it, the reader clears it, and only the
-// writer hands blocks out. No message is needed to give memory back.
+// writer hands blocks out. No message is needed to give memory back. The second byte counts who in
+// the host still reads a block that the host wrote and the worker handed back.
 #pragma once
 
 #include <atomic>
@@ -47,6 +48,10 @@ struct Block {
   // Gives the memory back to whoever handed it out.
   void Release() const;
   bool is_in_use() const;
+  // Of one that the host handed out: until the last reader is dropped it is in use, whatever the
+  // worker says.
+  void AddReader() const;
+  void DropReader() const;
 };
 
 class SharedRegion {

@@ -138,27 +138,39 @@ struct OutputMemory {
   int64_t type_id = 0;
 };
 
-// Where the client wants an output; what lies on a GPU is best left there.
-Result<OutputMemory> MemoryOf(const PackedTensor& output, size_t size_bytes, Response& response) {
-  OutputMemory memory;
-  if (output.gpu.has_value()) {
-    memory.type = TRITONSERVER_MEMORY_GPU;
-    memory.type_id = output.gpu->device;
-  }
+Result<TRITONBACKEND_Output*> AddOutput(const PackedTensor& output, Response& response) {
   TRITONBACKEND_Output* handle = nullptr;
   const std::string name(output.name);
   NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ResponseOutput(
       response.handle(), &handle, name.c_str(), ToC(output.datatype), output.shape.data(),
       static_cast<uint32_t>(output.shape.size()))));
+  return handle;
+}
+
+// Where the client wants an output; what lies on a GPU is best left there.
+Result<OutputMemory> MemoryOf(const PackedTensor& output, size_t size_bytes,
+                              TRITONBACKEND_Output* handle) {
+  OutputMemory memory;
+  if (output.gpu.has_value()) {
+    memory.type = TRITONSERVER_MEMORY_GPU;
+    memory.type_id = output.gpu->device;
+  }
   NEREID_RETURN_IF_ERROR(ToStatus(
       TRITONBACKEND_OutputBuffer(handle, &memory.base, size_bytes, &memory.type, &memory.type_id)));
   return memory;
 }
 
-Status FillOutput(const PackedTensor& output, GpuRegion* gpu, Response& response) {
+Status FillOutput(const PackedResponse& packed, PackedTensor& output, Response& response) {
+  NEREID_ASSIGN_OR_RETURN(TRITONBACKEND_Output* const handle, AddOutput(output, response));
+  if (packed.MayLend(output)) {
+    NEREID_ASSIGN_OR_RETURN(output.is_lent,
+                            packed.loans->Lend(handle, *output.block, output.is_handed_back));
+    if (output.is_lent) return {};
+  }
+  GpuRegion* const gpu = packed.gpu;
   const std::string_view bytes = output.bytes();
   const uint64_t size_bytes = output.gpu.has_value() ? output.gpu->size_bytes : bytes.size();
-  NEREID_ASSIGN_OR_RETURN(const OutputMemory memory, MemoryOf(output, size_bytes, response));
+  NEREID_ASSIGN_OR_RETURN(const OutputMemory memory, MemoryOf(output, size_bytes, handle));
   if (size_bytes == 0) return {};
   if (output.gpu.has_value()) {
     if (gpu == nullptr) return InternalError("output '", output.name, "' has no GPU's memory");
@@ -192,8 +204,15 @@ Status SetParameter(const PackedParameter& parameter, Response& response) {
 
 void PackedResponse::Release() const {
   for (const PackedTensor& output : outputs) {
-    if (output.block.has_value() && !output.is_handed_back) output.block->Release();
+    if (output.block.has_value() && !output.is_handed_back && !output.is_lent) {
+      output.block->Release();
+    }
   }
+}
+
+// Texts are checked once and read again later: the worker could change their lengths in between.
+bool PackedResponse::MayLend(const PackedTensor& output) const {
+  return loans != nullptr && output.block.has_value() && output.datatype != DataType::kBytes;
 }
 
 Status WriteTensor(const TensorView& tensor, SharedRegion& region, GpuRegion* gpu,
@@ -302,10 +321,10 @@ PackedResponse ReadResponse(MarshalReader& reader, SharedRegion& region, SharedR
   return response;
 }
 
-Status FillResponse(const PackedResponse& packed, Response& response) {
-  for (const PackedTensor& output : packed.outputs) {
+Status FillResponse(PackedResponse& packed, Response& response) {
+  for (PackedTensor& output : packed.outputs) {
     if (!response.Wants(output.name)) continue;
-    NEREID_RETURN_IF_ERROR(FillOutput(output, packed.gpu, response));
+    NEREID_RETURN_IF_ERROR(FillOutput(packed, output, response));
   }
   for (const PackedParameter& parameter : packed.parameters) {
     NEREID_RETURN_IF_ERROR(SetParameter(parameter, response));

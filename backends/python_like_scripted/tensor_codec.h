@@ -1,5 +1,6 @@
 // Tensors and responses between the C API and messages. Short tensors travel inside the message,
-// others through shared memory: an input is copied into it once, an output out of it once.
+// others through shared memory: an input is copied into it once, an output out of it once, if it is
+// not lent.
 // [any thread]
 #pragma once
 
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "backends/python_like_scripted/gpu_region.h"
+#include "backends/python_like_scripted/loans.h"
 #include "backends/python_like_scripted/marshal.h"
 #include "backends/python_like_scripted/shared_region.h"
 #include "nereid/request.h"
@@ -27,7 +29,7 @@ struct PackedTensor {
   std::string_view inline_bytes;
   std::optional<Block> block;
   bool is_handed_back = false;  // the block is one of the host's, which the worker will give back
-
+  bool is_lent = false;         // the client gives the block back
   std::optional<GpuPlace> gpu;
 
   // Of memory of the host.
@@ -50,6 +52,9 @@ struct PackedResponse {
   std::optional<Status> error;
   std::vector<PackedParameter> parameters;
   GpuRegion* gpu = nullptr;  // of outputs that lie on a GPU
+  Loans* loans = nullptr;    // null: everything is copied
+
+  bool MayLend(const PackedTensor& output) const;
 
   // Gives the blocks back to the worker.
   void Release() const;
@@ -76,8 +81,8 @@ std::vector<PackedParameter> ReadParameters(MarshalReader& reader);
 PackedResponse ReadResponse(MarshalReader& reader, SharedRegion& region,
                             SharedRegion* to_worker = nullptr);
 
-// Copies outputs and parameters to what the client gets, in the memory where it wants them; the
-// blocks are given back by the caller.
-Status FillResponse(const PackedResponse& packed, Response& response);
+// Copies outputs and parameters to what the client gets, in the memory where it wants them, or
+// lends the outputs; PackedResponse::Release gives the other blocks back.
+Status FillResponse(PackedResponse& packed, Response& response);
 
 }  // namespace nereid::scripted

@@ -16,6 +16,7 @@
 #include "backends/python_like_scripted/channel.h"
 #include "backends/python_like_scripted/child_process.h"
 #include "backends/python_like_scripted/gpu_region.h"
+#include "backends/python_like_scripted/loans.h"
 #include "backends/python_like_scripted/marshal.h"
 #include "backends/python_like_scripted/protocol.h"
 #include "backends/python_like_scripted/shared_region.h"
@@ -79,6 +80,7 @@ class Worker {
   GpuRegion* input_gpu() { return options_.leaves_gpu_inputs ? gpu_.get() : nullptr; }
   SharedRegion& to_worker() { return *to_worker_; }
   SharedRegion& from_worker() { return *from_worker_; }
+  Loans& loans() { return *loans_; }
   pid_t pid() const { return process_->pid(); }
   bool is_dead() const { return is_dead_; }
 
@@ -96,7 +98,8 @@ class Worker {
   void Stop(std::chrono::milliseconds timeout);
 
  private:
-  explicit Worker(const WorkerOptions& options) : options_(options) {}
+  explicit Worker(const WorkerOptions& options)
+      : options_(options), loans_(std::make_shared<Loans>(options.region_max_bytes)) {}
   Status Open();
   Status AwaitHello();
   Result<std::optional<std::string>> ReceiveUnlessStopped();
@@ -113,6 +116,7 @@ class Worker {
   void LogOutput(std::string_view line);
 
   const WorkerOptions options_;
+  const std::shared_ptr<Loans> loans_;
   std::unique_ptr<SharedRegion> to_worker_, from_worker_;
   std::unique_ptr<GpuRegion> gpu_;
   std::unique_ptr<Channel> asked_, posted_;

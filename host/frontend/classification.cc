@@ -13,13 +13,6 @@ namespace nereid {
 namespace {
 
 template <typename T>
-T ValueAt(const void* base, size_t index) {
-  T value;
-  std::memcpy(&value, static_cast<const char*>(base) + index * sizeof(T), sizeof(T));
-  return value;
-}
-
-template <typename T>
 bool IsNan(T value) {
   return value != value;
 }
@@ -28,19 +21,25 @@ bool IsNan(T value) {
 template <typename T>
 Status AppendBest(const InferResponse& response, uint32_t output_index, const void* base,
                   size_t first, size_t count, size_t num_classes, std::string& data) {
+  // A copy: others may write to the memory meanwhile, and the order has to be one.
+  std::vector<T> values(count);
+  const size_t size_bytes = count * sizeof(T);
+  if (count != 0) {
+    std::memcpy(values.data(), static_cast<const char*>(base) + first * sizeof(T), size_bytes);
+  }
   std::vector<size_t> order(count);
   std::iota(order.begin(), order.end(), size_t{0});
   std::partial_sort(order.begin(), order.begin() + num_classes, order.end(),
                     [&](size_t left, size_t right) {
-                      const T a = ValueAt<T>(base, first + left);
-                      const T b = ValueAt<T>(base, first + right);
+                      const T a = values[left];
+                      const T b = values[right];
                       if (IsNan(a) != IsNan(b)) return IsNan(b);
                       if (a > b || b > a) return a > b;
                       return left < right;
                     });
   for (size_t rank = 0; rank < num_classes; ++rank) {
     const size_t index = order[rank];
-    std::string text = std::to_string(ValueAt<T>(base, first + index));
+    std::string text = std::to_string(values[index]);
     text.append(":").append(std::to_string(index));
     NEREID_ASSIGN_OR_RETURN(const char* label, response.ClassificationLabel(output_index, index));
     if (label != nullptr) text.append(":").append(label);

@@ -6,6 +6,9 @@
 //     with. static Result<OutputBuffer> Allocate(const OutputRequest& output, void* request_userp);
 //     // [any thread] The response that held the buffer died.
 //     static void Release(const OutputBuffer& buffer, size_t size_bytes);
+//     // [backend thread, concurrently] May be left out. What Release finds in the buffer's userp,
+//     // to end the loan; null: the backend is to copy the output.
+//     static void* Adopt(const LentOutput& output, void* request_userp);
 //   };
 //   auto allocator = ResponseAllocator::Create<MyPolicy>();
 #pragma once
@@ -16,6 +19,7 @@
 #include <new>
 
 #include "nereid/error.h"
+#include "nereid/lent_output.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
@@ -34,6 +38,17 @@ struct OutputBuffer {
   TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
   int64_t memory_type_id = 0;
   void* userp = nullptr;  // comes back in Release and in OutputView
+};
+
+// Memory of a backend's own that holds an output; who takes it gives it back.
+struct LentOutput {
+  const char* tensor_name;
+  const void* base;
+  size_t size_bytes;
+  NEREID_GiveBackFn_t give_back;
+  void* lender_userp;
+
+  void GiveBack() const { give_back(lender_userp); }
 };
 
 // Plain host memory, one block an output, aligned to a cache line.
@@ -63,6 +78,11 @@ class ResponseAllocator {
     ResponseAllocator result(allocator);
     NEREID_RETURN_IF_ERROR(
         ToStatus(TRITONSERVER_ResponseAllocatorSetQueryFunction(allocator, &AnswerHostMemory)));
+    if constexpr (requires { &Policy::Adopt; }) {
+      if (const auto set_adopt_function = FindSetAdoptFunction(); set_adopt_function != nullptr) {
+        NEREID_RETURN_IF_ERROR(ToStatus(set_adopt_function(allocator, &AdoptWith<Policy>)));
+      }
+    }
     return result;
   }
 
@@ -100,6 +120,16 @@ class ResponseAllocator {
                                          int64_t memory_type_id) {
     Policy::Release({buffer, memory_type, memory_type_id, buffer_userp}, size_bytes);
     return nullptr;
+  }
+
+  template <typename Policy>
+  static void* AdoptWith(const char* tensor_name, const void* base, size_t size_bytes,
+                         NEREID_GiveBackFn_t give_back, void* lender_userp, void* request_userp) {
+    try {
+      return Policy::Adopt({tensor_name, base, size_bytes, give_back, lender_userp}, request_userp);
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
   }
 
   // A backend that asks beforehand where an output will lie is told: in host memory.

@@ -128,6 +128,21 @@ TRITONSERVER_Error* TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output* output, voi
   });
 }
 
+TRITONSERVER_Error* NEREID_OutputLend(TRITONBACKEND_Output* output, const void* base,
+                                      const uint64_t byte_size, NEREID_GiveBackFn_t give_back,
+                                      void* lender_userp, bool* is_taken) {
+  NEREID_RETURN_IF_NULL(output);
+  NEREID_RETURN_IF_NULL(base);
+  NEREID_RETURN_IF_NULL(give_back);
+  NEREID_RETURN_IF_NULL(is_taken);
+  *is_taken = false;
+  return AtCEdge([&]() -> Status {
+    NEREID_ASSIGN_OR_RETURN(*is_taken,
+                            FromHandle(output)->Lend(base, byte_size, give_back, lender_userp));
+    return Status::Ok();
+  });
+}
+
 // The attributes belong to the response.
 TRITONSERVER_Error* TRITONBACKEND_OutputBufferAttributes(
     TRITONBACKEND_Output* output, TRITONSERVER_BufferAttributes** buffer_attributes) {

@@ -17,7 +17,8 @@ TRITONSERVER_Error* TRITONSERVER_ResponseAllocatorNew(
   NEREID_RETURN_IF_NULL(alloc_fn);
   NEREID_RETURN_IF_NULL(release_fn);
   return nereid::AtCEdge([&] {
-    *allocator = ToHandle(new ResponseAllocator{alloc_fn, release_fn, start_fn, nullptr, nullptr});
+    *allocator = ToHandle(new ResponseAllocator{
+        .alloc_fn = alloc_fn, .release_fn = release_fn, .start_fn = start_fn});
     return Status::Ok();
   });
 }
@@ -34,6 +35,13 @@ TRITONSERVER_Error* TRITONSERVER_ResponseAllocatorSetQueryFunction(
     TRITONSERVER_ResponseAllocator* allocator, TRITONSERVER_ResponseAllocatorQueryFn_t query_fn) {
   NEREID_RETURN_IF_NULL(allocator);
   FromHandle(allocator)->query_fn = query_fn;
+  return nullptr;
+}
+
+TRITONSERVER_Error* NEREID_ResponseAllocatorSetAdoptFunction(
+    TRITONSERVER_ResponseAllocator* allocator, NEREID_AdoptFn_t adopt_fn) {
+  NEREID_RETURN_IF_NULL(allocator);
+  FromHandle(allocator)->adopt_fn = adopt_fn;
   return nullptr;
 }
 

@@ -28,6 +28,6 @@ TRITONSERVER_Error* Free(TRITONSERVER_ResponseAllocator*, void* buffer, void*, s
 
 }  // namespace
 
-const ResponseAllocator kHeapAllocator = {&Allocate, &Free, nullptr, nullptr, nullptr};
+const ResponseAllocator kHeapAllocator = {.alloc_fn = &Allocate, .release_fn = &Free};
 
 }  // namespace nereid

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/handle_cast.h"
+#include "nereid/lent_output.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
@@ -13,6 +14,7 @@ struct ResponseAllocator {
   TRITONSERVER_ResponseAllocatorStartFn_t start_fn = nullptr;                         // may be null
   TRITONSERVER_ResponseAllocatorBufferAttributesFn_t buffer_attributes_fn = nullptr;  // may be null
   TRITONSERVER_ResponseAllocatorQueryFn_t query_fn = nullptr;                         // may be null
+  NEREID_AdoptFn_t adopt_fn = nullptr;  // null: takes no lent outputs
 };
 
 }  // namespace nereid

@@ -6,6 +6,22 @@
 #include "request/response_sink.h"
 
 namespace nereid {
+namespace {
+
+// Memory that a backend lent, while the client has it. The model, and with it the lender's code,
+// lives as long.
+struct Loan {
+  ResponseSinkRef sink;
+  NEREID_GiveBackFn_t give_back;
+  void* lender_userp;
+
+  static void End(void* loan) {
+    const std::unique_ptr<Loan> self(static_cast<Loan*>(loan));
+    self->give_back(self->lender_userp);
+  }
+};
+
+}  // namespace
 
 std::string ShapeText(std::span<const int64_t> shape) {
   std::string text = "[";
@@ -78,14 +94,19 @@ const std::string& OutputTensor::name() const {
   return spec_->name;
 }
 
-Result<void*> OutputTensor::AllocateBuffer(uint64_t byte_size, TRITONSERVER_MemoryType* memory_type,
-                                           int64_t* memory_type_id) {
+Status OutputTensor::CheckNoBuffer() const {
   if (allocated_) {
     return AlreadyExistsError("allocated buffer for output '", name(), "' already exists");
   }
   if (sink_->has_ended()) {
     return InvalidArgError("output '", name(), "': the final response was sent before");
   }
+  return Status::Ok();
+}
+
+Result<void*> OutputTensor::AllocateBuffer(uint64_t byte_size, TRITONSERVER_MemoryType* memory_type,
+                                           int64_t* memory_type_id) {
+  NEREID_RETURN_IF_ERROR(CheckNoBuffer());
   const ResponseCallbacks& callbacks = sink_->callbacks();
   auto* allocator = ToHandle(const_cast<ResponseAllocator*>(callbacks.allocator));
   attributes_.memory_type = *memory_type;
@@ -110,6 +131,24 @@ Result<void*> OutputTensor::AllocateBuffer(uint64_t byte_size, TRITONSERVER_Memo
   *memory_type = backend_attributes().memory_type;
   *memory_type_id = backend_attributes().memory_type_id;
   return host_memory_ == nullptr ? base_ : host_memory_->base();
+}
+
+Result<bool> OutputTensor::Lend(const void* base, uint64_t byte_size, NEREID_GiveBackFn_t give_back,
+                                void* lender_userp) {
+  NEREID_RETURN_IF_ERROR(CheckNoBuffer());
+  const ResponseCallbacks& callbacks = sink_->callbacks();
+  if (callbacks.allocator->adopt_fn == nullptr) return false;
+  std::unique_ptr<Loan> loan(new Loan{{}, give_back, lender_userp});
+  sink_->AddRef();
+  loan->sink = ResponseSinkRef(sink_);
+  buffer_userp_ = callbacks.allocator->adopt_fn(name().c_str(), base, byte_size, &Loan::End,
+                                                loan.get(), callbacks.allocator_userp);
+  if (buffer_userp_ == nullptr) return false;
+  (void)loan.release();  // the allocator ends it
+  base_ = const_cast<void*>(base);
+  allocated_ = true;
+  attributes_.byte_size = byte_size;
+  return true;
 }
 
 Status OutputTensor::CopyToClient() {

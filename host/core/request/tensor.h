@@ -13,6 +13,7 @@
 #include "memory/buffer_attributes.h"
 #include "memory/owned_memory.h"
 #include "nereid/inline_vector.h"
+#include "nereid/lent_output.h"
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
 
@@ -44,8 +45,8 @@ struct HostCopy {
 struct InputTensor {
   std::string name;
   DataType data_type = DataType::kInvalid;
-  Shape client_shape;  // as the client gave it, batch dimension included
-  bool raw = false;    // shape and type are deduced from the model
+  Shape client_shape;                          // as the client gave it, batch dimension included
+  bool raw = false;                            // shape and type are deduced from the model
   std::shared_ptr<const uint32_t> raw_length;  // the first buffer of raw BYTES: the element's size
   InputBuffers buffers;
   // Buffers for one host policy, which replace `buffers` there. Almost always empty.
@@ -99,10 +100,15 @@ class OutputTensor {
   // CopyToClient.
   Result<void*> AllocateBuffer(uint64_t byte_size, TRITONSERVER_MemoryType* memory_type,
                                int64_t* memory_type_id);
+  // The output is `byte_size` bytes of the backend's at `base`, if the client's allocator takes
+  // them; false: it has no buffer yet. Errors as AllocateBuffer's.
+  Result<bool> Lend(const void* base, uint64_t byte_size, NEREID_GiveBackFn_t give_back,
+                    void* lender_userp);
   // Moves what the backend wrote to where the client wants it. Before the client sees the output.
   Status CopyToClient();
 
  private:
+  Status CheckNoBuffer() const;
   ResponseSink* const sink_;      // outlives this: the response holds it
   const OutputSpec* const spec_;  // lives in the model's plan
   const DataType data_type_;

@@ -10,14 +10,16 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// Lies before the output's bytes, in the same allocation.
+// Lies before the output's bytes, in the same allocation, or by itself where they are lent.
 struct alignas(kAlignment) Block {
   std::atomic<uint32_t> num_owners{1};
+  LentOutput lent{};  // its give_back is null where the bytes are the block's own
 };
 
 void Unref(void* userp) {
   auto* block = static_cast<Block*>(userp);
   if (block->num_owners.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (block->lent.give_back != nullptr) block->lent.GiveBack();
   block->~Block();
   std::free(block);
 }
@@ -42,6 +44,17 @@ Result<OutputBuffer> OutputMemory::Allocate(const OutputRequest& output, void* p
   plan.num_allocated.fetch_add(output.size_bytes, std::memory_order_relaxed);
   auto* const block = new (memory) Block;
   return OutputBuffer{.base = block + 1, .userp = block};
+}
+
+void* OutputMemory::Adopt(const LentOutput& output, void* plan_userp) {
+  auto& plan = *static_cast<OutputPlan*>(plan_userp);
+  if (FindShared(plan.shared, output.tensor_name) != nullptr) return nullptr;
+  void* const memory = std::aligned_alloc(kAlignment, sizeof(Block));
+  if (memory == nullptr) return nullptr;
+  plan.num_allocated.fetch_add(output.size_bytes, std::memory_order_relaxed);
+  auto* const block = new (memory) Block;
+  block->lent = output;
+  return block;
 }
 
 void OutputMemory::Release(const OutputBuffer& buffer, size_t) {

@@ -1,5 +1,6 @@
-// Where the outputs of responses live: blocks of host memory that a response and the bytes on their
-// way to the client share, so that no output is copied. [any thread]
+// Where the outputs of responses live: blocks of host memory, or memory that a backend lends, which
+// a response and the bytes on their way to the client share, so that no output is copied.
+// [any thread]
 #pragma once
 
 #include <atomic>
@@ -21,9 +22,10 @@ struct OutputPlan {
 struct OutputMemory {
   static Result<OutputBuffer> Allocate(const OutputRequest& output, void* plan);
   static void Release(const OutputBuffer& buffer, size_t size_bytes);
+  static void* Adopt(const LentOutput& output, void* plan);
 
-  // A slice over `size_bytes` of an output that Allocate made, named by its OutputView::userp; the
-  // memory lives as long as the slice.
+  // A slice over `size_bytes` of an output that Allocate or Adopt made, named by its
+  // OutputView::userp; the memory lives as long as the slice.
   static Slice Share(const void* base, size_t size_bytes, void* userp);
 };
 

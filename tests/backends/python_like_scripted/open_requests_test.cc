@@ -17,7 +17,7 @@ class OpenRequestsTest : public BackendTest {
     Execute([&](Batch& batch) -> Status {
       OpenRequests open;
       const uint64_t key = open.Add(std::move(batch.Take().front()));
-      const PackedResponse held;
+      PackedResponse held;
       if (has_held_response) open.Respond(key, &held, /*is_final=*/false);
       EXPECT_TRUE(open.IsOpen(key) && request.events.empty());
       finish(open, key);

@@ -33,6 +33,31 @@ TEST(SharedRegionTest, MemoryThatWasGivenBackIsUsedAgain) {
   second.Release();
 }
 
+TEST(SharedRegionTest, MemoryThatIsReadInTheHostWaitsForItsReaders) {
+  const auto region = Region();
+  const Block block = *region->Allocate(1000);
+  block.AddReader();
+  block.AddReader();
+  block.Release();
+  EXPECT_NE(region->Allocate(100)->offset, block.offset);
+  block.DropReader();
+  EXPECT_NE(region->Allocate(100)->offset, block.offset);
+  block.DropReader();
+  EXPECT_EQ(region->Allocate(100)->offset, block.offset);
+}
+
+TEST(SharedRegionTest, ABlockOverFormerBytesHasNoReaders) {
+  const auto region = Region();
+  const Block large = *region->Allocate(1000);
+  std::memset(large.data(), 0xff, 1000);
+  large.Release();
+  const Block first = *region->Allocate(64);
+  const Block second = *region->Allocate(64);  // its header was the large one's bytes
+  second.Release();
+  EXPECT_EQ(region->Allocate(64)->offset, second.offset);
+  first.Release();
+}
+
 TEST(SharedRegionTest, GrowsAndKeepsWhatItHolds) {
   const auto region = Region();
   const Block small = *region->Allocate(10);

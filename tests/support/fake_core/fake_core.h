@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -71,10 +72,13 @@ struct Request {
   bool is_cancelled = false;
   std::string refused_output;      // asking for this one's memory fails
   size_t output_offset_bytes = 0;  // from an aligned address to where outputs begin
+  bool takes_lent_outputs = false;
 
   std::vector<Response> responses;
   // "response", "error", "end", "statistics ok", "statistics failed", "release", in order.
   std::vector<std::string> events;
+  // Ends the loan of each output that was lent and sent.
+  std::vector<std::function<void()>> loans;
   // Of the responses of a decoupled model: "ok", "failed", "cancelled", "empty".
   std::vector<std::string> response_statistics;
   int num_live_handles_at_release = 0;  // as NumLiveHandles counts them

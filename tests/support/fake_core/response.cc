@@ -1,7 +1,10 @@
 // Responses to the fake host, their outputs, and the factories of streams.
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <utility>
 
+#include "nereid/lent_output.h"
 #include "tests/support/fake_core/handles.h"
 
 using namespace nereid::fake;
@@ -13,6 +16,12 @@ struct OutputHandle {
   Output output;
   std::unique_ptr<std::byte[]> memory;  // aligned, then offset as the request says
   size_t size_bytes = 0;
+  const void* lent = nullptr;
+  std::function<void()> give_back;  // empty: nothing is lent
+
+  ~OutputHandle() {
+    if (give_back) give_back();
+  }
 };
 struct ResponseHandle : Counted {
   Request* request;
@@ -114,6 +123,17 @@ TRITONSERVER_Error* TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output* output, voi
   *memory_type_id = 0;
   return nullptr;
 }
+TRITONSERVER_Error* NEREID_OutputLend(TRITONBACKEND_Output* output, const void* base,
+                                      const uint64_t byte_size, NEREID_GiveBackFn_t give_back,
+                                      void* lender_userp, bool* is_taken) {
+  auto& handle = *As<OutputHandle>(output);
+  *is_taken = handle.request->takes_lent_outputs;
+  if (!*is_taken) return nullptr;
+  handle.lent = base;
+  handle.size_bytes = byte_size;
+  handle.give_back = [give_back, lender_userp] { give_back(lender_userp); };
+  return nullptr;
+}
 TRITONSERVER_Error* TRITONBACKEND_ResponseSend(TRITONBACKEND_Response* response,
                                                const uint32_t send_flags,
                                                TRITONSERVER_Error* error) {
@@ -123,6 +143,10 @@ TRITONSERVER_Error* TRITONBACKEND_ResponseSend(TRITONBACKEND_Response* response,
     const auto* base =
         reinterpret_cast<const char*>(output->memory.get()) + handle->request->output_offset_bytes;
     if (output->memory != nullptr) output->output.bytes.assign(base, output->size_bytes);
+    if (output->give_back) {
+      output->output.bytes.assign(static_cast<const char*>(output->lent), output->size_bytes);
+      handle->request->loans.push_back(std::exchange(output->give_back, nullptr));
+    }
     sent.outputs[output->output.name] = output->output;
   }
   sent.parameters = handle->parameters;

@@ -1,7 +1,9 @@
 // Where outputs go: into host memory, one block an output, or into the shared memory that the
-// request names. [any thread]
+// request names. What a backend lends is sent from where it lies. [any thread]
 #pragma once
 
+#include <cstdlib>
+#include <memory>
 #include <vector>
 
 #include "host/frontend/shared_memory.h"
@@ -21,7 +23,18 @@ struct OutputPolicy {
     buffer.userp = buffer.base;
     return buffer;
   }
-  static void Release(const OutputBuffer& buffer, size_t) { std::free(buffer.userp); }
+  static void* Adopt(const LentOutput& output, void* shared) {
+    if (shared != nullptr &&
+        FindShared(*static_cast<const std::vector<SharedOutput>*>(shared), output.tensor_name)) {
+      return nullptr;
+    }
+    return new LentOutput(output);
+  }
+  static void Release(const OutputBuffer& buffer, size_t) {
+    if (buffer.userp == buffer.base) return std::free(buffer.base);
+    const std::unique_ptr<LentOutput> lent(static_cast<LentOutput*>(buffer.userp));
+    if (lent != nullptr) lent->GiveBack();  // else it is in shared memory
+  }
 };
 
 }  // namespace nereid::http

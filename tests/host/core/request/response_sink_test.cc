@@ -128,6 +128,99 @@ TEST_F(ResponseSinkTest, GivesOutputsBackWithTheResponse) {
   EXPECT_EQ(client_.num_buffers, 0);
 }
 
+// What the allocator of a client that takes lent outputs has of one, until a test ends it.
+struct Taken {
+  NEREID_GiveBackFn_t give_back = nullptr;
+  void* lender_userp = nullptr;
+  int num_released = 0;
+};
+Taken taken;
+
+void TakeLentOutputs(ResponseAllocator& allocator) {
+  taken = {};
+  allocator.adopt_fn = [](const char*, const void*, size_t, NEREID_GiveBackFn_t give_back,
+                          void* lender_userp, void*) -> void* {
+    taken.give_back = give_back;
+    taken.lender_userp = lender_userp;
+    return &taken;
+  };
+  allocator.release_fn = [](TRITONSERVER_ResponseAllocator*, void*, void* userp, size_t,
+                            TRITONSERVER_MemoryType, int64_t) -> TRITONSERVER_Error* {
+    ++static_cast<Taken*>(userp)->num_released;
+    return nullptr;
+  };
+}
+
+void CountReturn(void* count) {
+  ++*static_cast<int*>(count);
+}
+
+TEST_F(ResponseSinkTest, SendsALentOutputFromWhereItLies) {
+  TakeLentOutputs(client_.allocator());
+  const int64_t shape[] = {2};
+  const float values[] = {1, 2};
+  int num_returned = 0;
+  auto response = NewResponse();
+  OutputTensor* const output = *response->AddOutput("A", DataType::kFp32, shape);
+  EXPECT_TRUE(output->Lend(values, sizeof values, &CountReturn, &num_returned).value());
+  EXPECT_EQ(output->base(), values);
+  TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
+  int64_t id = 0;
+  EXPECT_EQ(output->AllocateBuffer(8, &type, &id).status().code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(output->Lend(values, sizeof values, &CountReturn, &num_returned).status().code(),
+            StatusCode::kAlreadyExists);
+  ASSERT_TRUE(InferResponse::Send(std::move(response), kFinal).ok());
+  Release();
+  EXPECT_EQ(client_.answers()[0].outputs[0],
+            std::string(reinterpret_cast<const char*>(values), sizeof values));
+  EXPECT_EQ(taken.num_released, 1);
+  EXPECT_EQ(num_returned, 0);
+  taken.give_back(taken.lender_userp);
+  EXPECT_EQ(num_returned, 1);
+}
+
+TEST_F(ResponseSinkTest, ALentOutputKeepsItsModelUntilItIsGivenBack) {
+  auto target = std::make_shared<FakeTarget>(kConfig);
+  const int64_t shape[] = {2};
+  const float values[] = {1, 2};
+  int num_returned = 0;
+  {
+    TestClient client;
+    TestRequest owner(target, &client, "lent", {2, 1});
+    TakeLentOutputs(client.allocator());
+    ASSERT_TRUE(owner.request.Prepare().ok());
+    auto response = InferResponse::New(owner.request.sink()).value();
+    OutputTensor* const output = *response->AddOutput("A", DataType::kFp32, shape);
+    ASSERT_TRUE(output->Lend(values, sizeof values, &CountReturn, &num_returned).value());
+    ASSERT_TRUE(InferResponse::Send(std::move(response), kFinal).ok());
+    owner.request.Release(TRITONSERVER_REQUEST_RELEASE_ALL);
+  }
+  EXPECT_GT(target.use_count(), 1);
+  taken.give_back(taken.lender_userp);
+  EXPECT_EQ(num_returned, 1);
+  EXPECT_EQ(target.use_count(), 1);
+}
+
+TEST_F(ResponseSinkTest, AnOutputThatNobodyTakesGetsABuffer) {
+  const int64_t shape[] = {2};
+  const float values[] = {1, 2};
+  int num_returned = 0;
+  auto response = NewResponse();
+  for (const char* name : {"A", "B"}) {
+    OutputTensor* const output = *response->AddOutput(name, DataType::kFp32, shape);
+    EXPECT_FALSE(output->Lend(values, sizeof values, &CountReturn, &num_returned).value());
+    TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
+    int64_t id = 0;
+    EXPECT_TRUE(output->AllocateBuffer(8, &type, &id).ok());
+    client_.allocator().adopt_fn = [](const char*, const void*, size_t, NEREID_GiveBackFn_t, void*,
+                                      void*) -> void* { return nullptr; };
+  }
+  ASSERT_TRUE(InferResponse::Send(std::move(response), kFinal).ok());
+  Release();
+  EXPECT_EQ(client_.num_buffers, 0);
+  EXPECT_EQ(num_returned, 0);
+}
+
 TEST_F(ResponseSinkTest, UndoesTheReshapeOfAnOutput) {
   auto response = NewResponse();
   const int64_t shape[] = {2};
