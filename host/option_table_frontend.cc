@@ -69,7 +69,10 @@ Status ApplyLogBool(Options& options, Text text) {
 }
 
 Status ApplyLogVerbose(Options& options, Text text) {
-  NEREID_RETURN_IF_ERROR(SetInt(options.log_verbose, text, 0, INT32_MAX));
+  // It was a switch once, and Triton takes it as one to this day.
+  const bool is_switch = text == "true" || text == "false";
+  NEREID_RETURN_IF_ERROR(
+      SetInt(options.log_verbose, is_switch ? (text == "true" ? "1" : "0") : text, 0, INT32_MAX));
   const int level = static_cast<int>(options.log_verbose);
   options.core_settings.push_back([level](ServerOptions& core) {
     return core.Set(TRITONSERVER_ServerOptionsSetLogVerbose, level);

@@ -127,6 +127,12 @@ TEST(OptionsTest, TraceSettingsComeInOldAndNewForms) {
   }
 }
 
+TEST(OptionsTest, TheVerboseLevelMayBeASwitch) {
+  EXPECT_EQ(Parse({"--log-verbose=true"})->log_verbose, 1u);
+  EXPECT_EQ(Parse({"--log-verbose=false"})->log_verbose, 0u);
+  EXPECT_NE(ErrorOf({"--log-verbose=yes"}), "no error");
+}
+
 TEST(OptionsTest, LevelsOfTracesHaveOlderNames) {
   for (const char* level : {"min", "MAX", "true", "timestamps"}) {
     const Result<Options> options = Parse({"--trace-file=/tmp/t", StrCat("--trace-level=", level)});
