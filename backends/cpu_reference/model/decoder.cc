@@ -10,8 +10,9 @@ namespace {
 // Below this many multiply-adds a loop is not worth sharing.
 constexpr int64_t kMinSharedWork = 1 << 15;
 constexpr int64_t kOutputGrain = 32;  // what every kind of product takes as a whole
-// A range of a product's outputs packs the input anew, and its first weights come from far away.
-constexpr int64_t kProductRangesPerThread = 2;
+// A range of a product packs the input anew, and its first weights come from far away: where each
+// of four ranges a thread would have fewer weights than this, there are two.
+constexpr int64_t kWeightsWorthARange = 1 << 17;
 
 ActivationKind KindOf(llm::Activation activation) {
   switch (activation) {
@@ -31,6 +32,10 @@ ActivationKind KindOf(llm::Activation activation) {
 
 void Grow(std::vector<float>& buffer, int64_t size) {
   if (static_cast<int64_t>(buffer.size()) < size) buffer.resize(size);
+}
+
+int64_t RangesPerThread(int64_t num_weights, const ThreadPool& pool) {
+  return num_weights >= 4 * pool.num_threads() * kWeightsWorthARange ? 4 : 2;
 }
 
 MatmulParams Product(const Linear& linear, const ProductInput& in, int64_t num_rows, float* out,
@@ -164,7 +169,7 @@ void Decoder::RunAttention(const llm::Batch& batch, int32_t layer) {
           offset += rows;
         }
       },
-      kProductRangesPerThread);
+      RangesPerThread(outputs * spec_.hidden_size, pool_));
   if (spec_.qk_norm) {
     NormHeads(weights.q_norm, q_.data(), spec_.num_heads);
     NormHeads(weights.k_norm, k_.data(), spec_.num_kv_heads);
@@ -319,7 +324,7 @@ void Decoder::RunMlp(const Mlp& mlp, const float* in, int64_t num_rows, float* o
                            gated ? up_.data() + offset : nullptr, last - first});
         }
       },
-      kProductRangesPerThread);
+      RangesPerThread(inner * mlp.up.weights.columns * (gated ? 2 : 1), pool_));
   Multiply(mlp.down, acted, num_rows, out, spec_.hidden_size, accumulate);
 }
 
@@ -435,7 +440,8 @@ void Decoder::Multiply(const Linear& linear, const float* in, int64_t num_rows, 
   const int64_t outputs = linear.weights.rows;
   num_rows* outputs* linear.weights.columns < kMinSharedWork
       ? run(0, outputs, 0)
-      : pool_.ParallelRanges(outputs, kOutputGrain, run, kProductRangesPerThread);
+      : pool_.ParallelRanges(outputs, kOutputGrain, run,
+                             RangesPerThread(outputs * linear.weights.columns, pool_));
 }
 
 }  // namespace nereid::cpu
