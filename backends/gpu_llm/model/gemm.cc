@@ -180,6 +180,7 @@ Status Gemm::TakeTimes() {
 }
 
 Result<bool> Gemm::RunTimed(const GemmCall& call, const AlgorithmKey& key, cudaStream_t stream) {
+  NEREID_RETURN_IF_CUDA_ERROR(cudaPeekAtLastError());  // of a launch: TakeTimes clears its own
   NEREID_RETURN_IF_ERROR(TakeTimes());
   if (algorithms_.Find(key)) return false;
   NEREID_ASSIGN_OR_RETURN(Search* const search, SearchFor(call, key));

@@ -82,6 +82,7 @@ bool Engine::Admit() {
       health_ = scheduler_.CheckInvariants();  // nothing is in use: every block must be free
       if (!health_.ok()) health_ = std::move(health_).WithContext("KV cache bookkeeping is broken");
     }
+    if (flights_.is_empty()) planning_clock_.Forget();
     inbox_changed_.wait(lock, [this] {
       return stop_ || !inbox_.empty() || !scheduler_.is_empty() || !flights_.is_empty();
     });
@@ -169,6 +170,7 @@ Status Engine::Launch() {
 }
 
 Status Engine::Collect() {
+  const auto asked = std::chrono::steady_clock::now();
   NEREID_ASSIGN_OR_RETURN(StepResult result, executor_->Collect());
   const Flight flight = flights_.Land();
   if (!overlaps_) scheduler_.MarkComputed();
@@ -176,7 +178,7 @@ Status Engine::Collect() {
   const auto previous = std::exchange(collected_, std::chrono::steady_clock::now());
   const auto took = collected_ - std::max(previous, flight.began);
   step_seconds_ += std::chrono::duration<double>(took).count();
-  if (flight.is_decode) planning_clock_.NoteDecodeStep(took);
+  planning_clock_.NoteStep(flight.is_decode, took, collected_ - asked);
   std::vector<const Sequence*> finished;
   bool any_retired = false;
   for (size_t i = 0; i < flight.sequences.size(); ++i) {

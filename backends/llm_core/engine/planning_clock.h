@@ -14,8 +14,12 @@ class PlanningClock {
   void NoteArrival(Clock::time_point now) { arrived_ = now; }
   // What planning and submitting a step took.
   void NotePlanning(Clock::duration took) { planning_ = took; }
-  // What a step took in which all sequences decoded a token: others take no less.
-  void NoteDecodeStep(Clock::duration took) { decode_step_ = took; }
+  // What a step took, and how long its result was waited for. One in which all sequences decoded a
+  // token is what the next is expected to take. One that had ended before it was asked for was
+  // shorter than that, or the host was busy: then less is expected, until a step is waited for.
+  void NoteStep(bool is_decode, Clock::duration took, Clock::duration waited);
+  // Nothing runs: what comes next may be of any length.
+  void Forget() { decode_step_ = {}; }
 
   // Until when the step that follows the one that began at `began` may be left unplanned; what is
   // not later than `now`: it is to be planned at once. While nobody comes that is always so.
