@@ -95,8 +95,9 @@ Result<std::optional<std::string>> Channel::Receive(int timeout_ms) {
   thread_local std::string buffer(2 * kMaxPacketBytes, '\0');
   ssize_t size = 0;
   const int flags = timeout_ms == 0 ? MSG_DONTWAIT : 0;
+  // An end that closed with messages unread says so once, ahead of what it had sent before.
   while ((size = recv(fd_.get(), buffer.data(), buffer.size(), flags | MSG_TRUNC)) < 0 &&
-         errno == EINTR) {
+         (errno == EINTR || errno == ECONNRESET)) {
   }
   if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::optional<std::string>();
   if (size <= 0) {

@@ -107,7 +107,13 @@ void PythonInstance::ExecuteInTurn(std::span<TRITONBACKEND_Request*> requests) {
     }
     return {};
   });
-  ExecuteInTurn(std::span<const uint64_t>(keys));
+  const Status done = CatchAll("execute", [&]() -> Status {
+    ExecuteInTurn(std::span<const uint64_t>(keys));
+    return {};
+  });
+  if (!done.ok()) {
+    for (const uint64_t key : keys) open_.Fail(key, done);
+  }
   if (taken.ok()) return;
   Batch rest(requests.subspan(num_taken), context());
   rest.Complete(taken);

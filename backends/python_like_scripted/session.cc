@@ -123,48 +123,58 @@ void Session::Execute(const std::vector<uint64_t>& all_keys, std::chrono::millis
   std::string question = WriteQuestion(keys, blocks);
   if (keys.empty()) return;
   const Status sent = worker_->Send(std::move(question));
-  if (sent.ok()) return TakeAnswer(keys, timeout);
+  if (sent.ok()) {
+    (void)TakeAnswer(keys, timeout);
+    return;
+  }
   if (!worker_->is_dead()) ReleaseAll(blocks);
   for (const uint64_t key : keys) open_.Fail(key, sent);
 }
 
 size_t Session::ExecuteInTurn(std::span<const uint64_t> keys, std::chrono::milliseconds timeout) {
-  std::deque<Result<Bytes>> ahead;  // the request that is next to be over, and those behind it
-  Bytes unread;                     // of all of them
-  for (size_t num_over = 0; num_over < keys.size(); ++num_over) {
-    while (num_over + ahead.size() < keys.size() && (ahead.empty() || unread.MayBeMore())) {
+  std::deque<Bytes> ahead;  // of the request that is next to be over, and of those behind it
+  Bytes unread;             // of all of them
+  size_t num_over = 0;
+  while (num_over < keys.size()) {
+    while (!worker_->is_dead() && num_over + ahead.size() < keys.size() &&
+           (ahead.empty() || unread.MayBeMore())) {
       const uint64_t key = keys[num_over + ahead.size()];
-      Result<Bytes> asked = AskAbout(key, ahead.size());
-      if (!asked.ok() && !ahead.empty()) break;  // there may be room when those are answered
-      if (!asked.ok()) open_.Fail(key, asked.status());
-      if (asked.ok()) unread += *asked;
-      ahead.push_back(std::move(asked));
-      if (!ahead.back().ok()) break;
+      const Result<Bytes> asked = AskAbout(key, ahead.size());
+      if (asked.ok()) {
+        unread += *asked;
+        ahead.push_back(*asked);
+      } else if (ahead.empty() && !worker_->is_dead()) {
+        open_.Fail(key, asked.status());
+        ++num_over;
+      } else {
+        break;  // there may be room when those are answered
+      }
     }
-    const Result<Bytes> asked = std::move(ahead.front());
+    if (ahead.empty()) break;
+    const uint64_t key = keys[num_over++];
+    open_.Begin(key);
+    const bool is_answered = TakeAnswer({key}, timeout);
+    open_.Leave(key);
+    unread -= ahead.front();
     ahead.pop_front();
-    if (!asked.ok()) continue;
-    open_.Begin(keys[num_over]);
-    TakeAnswer({keys[num_over]}, timeout);
-    open_.Leave(keys[num_over]);
-    if (worker_->is_dead()) {  // which failed what was not awaited then
-      open_.Fail(keys[num_over], worker_->DeadError());
-      return num_over + 1;
-    }
-    unread -= *asked;
+    if (!worker_->is_dead()) continue;
+    open_.Fail(key, worker_->DeadError());  // a sender would have answered it
+    if (!is_answered) break;                // it died in this one; it had not begun with others
   }
-  return keys.size();
+  return num_over;
 }
 
-void Session::TakeAnswer(const std::vector<uint64_t>& keys, std::chrono::milliseconds timeout) {
+bool Session::TakeAnswer(const std::vector<uint64_t>& keys, std::chrono::milliseconds timeout) {
   Result<std::string> answer = worker_->Await(timeout);
   Status status = answer.ok() ? Finish(keys, *answer) : std::move(answer).status();
-  if (answer.ok() && !status.ok()) {
+  if (status.ok()) return true;
+  const bool is_garbage = answer.ok();
+  if (is_garbage) {
     worker_->Kill(StrCat("it sent garbage: ", status.message()));
     status = worker_->DeadError();
   }
-  if (status.ok()) return;
   for (const uint64_t key : keys) open_.Fail(key, status);
+  return !is_garbage && status.code() != StatusCode::kUnavailable;
 }
 
 std::string Session::WriteQuestion(std::vector<uint64_t>& keys, std::vector<Block>& blocks) {

@@ -50,8 +50,11 @@ class Session : public WorkerListener {
   // Asks the model, when it has an opinion; who asks while it is asked hears the same. [any thread]
   Status IsReady();
   void Stop(std::chrono::milliseconds timeout);
-  // Ends the worker because of `why`. [any thread]
-  void Kill(const std::string& why) { worker_->Kill(why); }
+  // Ends the worker because of `why`, and returns when it has ended. [instance's thread]
+  void Kill(const std::string& why) {
+    worker_->Kill(why);
+    (void)worker_->DeadError();
+  }
   // The owner has heard of it, or is about to. [any thread]
   bool is_dead() const { return worker_->is_dead(); }
 
@@ -85,8 +88,8 @@ class Session : public WorkerListener {
   Status WriteRequest(uint64_t key, std::vector<Block>& blocks, MarshalWriter& writer);
   Status WriteRequest(Request& request, uint64_t key, std::vector<Block>& blocks,
                       MarshalWriter& writer);
-  // Waits for the answer about requests and answers them, with an error too.
-  void TakeAnswer(const std::vector<uint64_t>& keys, std::chrono::milliseconds timeout);
+  // Waits for the answer about requests and answers them, with an error too. False: none came.
+  bool TakeAnswer(const std::vector<uint64_t>& keys, std::chrono::milliseconds timeout);
   Status Finish(const std::vector<uint64_t>& keys, const std::string& answer);
   Status OnRespond(MarshalReader& message);
   Status OnReadiness(MarshalReader& message);
