@@ -234,6 +234,12 @@ def test_a_zero_byte_does_not_cut_a_text_short(stub, method, request_):
     assert stub.ModelInfer(identity(), timeout=60).raw_output_contents
 
 
+def test_a_zero_byte_of_forwarded_metadata_is_refused(stub):
+    with pytest.raises(grpc.RpcError) as refused:
+        stub.ModelInfer(identity(), timeout=60, metadata=[("x-fwd-text-bin", b"a\0b")])
+    assert refused.value.code().name == "INVALID_ARGUMENT" and "'x-fwd-text-bin' holds a zero byte" in refused.value.details()
+
+
 @pytest.mark.parametrize("body", [b"\xff\xff\xff", b"\x3a\xff\xff\xff\xff\x0f", b"\x2a\x05ab", b"\x0a\x02\xff\xfe", bytes(1000)])
 def test_garbage_is_no_request(server, body):
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc}") as channel:

@@ -106,6 +106,7 @@ Status SetParameters(const InferMessage& message, const ForwardedHeaders& header
   }
   if (flags != 0) NEREID_RETURN_IF_ERROR(request.SetFlags(flags));
   for (const auto& [key, value] : headers) {
+    NEREID_RETURN_IF_ERROR(RefuseZeroByte(key, value));  // binary metadata may
     NEREID_RETURN_IF_ERROR(request.SetParameter(key.c_str(), value.c_str()));
   }
   return {};
