@@ -123,6 +123,19 @@ Status BindThread(const HostBinding& binding) {
                          std::strerror(errno));
 }
 
+// Where the kernel refuses to tell, a thread keeps what it has.
+ThreadPlacement::ThreadPlacement()
+    : has_cores_(::sched_getaffinity(0, sizeof(cores_), &cores_) == 0),
+      has_memory_(::syscall(SYS_get_mempolicy, &memory_mode_, nodes_, CPU_SETSIZE, nullptr, 0) ==
+                  0),
+      has_signals_(::pthread_sigmask(SIG_SETMASK, nullptr, &blocked_) == 0) {}
+
+void ThreadPlacement::Apply() const {
+  if (has_cores_) ::sched_setaffinity(0, sizeof(cores_), &cores_);
+  if (has_memory_) ::syscall(SYS_set_mempolicy, memory_mode_, nodes_, CPU_SETSIZE);
+  if (has_signals_) ::pthread_sigmask(SIG_SETMASK, &blocked_, nullptr);
+}
+
 ScopedHostBinding::ScopedHostBinding(const HostBinding& binding) {
   if (binding.empty()) return;
   bound_ = ::sched_getaffinity(0, sizeof(before_), &before_) == 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sched.h>
+#include <signal.h>
 
 #include <string>
 #include <utility>
@@ -28,6 +29,23 @@ Result<HostBinding> ReadHostBinding(
 
 // Binds the calling thread for good.
 Status BindThread(const HostBinding& binding);
+
+// What a thread gets from the one that starts it: its cores, its memory's nodes, its blocked
+// signals. [made on one thread, applied on another]
+class ThreadPlacement {
+ public:
+  // That of the calling thread.
+  ThreadPlacement();
+  // Gives it to the calling thread, which another one started.
+  void Apply() const;
+
+ private:
+  bool has_cores_ = false, has_memory_ = false, has_signals_ = false;
+  cpu_set_t cores_;
+  int memory_mode_ = 0;  // a policy of set_mempolicy, with its nodes
+  unsigned long nodes_[CPU_SETSIZE / (8 * sizeof(unsigned long))] = {};
+  sigset_t blocked_;
+};
 
 // Binds the calling thread until the end of its scope.
 class ScopedHostBinding {

@@ -1,7 +1,7 @@
 // Memory of objects whose handles third parties hold, and may use once more after the end: a class
 // that derives from KeptMemory<itself> is made by new alone, and IsLive() of a deleted one says
 // false instead of reading memory that is somebody else's by now. The last kNumKnown of each class
-// that were deleted are known for certain; the memory of older ones serves new objects or goes back
+// that were deleted are as good as known; the memory of older ones serves new objects or goes back
 // to the heap. Costs two atomic operations a deletion, no lock, no allocation. [any thread]
 #pragma once
 

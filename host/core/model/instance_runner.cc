@@ -43,6 +43,7 @@ InstanceRunner::~InstanceRunner() {
 void InstanceRunner::Run() {
   constexpr size_t kMaxThreadName = 15;
   pthread_setname_np(pthread_self(), instance_->spec().name.substr(0, kMaxThreadName).c_str());
+  placement_.Apply();  // whoever sends the first request starts the thread
   if (warm_up_.valid()) warm_up_();
   if (!admitted_.valid() || admitted_.get()) Serve();
   over_();

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "backend/instance.h"
+#include "base/host_binding.h"
 #include "scheduling/rate_limiter.h"
 #include "scheduling/scheduler.h"
 
@@ -55,6 +56,7 @@ class InstanceRunner {
   const std::function<Status()> warm_up_fn_;
   const std::shared_future<bool> admitted_;
   const std::function<void()> over_;
+  const ThreadPlacement placement_;       // of the load thread
   std::packaged_task<Status()> warm_up_;  // not valid: nothing to do
   std::future<Status> warm_;
   std::thread thread_;

@@ -292,11 +292,21 @@ Status Model::StartScheduling() {
 
 Status Model::StartRunners() {
   std::lock_guard lock(seats_mutex_);
+  Status first_error;
+  bool any_runs = false;
   for (const Seat& seat : seats_) {
-    if (seat.runner != nullptr) NEREID_RETURN_IF_ERROR(seat.runner->Start());
+    if (seat.runner == nullptr) continue;
+    Status started = seat.runner->Start();
+    any_runs |= started.ok();
+    if (!started.ok() && first_error.ok()) first_error = std::move(started);
   }
-  runners_started_.store(true, std::memory_order_release);
-  return Status::Ok();
+  if (first_error.ok()) {
+    runners_started_.store(true, std::memory_order_release);
+  } else if (any_runs && !config_.sequence_batching) {  // whose sequences wait for one instance
+    NEREID_LOG_WARN("model '", name(), "': ", first_error.message());
+    return Status::Ok();  // the next request tries again
+  }
+  return first_error;
 }
 
 Model::~Model() {

@@ -94,19 +94,21 @@ Status Model::StartMore(Seats* seats) {
 }
 
 void Model::Retire(Seats seats) {
-  std::vector<size_t> indices;
+  std::vector<size_t> indices, without_thread;
   {
     std::lock_guard lock(seats_mutex_);
     for (Seat& seat : seats) {
       if (seat.runner == nullptr) continue;                        // ends right here
       if (Status started = seat.runner->Start(); !started.ok()) {  // its thread is what ends it
         NEREID_LOG_WARN("model '", name(), "': ", started.message());
+        without_thread.push_back(seat.runner->index());
       }
       indices.push_back(seat.runner->index());
       leaving_.push_back(std::move(seat));
     }
   }
   for (const size_t index : indices) scheduler_->RetireInstance(index);
+  for (const size_t index : without_thread) EndLeaver(index, kFirstRetryNs);
 }
 
 void Model::OnRunnerOver(size_t index) {

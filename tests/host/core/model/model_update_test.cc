@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/host_binding.h"
 #include "config/config_loader.h"
 #include "model/instance_runner.h"
 #include "scheduling/direct_scheduler.h"
@@ -283,6 +284,24 @@ TEST_F(ModelUpdateTest, AHostPolicyBindsTheThreadsOfItsInstances) {
   EXPECT_EQ(cores["bound_0 runs"], std::vector<int>{core});
   EXPECT_EQ(cores["free_0 made"], mine);
   EXPECT_EQ(cores["free_0 runs"], mine);
+}
+
+TEST_F(ModelUpdateTest, ThreadsOfInstancesAreNotBoundAsWhoSendsTheFirstRequest) {
+  const std::vector<int> mine = MyCores();
+  std::vector<int> cores;
+  backend.execute = [&](auto* instance, Requests requests) {
+    cores = MyCores();
+    for (auto* request : requests) test::AnswerIdentity(instance, request);
+    return Status::Ok();
+  };
+  Start(Config(Cpu(1)));
+  std::thread([&] {
+    ASSERT_TRUE(BindThread({"narrow", {mine.back()}, -1}).ok());
+    SendOne();
+  }).join();
+  EXPECT_EQ(client_.WaitFor(1).size(), 1U);
+  End();
+  EXPECT_EQ(cores, mine);
 }
 
 TEST_F(ModelUpdateTest, InstancesOfABlockedDeviceExecuteOneAfterTheOther) {
