@@ -1,3 +1,4 @@
+// Weights that are made up: once, at load.
 #include <cmath>
 
 #include "gpu_llm/kernels/device/device.cuh"

