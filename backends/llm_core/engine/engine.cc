@@ -86,13 +86,13 @@ bool Engine::Admit() {
     inbox_changed_.wait(lock, [this] {
       return stop_ || !inbox_.empty() || !scheduler_.is_empty() || !flights_.is_empty();
     });
-    if (const auto latest = LatestPlanning(); latest > std::chrono::steady_clock::now())
-      inbox_changed_.wait_until(lock, latest, [this] { return stop_; });
+    if (const auto latest = LatestPlanning(); latest > options_.time->Now())
+      options_.time->WaitUntil(lock, inbox_changed_, latest, [this] { return stop_; });
     if (stop_) return false;
     arrived.swap(inbox_);
     num_waiting_ = scheduler_.counts().num_waiting + static_cast<int32_t>(arrived.size());
   }
-  if (!arrived.empty()) planning_clock_.NoteArrival(std::chrono::steady_clock::now());
+  if (!arrived.empty()) planning_clock_.NoteArrival(options_.time->Now());
   for (std::unique_ptr<GenerationRequest>& request : arrived) {
     // It may have been too early for LookForCancelled.
     if (!options_.asks_sinks && request->sink->IsCancelled()) LookForCancelled();
@@ -102,8 +102,8 @@ bool Engine::Admit() {
 }
 
 // Who comes behind others that wait for room would not be in the step in any case.
-std::chrono::steady_clock::time_point Engine::LatestPlanning() const {
-  const auto now = std::chrono::steady_clock::now();
+EngineTime::TimePoint Engine::LatestPlanning() const {
+  const auto now = options_.time->Now();
   if (flights_.size() != 1 || !flights_.may_overlap() || scheduler_.counts().num_waiting > 0)
     return now;
   return planning_clock_.Latest(std::max(collected_, flights_.newest().began), now);
@@ -153,15 +153,15 @@ Status Engine::Step() {
 }
 
 Status Engine::Launch() {
-  const auto planned = std::chrono::steady_clock::now();
+  const auto planned = options_.time->Now();
   scheduler_.Schedule(batch_);
   if (batch_.sequences.empty()) return Status::Ok();
   for (Sequence* sequence : scheduler_.scheduled()) {
     if (!std::exchange(sequence->was_scheduled, true)) sequence->request->sink->OnScheduled();
   }
-  const auto began = std::chrono::steady_clock::now();
+  const auto began = options_.time->Now();
   NEREID_RETURN_IF_ERROR(executor_->Submit(batch_));
-  planning_clock_.NotePlanning(std::chrono::steady_clock::now() - planned);
+  planning_clock_.NotePlanning(options_.time->Now() - planned);
   flights_.Add(batch_, scheduler_.scheduled(), overlaps_, began);
   if (!overlaps_) return Status::Ok();
   scheduler_.MarkComputed();
@@ -170,12 +170,12 @@ Status Engine::Launch() {
 }
 
 Status Engine::Collect() {
-  const auto asked = std::chrono::steady_clock::now();
+  const auto asked = options_.time->Now();
   NEREID_ASSIGN_OR_RETURN(StepResult result, executor_->Collect());
   const Flight flight = flights_.Land();
   if (!overlaps_) scheduler_.MarkComputed();
   ++num_steps_;
-  const auto previous = std::exchange(collected_, std::chrono::steady_clock::now());
+  const auto previous = std::exchange(collected_, options_.time->Now());
   const auto took = collected_ - std::max(previous, flight.began);
   step_seconds_ += std::chrono::duration<double>(took).count();
   planning_clock_.NoteStep(flight.is_decode, took, collected_ - asked);

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "llm_core/engine/engine_time.h"
 #include "llm_core/engine/executor.h"
 #include "llm_core/engine/planning_clock.h"
 #include "llm_core/engine/request.h"
@@ -51,6 +52,7 @@ struct EngineOptions {
   // Where given, called on the engine thread after each step, and when all is given back at the
   // end, with what the checker of blocks and references says: for tests, it walks all of them.
   std::function<void(const Status&)> on_check;
+  std::shared_ptr<EngineTime> time = std::make_shared<EngineTime>();
 };
 
 class Engine {
@@ -78,7 +80,7 @@ class Engine {
   // Moves the inbox to the scheduler; waits for work when there is none, and for those who come
   // while a step runs as long as the next one need not be planned. False: stop.
   bool Admit();
-  std::chrono::steady_clock::time_point LatestPlanning() const;
+  EngineTime::TimePoint LatestPlanning() const;
   void DropCancelled();
   void Cancel(Sequence& sequence);
   // Submits a step, collects one, or both.
@@ -104,7 +106,7 @@ class Engine {
   int64_t num_looks_ = 0;  // for cancelled requests
   int64_t num_steps_ = 0;
   int64_t num_output_tokens_ = 0;
-  std::chrono::steady_clock::time_point collected_;
+  EngineTime::TimePoint collected_;
   PlanningClock planning_clock_;
   double step_seconds_ = 0.0;
 

@@ -1,0 +1,181 @@
+// The engine while requests keep coming: it leaves the next step unplanned until shortly before
+// the one that runs can end. Time is made up: steps take as long as the test says.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <future>
+
+#include "fake_executor.h"
+#include "llm_core/engine/engine.h"
+
+namespace nereid::llm {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::FakeExecutor;
+using testing::NextToken;
+
+constexpr ExecutorLimits kLimits = {.vocab_size = 1000,
+                                    .max_positions = 256,
+                                    .max_num_sequences = 8,
+                                    .max_num_tokens = 32,
+                                    .block_size = 8,
+                                    .num_blocks = 64};
+
+// Stands still but when the engine waits for a time or for a step.
+class FakeTime : public EngineTime {
+ public:
+  TimePoint Now() override { return now_; }
+  void WaitUntil(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
+                 TimePoint until, const std::function<bool()>& is_over) override {
+    waits.push_back({now_, until});
+    lock.unlock();
+    if (on_wait) on_wait();
+    lock.lock();
+    if (waits_for_stop) changed.wait(lock, is_over);
+    now_ = std::max(now_, until);
+  }
+  void Pass(TimePoint until) { now_ = std::max(now_, until); }
+
+  struct Wait {
+    TimePoint from, until;
+  };
+  std::vector<Wait> waits;
+  std::function<void()> on_wait;
+  bool waits_for_stop = false;  // no time ends a wait
+
+ private:
+  TimePoint now_{1000s};
+};
+
+// What was submitted, and when the device had nothing to do.
+struct StepLog {
+  std::vector<int64_t> num_prompts;  // that began, by step
+  int num_pauses = 0;                // behind the first step
+  EngineTime::TimePoint free{};      // when all steps will have ended
+};
+
+// Steps take `step` of the fake time, one after the other.
+class TimedExecutor : public FakeExecutor {
+ public:
+  TimedExecutor(std::shared_ptr<FakeTime> time, EngineTime::TimePoint::duration step, StepLog& log)
+      : FakeExecutor(kLimits, {.overlap = true}), time_(std::move(time)), step_(step), log_(log) {}
+
+  Status Submit(const Batch& batch) override {
+    if (!log_.num_prompts.empty() && time_->Now() > log_.free) ++log_.num_pauses;
+    log_.num_prompts.push_back(std::count_if(batch.sequences.begin(), batch.sequences.end(),
+                                             [](const auto& one) { return one.num_cached == 0; }));
+    log_.free = std::max(log_.free, time_->Now()) + step_;
+    ends_.push_back(log_.free);
+    return FakeExecutor::Submit(batch);
+  }
+  Result<StepResult> Collect() override {
+    time_->Pass(ends_.front());
+    ends_.pop_front();
+    return FakeExecutor::Collect();
+  }
+
+ private:
+  const std::shared_ptr<FakeTime> time_;
+  const EngineTime::TimePoint::duration step_;
+  StepLog& log_;
+  std::deque<EngineTime::TimePoint> ends_;
+};
+
+class PromiseSink : public OutputSink {
+ public:
+  explicit PromiseSink(std::promise<TokenIds> promise) : promise_(std::move(promise)) {}
+  bool IsCancelled() const override { return false; }
+  void OnOutput(const Output& output) override {
+    if (output.finish != FinishReason::kNone)
+      promise_.set_value(TokenIds(output.ids.begin(), output.ids.end()));
+  }
+  void OnError(const Status&) override { promise_.set_value({}); }
+
+ private:
+  std::promise<TokenIds> promise_;
+};
+
+class LatePlanningTest : public ::testing::Test {
+ protected:
+  void Start(EngineTime::TimePoint::duration step) {
+    EngineOptions options;
+    options.time = time_;
+    engine_ = std::make_unique<Engine>(std::move(options),
+                                       std::make_unique<TimedExecutor>(time_, step, log_));
+  }
+  // Any thread, the engine's too.
+  std::future<TokenIds> Send(int32_t first_id, int32_t num_tokens) {
+    auto request = std::make_unique<GenerationRequest>();
+    request->prompt = {first_id, 2, 3};
+    request->stop.max_tokens = num_tokens;
+    std::promise<TokenIds> promise;
+    auto answer = promise.get_future();
+    request->sink = std::make_unique<PromiseSink>(std::move(promise));
+    EXPECT_TRUE(engine_->Enqueue(request).ok());
+    return answer;
+  }
+  static TokenIds Expected(int32_t first_id, int32_t count) {
+    TokenIds tokens = {first_id, 2, 3};
+    for (int32_t i = 0; i < count; ++i) tokens.push_back(NextToken(tokens, kLimits.vocab_size));
+    return TokenIds(tokens.begin() + 3, tokens.end());
+  }
+
+  const std::shared_ptr<FakeTime> time_ = std::make_shared<FakeTime>();
+  StepLog log_;                     // to be read when the engine is gone, or where it waits
+  std::unique_ptr<Engine> engine_;  // last: its thread uses the rest
+};
+
+TEST_F(LatePlanningTest, WhoComesWhileAStepRunsIsPartOfTheNextOne) {
+  Start(8ms);
+  std::vector<std::future<TokenIds>> others;
+  std::vector<size_t> next_steps;  // as each of them came
+  time_->on_wait = [&] {
+    const FakeTime::Wait wait = time_->waits.back();
+    EXPECT_GT(wait.until, wait.from);
+    EXPECT_LT(wait.until, log_.free);  // of the one step that runs
+    if (others.size() == 4) return;
+    next_steps.push_back(log_.num_prompts.size());
+    others.push_back(Send(100 + static_cast<int32_t>(others.size()), 5));
+  };
+  EXPECT_EQ(Send(1, 40).get(), Expected(1, 40));
+  ASSERT_EQ(others.size(), 4u);
+  for (int32_t i = 0; i < 4; ++i) EXPECT_EQ(others[i].get(), Expected(100 + i, 5)) << i;
+  engine_.reset();
+  for (const size_t step : next_steps) EXPECT_EQ(log_.num_prompts.at(step), 1) << step;
+  EXPECT_EQ(log_.num_pauses, 0);
+}
+
+TEST_F(LatePlanningTest, WhenNobodyHasComeForASecondStepsArePlannedAtOnce) {
+  Start(8ms);
+  const auto start = time_->Now();
+  EXPECT_EQ(Send(1, 200).get(), Expected(1, 200));
+  engine_.reset();
+  ASSERT_FALSE(time_->waits.empty());
+  EXPECT_LE(time_->waits.back().from, start + 1s);
+  EXPECT_GT(time_->Now(), start + 1500ms);
+  EXPECT_EQ(log_.num_pauses, 0);
+}
+
+TEST_F(LatePlanningTest, ShortStepsAreNotWaitedFor) {
+  Start(400us);
+  EXPECT_EQ(Send(1, 40).get(), Expected(1, 40));
+  engine_.reset();
+  EXPECT_TRUE(time_->waits.empty());
+}
+
+TEST_F(LatePlanningTest, TheEndDoesNotWaitForATime) {
+  Start(8ms);
+  std::promise<void> waits;
+  time_->waits_for_stop = true;
+  time_->on_wait = [&] { waits.set_value(); };
+  auto answer = Send(1, 40);
+  waits.get_future().wait();
+  engine_.reset();
+  EXPECT_TRUE(answer.get().empty());  // refused: the engine is gone
+  EXPECT_EQ(time_->waits.size(), 1u);
+}
+
+}  // namespace
+}  // namespace nereid::llm
