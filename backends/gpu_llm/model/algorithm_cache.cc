@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 namespace nereid::gpu {
 namespace {
@@ -56,6 +57,7 @@ AlgorithmCache::AlgorithmCache(const std::string& folder, std::string_view name)
   path_ = (std::filesystem::path(folder) / file).string();
   std::ifstream in(path_);
   for (std::string line; std::getline(in, line);) {
+    ends_amid_a_line_ = in.eof();
     AlgorithmKey key = {};
     Algorithm algorithm = {};
     if (ReadLine(line, key, algorithm)) known_.insert_or_assign(key, algorithm);
@@ -86,7 +88,8 @@ void AlgorithmCache::Add(const AlgorithmKey& key, const Algorithm& algorithm) {
   if (path_.empty() || !is_new) return;
   const int fd = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return;
-  const std::string line = LineOf(key, algorithm);
+  const std::string line =
+      (std::exchange(ends_amid_a_line_, false) ? "\n" : "") + LineOf(key, algorithm);
   (void)!write(fd, line.data(), line.size());  // one write: lines of two processes do not mix
   (void)close(fd);
 }

@@ -35,6 +35,7 @@ class AlgorithmCache {
 
  private:
   std::string path_;
+  bool ends_amid_a_line_ = false;  // the file, as it was read
   std::map<AlgorithmKey, Algorithm> known_;
 };
 

@@ -67,6 +67,21 @@ TEST_F(AlgorithmCacheTest, DamagedLinesAreAsIfTheyWereNotThere) {
   EXPECT_EQ(cache.Find(kOther), kSecond);
 }
 
+TEST_F(AlgorithmCacheTest, ALineThatWasCutOffTakesNoOtherWithIt) {
+  AlgorithmCache(folder_, "GPU").Add(kOne, kFirst);
+  const std::filesystem::path path = std::filesystem::directory_iterator(folder_)->path();
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 5);
+  {
+    AlgorithmCache cache(folder_, "GPU");
+    EXPECT_FALSE(cache.Find(kOne));
+    cache.Add(kOther, kSecond);
+    cache.Add(kOne, kSecond);
+  }
+  const AlgorithmCache again(folder_, "GPU");
+  EXPECT_EQ(again.Find(kOther), kSecond);
+  EXPECT_EQ(again.Find(kOne), kSecond);
+}
+
 TEST_F(AlgorithmCacheTest, WithoutAFolderItKeepsNothing) {
   AlgorithmCache none("", "GPU");
   none.Add(kOne, kFirst);

@@ -1,0 +1,56 @@
+// Any bytes as the file of products' algorithms that an earlier start has left: never a crash, and
+// what is added to it is found at the next start, unless the file has another for the same product.
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "gpu_llm/model/algorithm_cache.h"
+
+namespace {
+
+using nereid::gpu::Algorithm;
+using nereid::gpu::AlgorithmCache;
+using nereid::gpu::AlgorithmKey;
+
+void Require(bool condition) {
+  if (!condition) std::abort();
+}
+
+// A folder of this process's own, which goes when it ends.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "algorithms-XXXXXX").string();
+    Require(mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const Folder folder;
+  const std::string path = folder.path() + "/products-GPU";
+  std::ofstream(path, std::ios::binary | std::ios::trunc)
+      .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
+  constexpr AlgorithmKey kKey = {4096, 14336, 64, 1, 0, 1};
+  constexpr Algorithm kAlgorithm = {1, ~uint64_t{0}, 3, 4, 5, 6, 7, 8};
+  Algorithm wanted = kAlgorithm;
+  {
+    AlgorithmCache cache(folder.path(), "GPU");
+    if (const auto kept = cache.Find(kKey)) wanted = *kept;
+    cache.Add(kKey, kAlgorithm);
+    Require(cache.Find(kKey) == kAlgorithm);
+  }
+  Require(AlgorithmCache(folder.path(), "GPU").Find(kKey) == wanted);
+  return 0;
+}
