@@ -104,13 +104,12 @@ Result<Gemm> Gemm::Create() {
   return gemm;
 }
 
-bool Gemm::TryRun(const GemmCall& call, const Layouts& layouts,
-                  const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) {
+cublasStatus_t Gemm::TryRun(const GemmCall& call, const Layouts& layouts,
+                            const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream) {
   const float one = 1.0f, beta = call.accumulates ? 1.0f : 0.0f;
   return cublasLtMatmul(handle_.get(), layouts.operation, &one, call.weights, layouts.weights,
                         call.in, layouts.in, &beta, call.out, layouts.out, call.out, layouts.out,
-                        &algorithm, workspace_.data(), workspace_.size_bytes(),
-                        stream) == CUBLAS_STATUS_SUCCESS;
+                        &algorithm, workspace_.data(), workspace_.size_bytes(), stream);
 }
 
 Result<std::vector<cublasLtMatmulAlgo_t>> Gemm::Propose(const GemmCall& call,
@@ -191,7 +190,7 @@ Result<bool> Gemm::RunTimed(const GemmCall& call, const AlgorithmKey& key, cudaS
   if (!layouts.is_ok()) return InternalError("cuBLASLt: no descriptors for a trial");
   while (const std::optional<int> i = search->trial.Next()) {
     NEREID_RETURN_IF_ERROR(clock_.Start(stream));
-    if (TryRun(wide, layouts, search->candidates[*i], stream)) {
+    if (TryRun(wide, layouts, search->candidates[*i], stream) == CUBLAS_STATUS_SUCCESS) {
       search->has_all_rows &= wide.num_rows == TrialRows(call.num_rows);
       NEREID_RETURN_IF_ERROR(clock_.Stop({key, *i}, stream));
       return true;
@@ -200,7 +199,8 @@ Result<bool> Gemm::RunTimed(const GemmCall& call, const AlgorithmKey& key, cudaS
   }
   const Layouts own(call);
   const std::optional<int> fastest = search->trial.fastest();
-  return fastest && own.is_ok() && TryRun(call, own, search->candidates[*fastest], stream);
+  return fastest && own.is_ok() &&
+         TryRun(call, own, search->candidates[*fastest], stream) == CUBLAS_STATUS_SUCCESS;
 }
 
 Status Gemm::Run(const GemmCall& call, bool may_time, cudaStream_t stream) {
@@ -214,12 +214,14 @@ Status Gemm::Run(const GemmCall& call, bool may_time, cudaStream_t stream) {
   const Layouts layouts(call);
   if (!layouts.is_ok()) return InternalError("cuBLASLt: descriptors of a product can not be made");
   if (const std::optional<Algorithm> known = algorithms_.Find(key)) {  // it may not fit this size
-    if (TryRun(call, layouts, std::bit_cast<cublasLtMatmulAlgo_t>(*known), stream)) return {};
+    const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*known);
+    if (TryRun(call, layouts, algorithm, stream) == CUBLAS_STATUS_SUCCESS) return {};
   }
   NEREID_ASSIGN_OR_RETURN(const auto proposed, Propose(call, layouts, 1));
-  if (TryRun(call, layouts, proposed[0], stream)) return {};
+  const cublasStatus_t status = TryRun(call, layouts, proposed[0], stream);
+  if (status == CUBLAS_STATUS_SUCCESS) return {};
   return InternalError("cuBLASLt: product of ", call.num_rows, " x ", call.depth, " by ",
-                       call.num_outputs, " failed");
+                       call.num_outputs, " failed: ", cublasLtGetStatusString(status));
 }
 
 }  // namespace nereid::gpu

@@ -77,9 +77,9 @@ class Gemm {
   // The call, for which no algorithm is known yet, with one in question. False: there is none, and
   // nothing was done.
   Result<bool> RunTimed(const GemmCall& call, const AlgorithmKey& key, cudaStream_t stream);
-  // False: the algorithm does not fit the call, and nothing was done.
-  bool TryRun(const GemmCall& call, const Layouts& layouts, const cublasLtMatmulAlgo_t& algorithm,
-              cudaStream_t stream);
+  // Not CUBLAS_STATUS_SUCCESS: the algorithm does not fit the call, and nothing was done.
+  cublasStatus_t TryRun(const GemmCall& call, const Layouts& layouts,
+                        const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream);
 
   std::unique_ptr<cublasLtContext, LtDeleter> handle_;
   DeviceMemory workspace_;

@@ -83,5 +83,20 @@ TEST_F(GemmTest, EveryCallIsThePlainProductWhileAlgorithmsAreTriedAndAfter) {
   }
 }
 
+TEST_F(GemmTest, WhatTheLibraryRefusesIsNamedWithItsReason) {
+  Gemm gemm = std::move(*Gemm::Create());
+  const DeviceMemory in = ToDevice(in_), out = ToDevice(before_);
+  GemmCall call;  // without weights
+  call.in = in.data();
+  call.out = out.data();
+  call.num_rows = 8;
+  call.num_outputs = kOutputs;
+  call.depth = kDepth;
+  const Status status = gemm.Run(call, false, nullptr);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.message(), StrCat("cuBLASLt: product of 8 x 320 by 192 failed: ",
+                                     cublasLtGetStatusString(CUBLAS_STATUS_INVALID_VALUE)));
+}
+
 }  // namespace
 }  // namespace nereid::gpu
