@@ -1,5 +1,5 @@
-// Which sizes of steps have been recorded and which can not be: a size whose recording failed once
-// is launched as it is ever after. No CUDA here. [engine thread]
+// Which sizes of steps have been recorded, which are to be and which can not be: a size whose
+// recording failed once is launched as it is ever after. No CUDA here. [engine thread]
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,8 @@ class RecordedSteps {
   }
   // Whether recording is worth a try: the size is neither recorded nor refused.
   bool IsNew(int32_t size) const { return !graphs_.contains(size); }
+  // A step of a new size could be recorded: true from the `patience`-th one on.
+  bool IsDue(int32_t size, int32_t patience) { return ++num_steps_[size] >= patience; }
   void Keep(int32_t size, Graph graph) { graphs_.insert_or_assign(size, std::move(graph)); }
   void Refuse(int32_t size) {
     graphs_.insert_or_assign(size, std::nullopt);
@@ -28,6 +30,7 @@ class RecordedSteps {
 
  private:
   std::map<int32_t, std::optional<Graph>> graphs_;  // nothing: refused
+  std::map<int32_t, int32_t> num_steps_;            // that could have been recorded
   int64_t num_refused_ = 0;
 };
 

@@ -20,7 +20,7 @@ Status StepGraphs::Record(int32_t num_rows, bool is_settled, int32_t patience,
     NEREID_ASSIGN_OR_RETURN(const int64_t least, group_->Meet(is_settled ? 1 : 0));
     is_settled = least > 0;
   }
-  if (!is_settled || ++num_settled_[num_rows] < patience) return {};
+  if (!is_settled || !recorded_.IsDue(num_rows, patience)) return {};
   if (group_ != nullptr) {
     // Recording allocates, which may wait for all GPUs: none may wait for this one meanwhile.
     NEREID_RETURN_IF_CUDA_ERROR(cudaStreamSynchronize(stream));

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 
 #include "gpu_llm/comm/peer_group.h"
@@ -45,7 +44,6 @@ class StepGraphs {
   PeerGroup* group_;
   std::function<void(const std::string&)> on_warning_;
   RecordedSteps<Graph> recorded_;
-  std::map<int32_t, int32_t> num_settled_;  // steps of a size that is not recorded
   int64_t num_launches_ = 0;
   bool fails_ = false, has_warned_ = false;
 };

@@ -7,6 +7,7 @@
 #include "cpu_reference/cpu_executor.h"
 #include "gpu_test.h"
 #include "llm_core/model/int4_rows.h"
+#include "single_sequence.h"
 
 namespace nereid::gpu {
 namespace {
@@ -15,6 +16,7 @@ using cpu::testing::FindTiny;
 using cpu::testing::GoldenPrompt;
 using cpu::testing::ReadGolden;
 using testing::RelativeError;
+using testing::RunSequence;
 
 class ExecutorTest : public testing::GpuTest<::testing::TestWithParam<const char*>> {
  protected:
@@ -49,40 +51,6 @@ class ExecutorTest : public testing::GpuTest<::testing::TestWithParam<const char
     return std::move(*cpu::CpuExecutor::Create(checkpoint, std::move(*model), options));
   }
 
-  // Logits of the last `num_logits` of `tokens`, which follow `num_cached` others.
-  template <typename AnyExecutor>
-  std::vector<float> Run(AnyExecutor& executor, std::span<const int32_t> tokens, int32_t num_cached,
-                         int32_t num_logits) {
-    std::vector<int32_t> table(executor.limits().num_blocks);
-    for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(table.size() - 1 - i);
-    llm::Batch batch;
-    batch.token_ids.assign(tokens.begin(), tokens.end());
-    llm::BatchSequence& sequence = batch.sequences.emplace_back();
-    sequence.num_tokens = static_cast<int32_t>(tokens.size());
-    sequence.num_cached = num_cached;
-    sequence.block_table = table;
-    sequence.num_logits = num_logits;
-    const llm::SamplingParams greedy;
-    if (num_logits == 1) {
-      sequence.samples = true;
-      sequence.sampling = {&greedy, tokens, 0, {}};
-    }
-    const Status submitted = executor.Submit(batch);
-    EXPECT_TRUE(submitted.ok()) << submitted.message();
-    auto collected = executor.Collect();
-    EXPECT_TRUE(collected.ok()) << collected.status().message();
-    if (!collected.ok()) return {};
-    if constexpr (std::is_same_v<AnyExecutor, GpuExecutor>) {
-      std::vector<float> logits = *executor.ReadLogits();
-      if (num_logits == 1) {
-        EXPECT_EQ(collected->tokens[0].id, llm::ArgMax(logits));
-      }
-      return logits;
-    } else {
-      return {executor.logits().begin(), executor.logits().end()};
-    }
-  }
-
   bool HasExperts() const {
     return std::string_view(GetParam()) == "mixtral" || std::string_view(GetParam()) == "qwen3_moe";
   }
@@ -105,21 +73,21 @@ TEST_P(ExecutorTest, LogitsAreThoseOfTheCpuWithinBf16) {
   for (const GoldenPrompt& prompt : ReadGolden(directory_)) {
     const auto length = static_cast<int32_t>(prompt.ids.size());
     const int32_t rows = std::min(length, 100);
-    const auto expected = Run(*cpu, prompt.ids, 0, rows);
-    const double error = RelativeError(Run(*gpu, prompt.ids, 0, rows), expected);
+    const auto expected = RunSequence(*cpu, prompt.ids, 0, rows);
+    const double error = RelativeError(RunSequence(*gpu, prompt.ids, 0, rows), expected);
     EXPECT_LT(error, HasExperts() ? kExpertTolerance : kLogitTolerance) << "prompt of " << length;
     // In two chunks, then token by token along the recorded answer.
     const std::span<const int32_t> ids = prompt.ids;
     if (length > 40) {
-      Run(*gpu, ids.first(37), 0, 0);
-      Run(*gpu, ids.subspan(37), 37, 1);
+      RunSequence(*gpu, ids.first(37), 0, 0);
+      RunSequence(*gpu, ids.subspan(37), 37, 1);
     }
     for (size_t step = 0; step + 1 < prompt.greedy.size(); ++step) {
       const std::span<const int32_t> token =
           std::span<const int32_t>(prompt.greedy).subspan(step, 1);
       const auto at = length + static_cast<int32_t>(step);
-      const auto wanted = Run(*cpu, token, at, 1);
-      const auto got = Run(*gpu, token, at, 1);
+      const auto wanted = RunSequence(*cpu, token, at, 1);
+      const auto got = RunSequence(*gpu, token, at, 1);
       ASSERT_EQ(got.size(), wanted.size());
       const double step_error = RelativeError(got, wanted);
       EXPECT_LT(step_error, HasExperts() ? 2.0 : kLogitTolerance) << "step " << step;
@@ -138,10 +106,11 @@ TEST_P(ExecutorTest, ARecordedStepEqualsTheSameStepRun) {
   const std::unique_ptr<GpuExecutor> recorded = Load(true), run = Load(false);
   ASSERT_TRUE(recorded != nullptr && run != nullptr);
   const std::vector<int32_t> prompt = {5, 6, 7, 8, 9, 10, 11};
-  for (GpuExecutor* executor : {recorded.get(), run.get()}) Run(*executor, prompt, 0, 1);
+  for (GpuExecutor* executor : {recorded.get(), run.get()}) RunSequence(*executor, prompt, 0, 1);
   for (int32_t step = 0; step < 5; ++step) {
     const std::vector<int32_t> token = {40 + step};
-    EXPECT_LT(RelativeError(Run(*recorded, token, 7 + step, 1), Run(*run, token, 7 + step, 1)),
+    EXPECT_LT(RelativeError(RunSequence(*recorded, token, 7 + step, 1),
+                            RunSequence(*run, token, 7 + step, 1)),
               1e-2);
   }
 }
@@ -153,8 +122,8 @@ TEST_P(ExecutorTest, MemoryIsGivenBack) {
   {
     const std::unique_ptr<GpuExecutor> executor = Load();
     ASSERT_NE(executor, nullptr);
-    Run(*executor, std::vector<int32_t>{1, 2, 3}, 0, 1);
-    Run(*executor, std::vector<int32_t>{4}, 3, 1);
+    RunSequence(*executor, std::vector<int32_t>{1, 2, 3}, 0, 1);
+    RunSequence(*executor, std::vector<int32_t>{4}, 3, 1);
   }
   ASSERT_EQ(cudaMemGetInfo(&after, &total), cudaSuccess);
   EXPECT_LT(static_cast<double>(before) - static_cast<double>(after), 64e6);
@@ -175,6 +144,29 @@ INSTANTIATE_TEST_SUITE_P(Tiny, ExecutorTest,
                                            "llama3.1-rope", "mistral", "mistral-swa", "mixtral",
                                            "phi3", "phi3-swa", "qwen2", "qwen3", "qwen3_moe",
                                            "starcoder2"),
+                         [](const auto& info) { return TestName(info.param); });
+
+class RecordingTest : public ExecutorTest {};
+
+// Steps of one launch at once; others when their size has come 16 times.
+TEST_P(RecordingTest, AStepIsRecordedWhenItsSizeHasComeOftenEnough) {
+  GpuExecutorOptions options = SmallOptions();
+  for (const bool fuses : {true, false}) {
+    options.fuses_decode = fuses;
+    const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
+    auto made = GpuExecutor::Create(std::move(*llm::ReadDecoder(checkpoint, true)), options);
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    GpuExecutor& executor = **made;
+    const int64_t most = executor.fuses_decode() ? 1 : 16;
+    RunSequence(executor, std::vector<int32_t>{5, 6, 7}, 0, 1);
+    for (int32_t step = 1; step <= 20; ++step) {
+      RunSequence(executor, std::vector<int32_t>{40 + step}, 2 + step, 1);
+      EXPECT_EQ(executor.num_graph_steps(), std::max<int64_t>(0, step - most)) << step;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, RecordingTest, ::testing::Values("llama", "llama-awq"),
                          [](const auto& info) { return TestName(info.param); });
 
 // A model of the checkpoint with the matrices of its layers rounded to e4m3, with a factor a row.
@@ -234,7 +226,8 @@ TEST_P(Fp8ExecutorTest, LogitsAreThoseOfTheCpuWithinBf16) {
   for (const GoldenPrompt& prompt : ReadGolden(directory_)) {
     const auto length = static_cast<int32_t>(prompt.ids.size());
     const int32_t rows = std::min(length, 100);
-    EXPECT_LT(RelativeError(Run(**gpu, prompt.ids, 0, rows), Run(**cpu, prompt.ids, 0, rows)),
+    EXPECT_LT(RelativeError(RunSequence(**gpu, prompt.ids, 0, rows),
+                            RunSequence(**cpu, prompt.ids, 0, rows)),
               kLogitTolerance)
         << "prompt of " << length;
   }
@@ -257,12 +250,13 @@ TEST_P(AllExpertsTest, LogitsAreThoseOfTheCpuWithinBf16) {
   ASSERT_TRUE(cpu.ok()) << cpu.status().message();
   std::vector<int32_t> prompt;
   for (int32_t i = 0; i < 120; ++i) prompt.push_back(i * 37 % 509);
-  const auto expected = Run(**cpu, prompt, 0, 100);
-  EXPECT_LT(RelativeError(Run(**gpu, prompt, 0, 100), expected), kLogitTolerance);
+  const auto expected = RunSequence(**cpu, prompt, 0, 100);
+  EXPECT_LT(RelativeError(RunSequence(**gpu, prompt, 0, 100), expected), kLogitTolerance);
   for (int32_t step = 0; step < 4; ++step) {
     const std::vector<int32_t> token = {11 * step};
-    const auto wanted = Run(**cpu, token, 120 + step, 1);
-    EXPECT_LT(RelativeError(Run(**gpu, token, 120 + step, 1), wanted), kLogitTolerance) << step;
+    const auto wanted = RunSequence(**cpu, token, 120 + step, 1);
+    EXPECT_LT(RelativeError(RunSequence(**gpu, token, 120 + step, 1), wanted), kLogitTolerance)
+        << step;
   }
 }
 
@@ -295,14 +289,15 @@ TEST_P(ByteCacheTest, LogitsAreThoseOfTheCpuWithinBf16) {
     for (const GoldenPrompt& prompt : ReadGolden(directory_)) {
       const auto length = static_cast<int32_t>(prompt.ids.size());
       const int32_t rows = std::min(length, 100);
-      const auto expected = Run(**cpu, prompt.ids, 0, rows);
-      EXPECT_LT(RelativeError(Run(**gpu, prompt.ids, 0, rows), expected), kByteCacheTolerance)
+      const auto expected = RunSequence(**cpu, prompt.ids, 0, rows);
+      EXPECT_LT(RelativeError(RunSequence(**gpu, prompt.ids, 0, rows), expected),
+                kByteCacheTolerance)
           << "prompt of " << length;
       for (size_t step = 0; step + 1 < prompt.greedy.size(); ++step) {
         const auto token = std::span<const int32_t>(prompt.greedy).subspan(step, 1);
         const auto at = length + static_cast<int32_t>(step);
-        const auto wanted = Run(**cpu, token, at, 1);
-        EXPECT_LT(RelativeError(Run(**gpu, token, at, 1), wanted), kByteCacheTolerance)
+        const auto wanted = RunSequence(**cpu, token, at, 1);
+        EXPECT_LT(RelativeError(RunSequence(**gpu, token, at, 1), wanted), kByteCacheTolerance)
             << "step " << step;
       }
     }
@@ -334,8 +329,9 @@ TEST_P(OddVocabularyTest, LogitsAreThoseOfTheCpuWithinBf16) {
   std::vector<int32_t> prompt;
   for (int32_t i = 0; i < 45; ++i) prompt.push_back(i * 37 % 509);
   for (const int32_t rows : {45, 1}) {
-    const auto expected = Run(**cpu, prompt, 0, rows);
-    EXPECT_LT(RelativeError(Run(**gpu, prompt, 0, rows), expected), kLogitTolerance) << rows;
+    const auto expected = RunSequence(**cpu, prompt, 0, rows);
+    EXPECT_LT(RelativeError(RunSequence(**gpu, prompt, 0, rows), expected), kLogitTolerance)
+        << rows;
   }
 }
 

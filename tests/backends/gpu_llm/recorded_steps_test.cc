@@ -19,6 +19,15 @@ TEST(RecordedStepsTest, ARecordedSizeIsFound) {
   EXPECT_EQ(steps.Find(16), nullptr);
 }
 
+TEST(RecordedStepsTest, EachSizeIsDueWhenItHasComeAsOftenAsIsAsked) {
+  RecordedSteps<int> steps;
+  for (int step = 1; step <= 20; ++step) {
+    EXPECT_EQ(steps.IsDue(8, 16), step >= 16) << step;
+    EXPECT_TRUE(steps.IsDue(1, 1));
+  }
+  EXPECT_FALSE(steps.IsDue(16, 16));
+}
+
 TEST(RecordedStepsTest, ARefusedSizeIsNotTriedAgainAndOthersAre) {
   RecordedSteps<int> steps;
   steps.Keep(1, 7);

@@ -1,0 +1,50 @@
+// One sequence through an executor, for tests of logits.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "gpu_llm/gpu_executor.h"
+
+namespace nereid::gpu::testing {
+
+// Logits of the last `num_logits` of `tokens`, which follow `num_cached` others. One alone is what
+// a token is drawn from too. Blocks of the cache are taken from the last one on.
+template <typename AnyExecutor>
+std::vector<float> RunSequence(AnyExecutor& executor, std::span<const int32_t> tokens,
+                               int32_t num_cached, int32_t num_logits) {
+  std::vector<int32_t> table(executor.limits().num_blocks);
+  std::iota(table.rbegin(), table.rend(), 0);
+  llm::Batch batch;
+  batch.token_ids.assign(tokens.begin(), tokens.end());
+  llm::BatchSequence& sequence = batch.sequences.emplace_back();
+  sequence.num_tokens = static_cast<int32_t>(tokens.size());
+  sequence.num_cached = num_cached;
+  sequence.block_table = table;
+  sequence.num_logits = num_logits;
+  const llm::SamplingParams greedy;
+  if (num_logits == 1) {
+    sequence.samples = true;
+    sequence.sampling = {&greedy, tokens, 0, {}};
+  }
+  const Status submitted = executor.Submit(batch);
+  EXPECT_TRUE(submitted.ok()) << submitted.message();
+  auto collected = executor.Collect();
+  EXPECT_TRUE(collected.ok()) << collected.status().message();
+  if (!collected.ok()) return {};
+  if constexpr (std::is_same_v<AnyExecutor, GpuExecutor>) {
+    std::vector<float> logits = *executor.ReadLogits();
+    if (num_logits == 1) {
+      EXPECT_EQ(collected->tokens[0].id, llm::ArgMax(logits));
+    }
+    return logits;
+  } else {
+    return {executor.logits().begin(), executor.logits().end()};
+  }
+}
+
+}  // namespace nereid::gpu::testing
