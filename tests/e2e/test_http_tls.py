@@ -61,6 +61,14 @@ def gevent_context(certificates, client=None):
     return context
 
 
+def test_openssl_is_opened_where_tls_is_asked_for_alone(server, start_server, test_backends):
+    plain = start_server(GOLDEN, [test_backends, "--model-control-mode=explicit"])
+    maps = {one: pathlib.Path(f"/proc/{one.process.pid}/maps").read_text() for one in (plain, server)}
+    assert "libssl" not in maps[plain] and "libcrypto" not in maps[plain]
+    assert "libssl" in maps[server]
+    plain.stop()
+
+
 @pytest.mark.parametrize("count", [4, 5000, 500_000])
 def test_tritonclient_infers_over_tls(server, certificates, count):
     echo(f"127.0.0.1:{server.http}", server, gevent_context(certificates), count, binary=count != 5000)

@@ -6,6 +6,8 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
+#include "host/frontend/tls/openssl_on_demand.h"
+
 namespace nereid {
 namespace {
 
@@ -39,6 +41,7 @@ void TlsSessionDeleter::operator()(ssl_st* session) const {
 }
 
 Result<std::unique_ptr<TlsClient>> TlsClient::Create(const std::string& roots_path) {
+  NEREID_RETURN_IF_ERROR(OpenOpenSsl());
   ERR_clear_error();
   SSL_CTX* const context = SSL_CTX_new(TLS_client_method());
   if (context == nullptr) return InternalError("TLS: ", TakeComplaint());

@@ -6,6 +6,8 @@
 
 #include <string_view>
 
+#include "host/frontend/tls/openssl_on_demand.h"
+
 namespace nereid {
 namespace {
 
@@ -42,6 +44,7 @@ Status CheckPaths(const TlsOptions& options) {
 
 Result<std::unique_ptr<TlsContext>> TlsContext::Create(const TlsOptions& options) {
   NEREID_RETURN_IF_ERROR(CheckPaths(options));
+  NEREID_RETURN_IF_ERROR(OpenOpenSsl());
   ERR_clear_error();
   SSL_CTX* const context = SSL_CTX_new(TLS_server_method());
   if (context == nullptr) return InternalError("TLS: ", TakeReason());
