@@ -91,7 +91,7 @@ Status ReadFolder(const std::string& config_name, ModelPlan* plan) {
   NEREID_ASSIGN_OR_RETURN(
       load.config, config::ReadModelConfig({std::string(PlainName(load.name)), load.model_path,
                                             config_name, plan->config_override}));
-  std::vector<int64_t> versions = ScanVersions(load.model_path);
+  NEREID_ASSIGN_OR_RETURN(std::vector<int64_t> versions, ScanVersions(load.model_path));
   // An ensemble has no files: a repository kept in git may have lost its empty version folder.
   if (versions.empty() && load.config.is_ensemble()) versions = {1};
   NEREID_ASSIGN_OR_RETURN(load.versions,
@@ -153,9 +153,10 @@ Result<ModelPlan> Plan(const std::vector<Repository>& repositories, const std::s
   plan.load.name = name;
   plan.config_override = overrides.config;
   // Before the folder is read: what changes while it is read counts as a change.
-  const Fingerprints prints = TakeFingerprints(
-      plan.load.model_path,
-      config::ConfigPath({std::string(PlainName(name)), plan.load.model_path, config_name, {}}));
+  const std::string config_path =
+      config::ConfigPath({std::string(PlainName(name)), plan.load.model_path, config_name, {}});
+  NEREID_ASSIGN_OR_RETURN(const Fingerprints prints,
+                          TakeFingerprints(plan.load.model_path, config_path));
   plan.fingerprint = prints.all;
   plan.files_fingerprint = prints.files;
   NEREID_RETURN_IF_ERROR(ReadFolder(config_name, &plan));

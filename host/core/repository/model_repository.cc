@@ -93,9 +93,9 @@ void ModelRepository::RecordFailure(const std::string& name, const Status& statu
   // A name that no repository holds is no model with a failure.
   const std::vector<ScannedModel> folders = FindModel(Repositories(), name);
   if (folders.empty()) return;
-  std::vector<int64_t> versions = ScanVersions(folders.front().path);
-  if (versions.empty()) versions = {1};
-  for (const int64_t version : versions) {
+  auto versions = ScanVersions(folders.front().path);
+  if (!versions.ok() || versions->empty()) versions = std::vector<int64_t>{1};
+  for (const int64_t version : *versions) {
     lifecycle_->RecordFailure(name, version, status.message());
   }
 }

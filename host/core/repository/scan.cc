@@ -19,6 +19,10 @@ bool IsModelFolder(const fs::directory_entry& entry) {
   return entry.is_directory(ignored) && entry.path().filename().string().front() != '.';
 }
 
+Status ListingError(std::string_view what, const std::string& path, const std::error_code& error) {
+  return NotFoundError(what, " '", path, "': cannot be listed: ", error.message());
+}
+
 std::string ServedName(const Repository& repository, const std::string& folder) {
   const auto it = repository.name_mapping.find(folder);
   const std::string& name = it == repository.name_mapping.end() ? folder : it->second;
@@ -56,16 +60,12 @@ Result<std::map<std::string, std::vector<ScannedModel>>> ScanRepositories(
   for (const Repository& repository : repositories) {
     std::error_code error;
     fs::directory_iterator it(repository.path, error), end;
-    if (error) {
-      return NotFoundError("model repository '", repository.path,
-                           "': cannot be listed: ", error.message());
-    }
-    for (; it != end; it.increment(error)) {
+    for (; !error && it != end; it.increment(error)) {
       if (!IsModelFolder(*it)) continue;
       const std::string name = ServedName(repository, it->path().filename().string());
       models[name].push_back({name, it->path().string()});
-      if (error) break;
     }
+    if (error) return ListingError("model repository", repository.path, error);
   }
   return models;
 }
@@ -91,7 +91,7 @@ std::vector<ScannedModel> FindModel(const std::vector<Repository>& repositories,
   return found;
 }
 
-std::vector<int64_t> ScanVersions(const std::string& model_path) {
+Result<std::vector<int64_t>> ScanVersions(const std::string& model_path) {
   std::vector<int64_t> versions;
   std::error_code error;
   for (fs::directory_iterator it(model_path, error), end; !error && it != end;
@@ -106,16 +106,19 @@ std::vector<int64_t> ScanVersions(const std::string& model_path) {
     }
     versions.push_back(version);
   }
+  if (error) return ListingError("model folder", model_path, error);
   std::sort(versions.begin(), versions.end());
   return versions;
 }
 
-Fingerprints TakeFingerprints(const std::string& model_path, const std::string& config_path) {
+Result<Fingerprints> TakeFingerprints(const std::string& model_path,
+                                      const std::string& config_path) {
   Fingerprints sums;  // of entries, so that the order of listing does not matter
   sums.all = EntryHash(model_path);
   std::error_code error;
-  for (fs::recursive_directory_iterator it(model_path, error), end; !error && it != end;
-       it.increment(error)) {
+  constexpr auto kSkipForbidden = fs::directory_options::skip_permission_denied;
+  for (fs::recursive_directory_iterator it(model_path, kSkipForbidden, error), end;
+       !error && it != end; it.increment(error)) {
     // What interpreters leave behind while the model serves is no change of the model.
     if (it->path().filename() == "__pycache__") {
       it.disable_recursion_pending();
@@ -127,6 +130,7 @@ Fingerprints TakeFingerprints(const std::string& model_path, const std::string& 
     sums.all += hash;
     if (it->path() != config_path) sums.files += hash;
   }
+  if (error) return ListingError("model folder", model_path, error);
   return sums;
 }
 

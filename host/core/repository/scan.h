@@ -1,5 +1,6 @@
 // Looks at model repositories on disk: which models, which versions, did anything change. Reads
-// directories, never files. [any thread]
+// directories, never files. A listing that breaks off is no shorter one: it is NOT_FOUND, with the
+// folder's name. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ struct ScannedModel {
 Status CheckIsLocal(const std::string& path);
 
 // Every model folder of the repositories, by name. More than one folder under a name: the model is
-// ambiguous. NOT_FOUND names a repository that cannot be listed.
+// ambiguous.
 Result<std::map<std::string, std::vector<ScannedModel>>> ScanRepositories(
     const std::vector<Repository>& repositories);
 
@@ -38,7 +39,7 @@ std::vector<ScannedModel> FindModel(const std::vector<Repository>& repositories,
                                     const std::string& name);
 
 // Version folders in ascending order: decimal names without leading zero, from 1.
-std::vector<int64_t> ScanVersions(const std::string& model_path);
+Result<std::vector<int64_t>> ScanVersions(const std::string& model_path);
 
 // Changes when a file below the folder is added, removed or written.
 struct Fingerprints {
@@ -47,7 +48,9 @@ struct Fingerprints {
   // itself counts.
   uint64_t files = 0;
 };
-// `config_path`: of the configuration in the folder; may be empty.
-Fingerprints TakeFingerprints(const std::string& model_path, const std::string& config_path);
+// `config_path`: of the configuration in the folder; may be empty. Folders that may not be read do
+// not count.
+Result<Fingerprints> TakeFingerprints(const std::string& model_path,
+                                      const std::string& config_path);
 
 }  // namespace nereid

@@ -14,7 +14,7 @@ TEST_F(ScanTest, TakesDecimalFoldersWithoutLeadingZeroAsVersions) {
     Write(StrCat("repo/m/", folder, "/f"), "");
   }
   Write("repo/m/5", "a file");
-  EXPECT_EQ(ScanVersions(repo() + "/m"), (Versions{0, 1, 2, 10}));
+  EXPECT_EQ(ScanVersions(repo() + "/m").value(), (Versions{0, 1, 2, 10}));
 }
 
 TEST_F(ScanTest, SkipsFilesAndHiddenFolders) {
@@ -61,7 +61,7 @@ TEST_F(ScanTest, ServesAFolderUnderItsMappedName) {
 
 TEST_F(ScanTest, FingerprintChangesWithAFileAndNotByItself) {
   AddModel("m");
-  const auto take = [this] { return TakeFingerprints(repo() + "/m", "").all; };
+  const auto take = [this] { return TakeFingerprints(repo() + "/m", "").value().all; };
   const uint64_t before = take();
   EXPECT_EQ(take(), before);
   Write("repo/m/1/__pycache__/model.pyc", "left behind");
@@ -73,7 +73,7 @@ TEST_F(ScanTest, FingerprintChangesWithAFileAndNotByItself) {
 TEST_F(ScanTest, FingerprintOfFilesDoesNotSeeTheConfiguration) {
   AddModel("m");
   const std::string config = repo() + "/m/config.pbtxt";
-  const auto take = [&] { return TakeFingerprints(repo() + "/m", config); };
+  const auto take = [&] { return TakeFingerprints(repo() + "/m", config).value(); };
   Write("repo/m/config.pbtxt", "one");
   const Fingerprints before = take();
   Write("repo/m/config.pbtxt", "another one");

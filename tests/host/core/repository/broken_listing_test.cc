@@ -1,0 +1,87 @@
+// A disk whose listing of a folder breaks off in the middle.
+#include <dirent.h>
+#include <dlfcn.h>
+
+#include <cerrno>
+
+#include "fake_models.h"
+
+namespace nereid {
+namespace {
+
+// Entries that are still listed, in whatever folder; below 0: no end. [of the thread that lists]
+thread_local int entries_left = -1;
+
+}  // namespace
+}  // namespace nereid
+
+// In place of the C library's, for all that this program links.
+extern "C" [[gnu::visibility("default")]] dirent* readdir(DIR* folder) {
+  static const auto system = reinterpret_cast<decltype(&readdir)>(dlsym(RTLD_NEXT, "readdir"));
+  if (nereid::entries_left == 0) {
+    errno = EIO;
+    return nullptr;
+  }
+  if (nereid::entries_left > 0) --nereid::entries_left;
+  return system(folder);
+}
+
+namespace nereid {
+namespace {
+
+class BrokenListingTest : public RepositoryTest {
+ protected:
+  static constexpr int kNumDots = 2;  // "." and ".." are listed too
+
+  ~BrokenListingTest() override { entries_left = -1; }
+
+  template <typename List>
+  static void ExpectFailure(const List& list, int num_entries, const std::string& folder) {
+    for (entries_left = 0; entries_left <= num_entries; ++entries_left) {
+      const int listed = entries_left;
+      const auto listing = list();
+      entries_left = listed;
+      ASSERT_FALSE(listing.ok()) << listed;
+      EXPECT_NE(listing.status().message().find(folder), std::string::npos);
+    }
+    entries_left = -1;
+    EXPECT_TRUE(list().ok());
+  }
+};
+
+TEST_F(BrokenListingTest, IsAnErrorOfTheScanWhereverItBreaks) {
+  AddModel("a");
+  AddModel("b");
+  ExpectFailure([this] { return ScanRepositories({{repo(), {}}}); }, kNumDots + 2, repo());
+}
+
+TEST_F(BrokenListingTest, IsAnErrorOfVersionsAndFingerprints) {
+  AddModel("m", {1, 2});
+  const std::string model = repo() + "/m";
+  ExpectFailure([&] { return ScanVersions(model); }, kNumDots + 3, model);
+  ExpectFailure([&] { return TakeFingerprints(model, ""); }, 3 * (kNumDots + 1), model);
+}
+
+TEST_F(BrokenListingTest, KeepsAllThatServesAndIsAFailedPoll) {
+  AddModel("a");
+  AddModel("b");
+  AddModel("c");
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  entries_left = kNumDots + 1;
+  EXPECT_FALSE(repository_.Poll().ok());
+  entries_left = -1;
+  EXPECT_EQ(Index(true), "a:1 READY; b:1 READY; c:1 READY");
+  EXPECT_TRUE(repository_.Poll().ok());
+  EXPECT_EQ(loader_.order.size(), 3U);
+}
+
+TEST_F(BrokenListingTest, DoesNotCountFoldersThatMayNotBeRead) {
+  if (geteuid() == 0) GTEST_SKIP() << "everything may be read by root";
+  AddModel("m");
+  std::filesystem::create_directories(root_ / "repo/m/secret");
+  std::filesystem::permissions(root_ / "repo/m/secret", std::filesystem::perms::none);
+  EXPECT_TRUE(TakeFingerprints(repo() + "/m", "").ok());
+}
+
+}  // namespace
+}  // namespace nereid
