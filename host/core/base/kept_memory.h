@@ -1,15 +1,16 @@
 // Memory of objects whose handles third parties hold, and may use once more after the end: a class
 // that derives from KeptMemory<itself> is made by new alone, and IsLive() of a deleted one says
-// false instead of reading memory that is somebody else's by now. The last kNumKnown of each class
-// that were deleted are as good as known; the memory of older ones serves new objects or goes back
-// to the heap. Costs two atomic operations a deletion, no lock, no allocation. [any thread]
+// false instead of reading memory that is somebody else's by now. The last DeletionRing::kNumKnown
+// of each class that were deleted are known; the memory of older ones serves new objects or goes
+// back to the heap. Costs two atomic operations a deletion, no lock, no allocation. [any thread]
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <new>
+
+#include "base/deletion_ring.h"
 
 #if defined(NEREID_SANITIZE_ADDRESS)
 #include <sanitizer/asan_interface.h>
@@ -28,10 +29,9 @@ class KeptMemory {
   // The memory stays for a while, but for ASan it is gone.
   [[gnu::noinline]] static void operator delete(void* object) {
     Header* header = HeaderOf(object);
-    header->mark.store(0, std::memory_order_release);
+    deleted_.Begin(header);  // from here on its mark is no kLive
     Poison(header);
-    const size_t place = next_.fetch_add(1, std::memory_order_relaxed) % kNumKept;
-    Header* oldest = kept_[place].exchange(header, std::memory_order_acq_rel);
+    auto* oldest = static_cast<Header*>(deleted_.Keep(header));
     if (oldest == nullptr) return;
     Unpoison(oldest);
     ::operator delete(oldest);
@@ -42,30 +42,22 @@ class KeptMemory {
   }
 
  private:
-  static constexpr uint64_t kLive = 0x6E657265696421A5;
-  static constexpr size_t kNumKnown = 64;
-  static constexpr size_t kNumKept = 4 * kNumKnown;
+  static constexpr uint64_t kLive = 0x6E657265696421A5;  // no number of a deletion gets so high
 
-  struct alignas(std::max_align_t) Header {
-    explicit Header(size_t size_bytes) : size_bytes(size_bytes) {}
-    std::atomic<uint64_t> mark{kLive};
+  struct alignas(std::max_align_t) Header : DeletionRing::Entry {
+    explicit Header(size_t size_bytes) : Entry{kLive}, size_bytes(size_bytes) {}
     const size_t size_bytes;
   };
   static Header* HeaderOf(void* object) { return static_cast<Header*>(object) - 1; }
 
-  // The memory of the oldest, if more than kNumKnown are there; null: the heap's turn. Objects are
-  // mostly made on one thread and deleted on another, which is what a heap is slowest at.
+  // Null: the heap's turn. Objects are mostly made on one thread and deleted on another, which is
+  // what a heap is slowest at.
   static void* TakeOld() {
-#if !defined(NEREID_SANITIZE_ADDRESS)
-    size_t taken = taken_.load(std::memory_order_acquire);
-    const size_t end = next_.load(std::memory_order_relaxed);  // after taken_, so never before it
-    const size_t oldest = end - taken > kNumKept ? end - kNumKept : taken;
-    if (end - oldest > kNumKnown &&
-        taken_.compare_exchange_strong(taken, oldest + 1, std::memory_order_acq_rel)) {
-      return kept_[oldest % kNumKept].exchange(nullptr, std::memory_order_acq_rel);
-    }
-#endif
+#if defined(NEREID_SANITIZE_ADDRESS)
     return nullptr;
+#else
+    return static_cast<Header*>(deleted_.TakeOld());
+#endif
   }
 
 #if defined(NEREID_SANITIZE_ADDRESS)
@@ -80,9 +72,7 @@ class KeptMemory {
   static void Unpoison(Header*) {}
 #endif
 
-  static inline std::atomic<size_t> next_{0};   // deletions so far
-  static inline std::atomic<size_t> taken_{0};  // of which the memory of so many was used again
-  static inline std::array<std::atomic<Header*>, kNumKept> kept_{};
+  static inline DeletionRing deleted_;
 };
 
 }  // namespace nereid
