@@ -132,6 +132,9 @@ ModelFixture::ModelFixture() {
 }
 
 ModelFixture::~ModelFixture() {
+  for (int made = num_made, seen = num_destroyed; seen != made; seen = num_destroyed) {
+    num_destroyed.wait(seen);
+  }
   services.reset();
   FakeBackend::current = nullptr;
 }
@@ -144,7 +147,11 @@ Result<std::shared_ptr<Model>> ModelFixture::Load(const std::string& json,
   ModelLoadSpec spec;
   spec.model_dir = model_dir;
   NEREID_ASSIGN_OR_RETURN(spec.config, config::ReadModelConfig({"m", "", "", json}));
-  spec.on_destroyed = [this] { ++num_destroyed; };
+  ++num_made;
+  spec.on_destroyed = [this] {
+    ++num_destroyed;
+    num_destroyed.notify_all();
+  };
   return Model::Load(std::move(spec), *services);
 }
 

@@ -45,6 +45,8 @@ void AnswerIdentity(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request
 class ModelFixture {
  public:
   ModelFixture();
+  // Waits for the last of every model: a thread may hold a reference to one for some time after
+  // the test has dropped its own.
   ~ModelFixture();
 
   Result<std::shared_ptr<Model>> Load(const std::string& json, const std::string& model_dir = "");
@@ -53,6 +55,7 @@ class ModelFixture {
 
   FakeBackend backend;
   std::unique_ptr<CoreServices> services;
+  std::atomic<int> num_made{0};
   std::atomic<int> num_destroyed{0};
 };
 
