@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "nereid/server.h"
+#include "support/test_folder.h"
 
 namespace nereid {
 
@@ -23,16 +24,7 @@ inline constexpr char kIdentity[] =
 
 class ServerTest : public testing::Test {
  protected:
-  ServerTest() {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    root_ = std::filesystem::temp_directory_path() /
-            StrCat("nereid-capi-", getpid(), "-", test->name());
-    std::filesystem::create_directories(root_ / "repo");
-  }
-  ~ServerTest() override {
-    server_.reset();
-    std::filesystem::remove_all(root_);
-  }
+  ServerTest() { std::filesystem::create_directories(root_ / "repo"); }
 
   void Write(const std::string& path, const std::string& text) const {
     std::filesystem::create_directories((root_ / "repo" / path).parent_path());
@@ -70,7 +62,8 @@ class ServerTest : public testing::Test {
   // Sends `data` through the model and returns what came back, or the error.
   Result<std::vector<float>> Infer(const std::string& model, const std::vector<float>& data) const;
 
-  std::filesystem::path root_;
+  const TestFolder folder_;
+  const std::filesystem::path root_ = folder_.path();
   std::optional<Server> server_;
 };
 

@@ -1,24 +1,22 @@
 // A model's folder for one test: written on construction, removed on destruction.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "config/config_loader.h"
+#include "support/test_folder.h"
 
 namespace nereid::config {
 
 class TempModel {
  public:
   explicit TempModel(const std::string& pbtxt, const std::string& name = "m")
-      : folder_(std::filesystem::temp_directory_path() / UniqueName() / name) {
+      : folder_(parent_.path() / name) {
     std::filesystem::create_directories(folder_ / "1");
     if (!pbtxt.empty()) Write("config.pbtxt", pbtxt);
   }
-  ~TempModel() { std::filesystem::remove_all(folder_.parent_path()); }
 
   void Write(const std::string& path, const std::string& text) const {
     std::filesystem::create_directories((folder_ / path).parent_path());
@@ -29,12 +27,7 @@ class TempModel {
   ModelFolder folder() const { return {folder_.filename().string(), path(), "", std::nullopt}; }
 
  private:
-  static std::string UniqueName() {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    static int counter = 0;
-    return StrCat("nereid-", getpid(), "-", test->name(), "-", counter++);
-  }
-
+  const TestFolder parent_;
   std::filesystem::path folder_;
 };
 

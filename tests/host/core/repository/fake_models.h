@@ -14,6 +14,7 @@
 #include <string>
 
 #include "repository/model_repository.h"
+#include "support/test_folder.h"
 
 namespace nereid {
 
@@ -94,12 +95,7 @@ class FakeLoader : public ModelLoader {
 // Repositories on disk, a loader, a lifecycle and what they serve.
 class RepositoryTest : public testing::Test {
  protected:
-  RepositoryTest() {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    root_ = std::filesystem::temp_directory_path() / StrCat("nereid-", getpid(), "-", test->name());
-    std::filesystem::create_directories(root_ / "repo");
-  }
-  ~RepositoryTest() override { std::filesystem::remove_all(root_); }
+  RepositoryTest() { std::filesystem::create_directories(root_ / "repo"); }
 
   std::string repo(const std::string& name = "repo") const { return (root_ / name).string(); }
 
@@ -142,19 +138,12 @@ class RepositoryTest : public testing::Test {
     return text;
   }
 
-  std::filesystem::path root_;
+  const TestFolder folder_;
+  const std::filesystem::path root_ = folder_.path();
   ModelTable table_;
   FakeLoader loader_;
   ModelLifecycle lifecycle_{&table_, &loader_, 4, 0};
-  ModelRepository repository_{
-      {{(std::filesystem::temp_directory_path() /
-         StrCat("nereid-", getpid(), "-",
-                testing::UnitTest::GetInstance()->current_test_info()->name()) /
-         "repo")
-            .string(),
-        {}}},
-      "",
-      &lifecycle_};
+  ModelRepository repository_{{{repo(), {}}}, "", &lifecycle_};
 };
 
 }  // namespace nereid
