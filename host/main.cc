@@ -42,7 +42,8 @@ void RaiseDescriptorLimit() {
 }
 
 void WaitForSignal(const Server& server, const Options& options) {
-  const bool polls = options.control_mode == TRITONSERVER_MODEL_CONTROL_POLL;
+  const bool polls =
+      options.control_mode == TRITONSERVER_MODEL_CONTROL_POLL && options.repository_poll_s > 0;
   const auto pause =
       polls ? std::chrono::seconds(options.repository_poll_s) : std::chrono::hours(1);
   while (!ShutdownSignal::Wait(pause)) {

@@ -1,6 +1,7 @@
 // Flags of the core. What the core does not do yet it refuses itself, by name, when the server
 // starts.
 #include <array>
+#include <climits>
 
 #include "host/option_table.h"
 #include "host/option_values.h"
@@ -131,7 +132,7 @@ const Flag kFlags[] = {
      &ApplyControlMode},
     {kRepository, "--repository-poll-secs", "integer", "Seconds between two polls. Default: 15.",
      [](Options& options, Text text) {
-       NEREID_ASSIGN_OR_RETURN(options.repository_poll_s, ParseIntValue(text, 1));
+       NEREID_ASSIGN_OR_RETURN(options.repository_poll_s, ParseIntValue(text, INT_MIN, INT_MAX));
        return Status::Ok();
      }},
     {kRepository, "--load-model", "name",

@@ -36,10 +36,6 @@ Status CheckOptions(const Options& options) {
       return InvalidArgError("--load-model: '*' stands for every model, no other can be named");
     }
   }
-  if (!options.allow_http && !options.allow_grpc && !options.allow_sagemaker &&
-      !options.allow_vertex_ai) {
-    return InvalidArgError("--allow-http and --allow-grpc: at least one must be true");
-  }
   NEREID_RETURN_IF_ERROR(CheckCloudOptions(options));
   return CheckTraceOptions(options.trace);
 }

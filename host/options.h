@@ -34,7 +34,7 @@ struct Options {
   std::string cache_directory;    // likewise ../caches
   std::string repoagent_directory;
   TRITONSERVER_ModelControlMode control_mode = TRITONSERVER_MODEL_CONTROL_NONE;
-  int64_t repository_poll_s = 15;
+  int64_t repository_poll_s = 15;  // from 0 down: never
   std::vector<std::string> startup_models;
   bool strict_model_config = false;
   std::map<std::string, std::map<std::string, std::string>> cache_settings;

@@ -54,6 +54,19 @@ def test_a_gpu_below_the_least_capability_is_not_used(start_server, dist, tmp_pa
     assert "min_supported_compute_capability | 7.5" in pathlib.Path(server.log).read_text()
 
 
+def test_a_server_without_ports_for_requests_has_that_of_metrics(dist, tmp_path):
+    command = [str(dist / "bin/nereid"), f"--model-repository={tmp_path}", "--allow-http=false", "--allow-grpc=false", "--metrics-port=0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            port = next(found[1] for line in server.stderr if (found := re.search(r"Started Metrics Service at \S+:(\d+)", line)))
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+                assert answer.status == 200
+        finally:
+            server.terminate()
+        server.stderr.read()
+        assert server.wait(60) == 0
+
+
 def started(server):
     """The lines that say so, one a port; the last two may come after the first answer."""
     deadline = time.monotonic() + 60

@@ -95,6 +95,14 @@ def test_polling_follows_the_disk_and_drops_nothing(start_server, test_backends,
     wait_until(lambda: any(entry["name"] == "late" and entry.get("state") == "READY" for entry in post(server, "/v2/repository/index")))
 
 
+def test_a_server_that_never_polls_serves_as_it_started(start_server, test_backends, tmp_path):
+    write_model(tmp_path, 1)
+    server = start_server(tmp_path, [test_backends, "--model-control-mode=poll", "--repository-poll-secs=0"])
+    (tmp_path / "model").rename(tmp_path / "late")
+    time.sleep(2)
+    assert [(entry["name"], entry.get("state")) for entry in post(server, "/v2/repository/index")] == [("late", None), ("model", "READY")]
+
+
 def test_a_change_that_is_broken_leaves_the_old_model_serving(start_server, test_backends, tmp_path):
     write_model(tmp_path, 1)
     server = start_server(tmp_path, [test_backends, "--model-control-mode=explicit", "--load-model=model"])

@@ -88,7 +88,14 @@ TEST(OptionsTest, RoutesOfCloudVendorsHavePortsOfTheirOwn) {
   EXPECT_EQ(options->sagemaker.limits.max_body_bytes, 5u);
   EXPECT_FALSE(options->allow_vertex_ai);
   EXPECT_EQ(Parse({"--vertex-ai-default-model=m"})->vertex_ai_routes.default_model, "m");
-  EXPECT_EQ(ErrorOf({"--allow-http=0", "--allow-grpc=0", "--allow-vertex-ai=1"}), "no error");
+}
+
+TEST(OptionsTest, TakesAServerWithoutPortsAndOneThatNeverPollsAsTritonDoes) {
+  EXPECT_EQ(ErrorOf({"--allow-http=0", "--allow-grpc=0"}), "no error");
+  EXPECT_EQ(ErrorOf({"--allow-http=0", "--allow-grpc=0", "--allow-metrics=0"}), "no error");
+  EXPECT_EQ(Parse({"--repository-poll-secs=0"})->repository_poll_s, 0);
+  EXPECT_EQ(Parse({"--repository-poll-secs=-3"})->repository_poll_s, -3);
+  EXPECT_NE(ErrorOf({"--repository-poll-secs=x"}).find("'x'"), std::string::npos);
 }
 
 TEST(OptionsTest, SafePortsAreThoseOfTheOtherPorts) {
