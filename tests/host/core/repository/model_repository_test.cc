@@ -168,6 +168,25 @@ TEST_F(ModelRepositoryTest, PollFollowsTheDisk) {
   EXPECT_EQ(loader_.order.size(), num_loads);
 }
 
+// What was missing may lie outside of the model's folder: a backend, memory.
+TEST_F(ModelRepositoryTest, EachPollTriesAgainWhatDoesNotServeAsItLies) {
+  AddModel("new");
+  AddModel("served");
+  loader_.Fail("new:1", InternalError("no backend"));
+  EXPECT_FALSE(repository_.LoadAll().ok());
+  Write("repo/served/1/model.bin", "changed");
+  loader_.Fail("served:1", InternalError("no memory"));
+  EXPECT_FALSE(repository_.Poll().ok());
+  EXPECT_FALSE(repository_.Poll().ok());
+  EXPECT_EQ(Index(true), "served:1 READY");
+  EXPECT_EQ(loader_.order.size(), 6U);
+  loader_.Heal();
+  EXPECT_TRUE(repository_.Poll().ok());
+  EXPECT_EQ(Index(true), "new:1 READY; served:1 READY");
+  EXPECT_TRUE(repository_.Poll().ok());
+  EXPECT_EQ(loader_.order.size(), 8U);
+}
+
 TEST_F(ModelRepositoryTest, UnloadAllEndsEverything) {
   AddModel("x");
   AddEnsemble("ens", {"x"});
