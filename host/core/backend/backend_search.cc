@@ -4,16 +4,25 @@
 
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <system_error>
+#include <utility>
+
+#include "base/concat.h"
 
 namespace nereid {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool IsFile(const fs::path& path) {
+bool IsFile(const std::string& path) {
   std::error_code error;
   return fs::is_regular_file(path, error);
+}
+
+// As a path: one slash between the two.
+std::string Join(const std::string& folder, std::string_view name) {
+  return Concat(folder, folder.empty() || folder.back() == '/' ? "" : "/", name);
 }
 
 std::string BackendName(const ModelConfig& config) {
@@ -22,7 +31,7 @@ std::string BackendName(const ModelConfig& config) {
 
 Result<std::string> LibraryName(const ModelConfig& config, const std::string& backend) {
   const std::string& runtime = config.runtime;
-  if (runtime.empty()) return StrCat("libtriton_", backend, ".so");
+  if (runtime.empty()) return Concat("libtriton_", backend, ".so");
   if (runtime.find('/') != std::string::npos || runtime == "..") {
     return InvalidArgError("runtime: expected a file name inside the backend's folder, got '",
                            runtime, "'");
@@ -30,21 +39,21 @@ Result<std::string> LibraryName(const ModelConfig& config, const std::string& ba
   return runtime;
 }
 
-std::vector<fs::path> Folders(const BackendSearch& search, const std::string& backend) {
-  std::vector<fs::path> folders;
+std::vector<std::string> Folders(const BackendSearch& search, const std::string& backend) {
+  std::vector<std::string> folders;
   if (!search.model_dir.empty()) {
-    folders.push_back(fs::path(search.model_dir) / std::to_string(search.version));
-    folders.emplace_back(search.model_dir);
+    folders.push_back(Join(search.model_dir, std::to_string(search.version)));
+    folders.push_back(search.model_dir);
   }
-  for (const std::string& dir : search.backend_dirs) folders.push_back(fs::path(dir) / backend);
+  for (const std::string& dir : search.backend_dirs) folders.push_back(Join(dir, backend));
   return folders;
 }
 
-std::optional<BackendLocation> FindIn(const std::vector<fs::path>& folders,
+std::optional<BackendLocation> FindIn(const std::vector<std::string>& folders,
                                       const std::string& backend, const std::string& library) {
-  for (const fs::path& folder : folders) {
-    const fs::path path = folder / library;
-    if (IsFile(path)) return BackendLocation{backend, path.string(), folder.string()};
+  for (const std::string& folder : folders) {
+    std::string path = Join(folder, library);
+    if (IsFile(path)) return BackendLocation{backend, std::move(path), folder};
   }
   return std::nullopt;
 }
@@ -53,14 +62,15 @@ std::optional<BackendLocation> FindIn(const std::vector<fs::path>& folders,
 Result<std::optional<BackendLocation>> FindPythonBased(const BackendSearch& search,
                                                        const std::string& backend) {
   for (const std::string& dir : search.backend_dirs) {
-    const fs::path folder = fs::path(dir) / backend;
-    if (!IsFile(folder / "model.py")) continue;
+    const std::string folder = Join(dir, backend);
+    const std::string model = Join(folder, "model.py");
+    if (!IsFile(model)) continue;
     auto python = FindIn(Folders(search, "python"), backend, "libtriton_python.so");
     if (!python) {
-      return NotFoundError("backend '", backend, "': '", (folder / "model.py").string(),
+      return NotFoundError("backend '", backend, "': '", model,
                            "' needs the backend 'python', whose libtriton_python.so was not found");
     }
-    python->directory = folder.string();
+    python->directory = folder;
     python->is_python_based = true;
     return python;
   }
@@ -98,7 +108,7 @@ Result<BackendLocation> FindBackend(const ModelConfig& config, const BackendSear
     return InvalidArgError("backend: expected a name, got '", backend, "'");
   }
   NEREID_ASSIGN_OR_RETURN(const std::string library, LibraryName(config, backend));
-  const std::vector<fs::path> folders = Folders(search, backend);
+  const std::vector<std::string> folders = Folders(search, backend);
   if (auto found = FindIn(folders, backend, library)) return *found;
   if (backend == "tensorrtllm") {
     if (auto engine = FindLlmEngine(search)) return *engine;
@@ -106,8 +116,8 @@ Result<BackendLocation> FindBackend(const ModelConfig& config, const BackendSear
   NEREID_ASSIGN_OR_RETURN(const auto python_based, FindPythonBased(search, backend));
   if (python_based) return *python_based;
   std::string looked;
-  for (const fs::path& folder : folders) {
-    looked += StrCat(looked.empty() ? "" : ", ", (folder / library).string());
+  for (const std::string& folder : folders) {
+    looked += Concat(looked.empty() ? "" : ", ", Join(folder, library));
   }
   return NotFoundError("unable to find backend library for backend '", backend,
                        "', try specifying runtime on the model configuration; looked for ", looked);

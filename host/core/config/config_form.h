@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-#include "config/json_form.h"
+#include "config/json_text.h"
 
 namespace nereid::config {
 
@@ -24,8 +24,7 @@ class ConfigForm {
   const Json* tree() const { return std::get_if<Json>(&form_); }
   std::string Text() const {
     const auto* tree = std::get_if<Json>(&form_);
-    return tree != nullptr ? tree->dump(-1, ' ', false, Json::error_handler_t::replace)
-                           : std::get<std::string>(form_);
+    return tree != nullptr ? CompactText(*tree) : std::get<std::string>(form_);
   }
 
  private:

@@ -216,12 +216,14 @@ Result<ModelConfig> WithStepNamespaces(const ModelConfig& config,
 }
 
 Result<ModelConfig> FinishConfig(const ModelConfig& config) {
-  Json json = FromModelConfig(config);
-  NormalizeBatching(&json);  // in place: the form stays canonical
+  ModelConfig finished = config;
+  // Nothing else is left to fill in.
+  if (config.dynamic_batching || config.sequence_batching) {
+    Json json = FromModelConfig(config);
+    NormalizeBatching(&json);  // in place: the form stays canonical
+    finished = ToModelConfig(std::move(json));
+  }
   Faults faults;
-  const Json* const before = config.form == nullptr ? nullptr : config.form->tree();
-  const bool is_same = before != nullptr && json == *before;
-  ModelConfig finished = is_same ? config : ToModelConfig(std::move(json));
   ValidateModel(finished, finished.name, &faults);
   ValidateTensors(finished, &faults);
   if (!faults.empty()) return ToStatus(faults);

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/concat.h"
+
 namespace nereid::config {
 namespace {
 
@@ -200,7 +202,7 @@ void NormalizeInstanceGroups(const InstanceDefaults& defaults, Json* config) {
     groups.push_back(NewGroup(name, "KIND_AUTO", 0));
   }
   for (size_t i = 0; i < groups.size(); ++i) {
-    NormalizeGroup(defaults, StrCat(name, "_", i), &groups[i]);
+    NormalizeGroup(defaults, Concat(name, "_", i), &groups[i]);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/concat.h"
 #include "config/validate_parts.h"
 
 namespace nereid::config {
@@ -133,7 +134,7 @@ void ValidateInstanceGroups(const ModelConfig& config, const std::vector<int32_t
                             Faults* faults) {
   for (size_t i = 0; i < config.instance_groups.size(); ++i) {
     const InstanceGroup& group = config.instance_groups[i];
-    const std::string key = StrCat("instance_group[", i, "]");
+    const std::string key = Concat("instance_group[", i, "]");
     if (group.kind == InstanceGroup::Kind::kGpu && group.gpus.empty()) {
       Add(faults, key + ".kind",
           StrCat("instance group ", group.name, " of model ", config.name,

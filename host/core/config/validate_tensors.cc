@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/concat.h"
 #include "config/config_form.h"
 #include "config/typed_config.h"
 #include "config/validate.h"
@@ -49,7 +50,7 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
 // The words are Triton's, as far as they go.
 void ValidateTensor(const TensorSpec& tensor, const char* list, const ModelConfig& config,
                     const std::string& key, Faults* faults) {
-  const std::string what = StrCat("model ", list, " '", tensor.name, "'");
+  const std::string what = Concat("model ", list, " '", tensor.name, "'");
   if (tensor.name.empty()) {
     Add(faults, key + ".name", StrCat("model ", list, " must specify 'name' for ", config.name));
   }
@@ -59,7 +60,7 @@ void ValidateTensor(const TensorSpec& tensor, const char* list, const ModelConfi
   if (tensor.dims.empty()) {
     Add(faults, key + ".dims", StrCat(what, " must specify 'dims' for ", config.name));
   }
-  ValidateDims(tensor.dims, StrCat(what, " dimension"), config.name, key + ".dims", faults);
+  ValidateDims(tensor.dims, what + " dimension", config.name, key + ".dims", faults);
   if ((tensor.format == "FORMAT_NHWC" || tensor.format == "FORMAT_NCHW") &&
       tensor.dims.size() != 3) {
     Add(faults, key + ".format",
@@ -79,8 +80,7 @@ void ValidateTensor(const TensorSpec& tensor, const char* list, const ModelConfi
   }
   if (!tensor.reshape.has_value()) return;
   const std::string shape_key = key + ".reshape.shape";
-  ValidateDims(*tensor.reshape, StrCat(what, " reshape dimensions"), config.name, shape_key,
-               faults);
+  ValidateDims(*tensor.reshape, what + " reshape dimensions", config.name, shape_key, faults);
   if (tensor.reshape->empty() && config.max_batch_size == 0) {
     Add(faults, shape_key,
         StrCat(what,
@@ -98,7 +98,7 @@ void ValidateTensorList(const std::vector<TensorSpec>& tensors, const char* list
                         const ModelConfig& config, Faults* faults) {
   std::set<std::string_view> names;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const std::string key = StrCat(list, "[", i, "]");
+    const std::string key = Concat(list, "[", i, "]");
     ValidateTensor(tensors[i], list, config, key, faults);
     if (tensors[i].name.empty() || names.insert(tensors[i].name).second) continue;
     Add(faults, key + ".name", StrCat("'", tensors[i].name, "' is given twice"));

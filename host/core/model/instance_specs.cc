@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/concat.h"
+
 namespace nereid {
 namespace {
 
@@ -54,7 +56,7 @@ Result<std::vector<InstanceSpec>> MakeInstanceSpecs(const ModelConfig& config,
     for (int32_t i = 0; i < group.count; ++i) {
       for (const int32_t device_id : devices) {
         InstanceSpec spec;
-        spec.name = StrCat(group.name, "_", i);
+        spec.name = Concat(group.name, "_", i);
         spec.group = index;
         spec.kind = ToKind(group.kind);
         spec.device_id = device_id;

@@ -85,13 +85,12 @@ Result<std::string> StoreFiles(const std::string& name, const Overrides& overrid
   return model_path;
 }
 
-// Reads what lies in plan->load.model_path.
-Status ReadFolder(const std::string& config_name, ModelPlan* plan) {
+// Reads what lies in plan->load.model_path, whose version folders are `versions`.
+Status ReadFolder(const std::string& config_name, std::vector<int64_t> versions, ModelPlan* plan) {
   ModelLifecycle::Plan& load = plan->load;
   NEREID_ASSIGN_OR_RETURN(
       load.config, config::ReadModelConfig({std::string(PlainName(load.name)), load.model_path,
                                             config_name, plan->config_override}));
-  NEREID_ASSIGN_OR_RETURN(std::vector<int64_t> versions, ScanVersions(load.model_path));
   // An ensemble has no files: a repository kept in git may have lost its empty version folder.
   if (versions.empty() && load.config.is_ensemble()) versions = {1};
   NEREID_ASSIGN_OR_RETURN(load.versions,
@@ -155,11 +154,10 @@ Result<ModelPlan> Plan(const std::vector<Repository>& repositories, const std::s
   // Before the folder is read: what changes while it is read counts as a change.
   const std::string config_path =
       config::ConfigPath({std::string(PlainName(name)), plan.load.model_path, config_name, {}});
-  NEREID_ASSIGN_OR_RETURN(const Fingerprints prints,
-                          TakeFingerprints(plan.load.model_path, config_path));
-  plan.fingerprint = prints.all;
-  plan.files_fingerprint = prints.files;
-  NEREID_RETURN_IF_ERROR(ReadFolder(config_name, &plan));
+  NEREID_ASSIGN_OR_RETURN(FolderScan scan, ScanModelFolder(plan.load.model_path, config_path));
+  plan.fingerprint = scan.prints.all;
+  plan.files_fingerprint = scan.prints.files;
+  NEREID_RETURN_IF_ERROR(ReadFolder(config_name, std::move(scan.versions), &plan));
   NEREID_RETURN_IF_ERROR(ResolveSteps(repositories, &plan));
   return plan;
 }
@@ -204,7 +202,9 @@ Status ApplyAgents(RepoAgents* agents, const std::vector<Repository>& repositori
   load.files = plan->agents;
   if (plan->agents->location() == load.model_path) return Status::Ok();
   load.model_path = plan->agents->location();
-  Status status = ReadFolder(config_name, plan);
+  Result<std::vector<int64_t>> versions = ScanVersions(load.model_path);
+  Status status = versions.status();
+  if (status.ok()) status = ReadFolder(config_name, *std::move(versions), plan);
   if (status.ok()) status = ResolveSteps(repositories, plan);
   if (!status.ok()) plan->agents->FinishLoad(false);
   return status;

@@ -19,6 +19,19 @@ bool IsModelFolder(const fs::directory_entry& entry) {
   return entry.is_directory(ignored) && entry.path().filename().string().front() != '.';
 }
 
+// Where the entry is a version's folder.
+void AddVersion(const fs::directory_entry& entry, std::vector<int64_t>* versions) {
+  const std::string name = entry.path().filename().string();
+  int64_t version = 0;
+  const auto [last, failure] = std::from_chars(name.data(), name.data() + name.size(), version);
+  std::error_code ignored;
+  if (failure != std::errc() || last != name.data() + name.size() || version < 0 ||
+      (name.front() == '0' && name.size() > 1) || !entry.is_directory(ignored)) {
+    return;
+  }
+  versions->push_back(version);
+}
+
 Status ListingError(std::string_view what, const std::string& path, const std::error_code& error) {
   return NotFoundError(what, " '", path, "': cannot be listed: ", error.message());
 }
@@ -96,24 +109,16 @@ Result<std::vector<int64_t>> ScanVersions(const std::string& model_path) {
   std::error_code error;
   for (fs::directory_iterator it(model_path, error), end; !error && it != end;
        it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    int64_t version = 0;
-    const auto [last, failure] = std::from_chars(name.data(), name.data() + name.size(), version);
-    std::error_code ignored;
-    if (failure != std::errc() || last != name.data() + name.size() || version < 0 ||
-        (name.front() == '0' && name.size() > 1) || !it->is_directory(ignored)) {
-      continue;
-    }
-    versions.push_back(version);
+    AddVersion(*it, &versions);
   }
   if (error) return ListingError("model folder", model_path, error);
   std::sort(versions.begin(), versions.end());
   return versions;
 }
 
-Result<Fingerprints> TakeFingerprints(const std::string& model_path,
-                                      const std::string& config_path) {
-  Fingerprints sums;  // of entries, so that the order of listing does not matter
+Result<FolderScan> ScanModelFolder(const std::string& model_path, const std::string& config_path) {
+  FolderScan scan;
+  Fingerprints& sums = scan.prints;  // of entries, so that the order of listing does not matter
   sums.all = EntryHash(model_path);
   std::error_code error;
   constexpr auto kSkipForbidden = fs::directory_options::skip_permission_denied;
@@ -124,6 +129,7 @@ Result<Fingerprints> TakeFingerprints(const std::string& model_path,
       it.disable_recursion_pending();
       continue;
     }
+    if (it.depth() == 0) AddVersion(*it, &scan.versions);
     std::error_code ignored;
     if (it->is_directory(ignored)) continue;
     const uint64_t hash = EntryHash(it->path());
@@ -131,7 +137,8 @@ Result<Fingerprints> TakeFingerprints(const std::string& model_path,
     if (it->path() != config_path) sums.files += hash;
   }
   if (error) return ListingError("model folder", model_path, error);
-  return sums;
+  std::sort(scan.versions.begin(), scan.versions.end());
+  return scan;
 }
 
 }  // namespace nereid

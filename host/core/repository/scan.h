@@ -48,9 +48,14 @@ struct Fingerprints {
   // itself counts.
   uint64_t files = 0;
 };
+
+// What one walk through a model's folder finds.
+struct FolderScan {
+  Fingerprints prints;
+  std::vector<int64_t> versions;  // as ScanVersions
+};
 // `config_path`: of the configuration in the folder; may be empty. Folders that may not be read do
 // not count.
-Result<Fingerprints> TakeFingerprints(const std::string& model_path,
-                                      const std::string& config_path);
+Result<FolderScan> ScanModelFolder(const std::string& model_path, const std::string& config_path);
 
 }  // namespace nereid

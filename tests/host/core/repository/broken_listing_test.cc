@@ -59,7 +59,7 @@ TEST_F(BrokenListingTest, IsAnErrorOfVersionsAndFingerprints) {
   AddModel("m", {1, 2});
   const std::string model = repo() + "/m";
   ExpectFailure([&] { return ScanVersions(model); }, kNumDots + 3, model);
-  ExpectFailure([&] { return TakeFingerprints(model, ""); }, 3 * (kNumDots + 1), model);
+  ExpectFailure([&] { return ScanModelFolder(model, ""); }, 3 * (kNumDots + 1), model);
 }
 
 TEST_F(BrokenListingTest, KeepsAllThatServesAndIsAFailedPoll) {
@@ -80,7 +80,7 @@ TEST_F(BrokenListingTest, DoesNotCountFoldersThatMayNotBeRead) {
   AddModel("m");
   std::filesystem::create_directories(root_ / "repo/m/secret");
   std::filesystem::permissions(root_ / "repo/m/secret", std::filesystem::perms::none);
-  EXPECT_TRUE(TakeFingerprints(repo() + "/m", "").ok());
+  EXPECT_TRUE(ScanModelFolder(repo() + "/m", "").ok());
 }
 
 }  // namespace

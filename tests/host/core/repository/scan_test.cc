@@ -15,6 +15,7 @@ TEST_F(ScanTest, TakesDecimalFoldersWithoutLeadingZeroAsVersions) {
   }
   Write("repo/m/5", "a file");
   EXPECT_EQ(ScanVersions(repo() + "/m").value(), (Versions{0, 1, 2, 10}));
+  EXPECT_EQ(ScanModelFolder(repo() + "/m", "")->versions, (Versions{0, 1, 2, 10}));
 }
 
 TEST_F(ScanTest, SkipsFilesAndHiddenFolders) {
@@ -61,7 +62,7 @@ TEST_F(ScanTest, ServesAFolderUnderItsMappedName) {
 
 TEST_F(ScanTest, FingerprintChangesWithAFileAndNotByItself) {
   AddModel("m");
-  const auto take = [this] { return TakeFingerprints(repo() + "/m", "").value().all; };
+  const auto take = [this] { return ScanModelFolder(repo() + "/m", "")->prints.all; };
   const uint64_t before = take();
   EXPECT_EQ(take(), before);
   Write("repo/m/1/__pycache__/model.pyc", "left behind");
@@ -73,7 +74,7 @@ TEST_F(ScanTest, FingerprintChangesWithAFileAndNotByItself) {
 TEST_F(ScanTest, FingerprintOfFilesDoesNotSeeTheConfiguration) {
   AddModel("m");
   const std::string config = repo() + "/m/config.pbtxt";
-  const auto take = [&] { return TakeFingerprints(repo() + "/m", config).value(); };
+  const auto take = [&] { return ScanModelFolder(repo() + "/m", config)->prints; };
   Write("repo/m/config.pbtxt", "one");
   const Fingerprints before = take();
   Write("repo/m/config.pbtxt", "another one");
