@@ -12,8 +12,9 @@ constexpr int64_t kTileOutputs = 16;
 constexpr int64_t kTileColumns = 32;
 // Packed input of a block of rows stays in the second-level cache while all weights pass by.
 constexpr int64_t kBlockBytes = int64_t{1} << 20;
-// How far ahead weights are asked for, in tiles along the columns.
-constexpr int64_t kTilesAhead = 8;
+// How far ahead weights are asked for, in tiles along the columns: where tiles are taken one by
+// one, and where two of them are multiplied by many rows.
+constexpr int64_t kTilesAhead[] = {2, 8};
 
 int64_t DivideUp(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -71,13 +72,14 @@ void PackRows(const float* in, int64_t num_rows, int64_t columns, int64_t width,
   }
 }
 
-// Writes a tile of sums: sums[output][row] to out[row][output].
-void Finish(const float* sums, const MatmulParams& p, int64_t output, int64_t num_outputs,
-            int64_t row, int64_t num_rows) {
+// Writes a tile of sums: sums[output][row], of `stride` floats from one output to the next, to
+// out[row][output].
+void Finish(const float* sums, int64_t stride, const MatmulParams& p, int64_t output,
+            int64_t num_outputs, int64_t row, int64_t num_rows) {
   const auto mask = static_cast<__mmask16>((1u << num_outputs) - 1);
   const __m512i lanes =
       _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
-                         _mm512_set1_epi32(kTileRows));
+                         _mm512_set1_epi32(static_cast<int>(stride)));
   const __m512 bias =
       p.bias != nullptr ? _mm512_maskz_loadu_ps(mask, p.bias + output) : _mm512_setzero_ps();
   for (int64_t r = 0; r < num_rows; ++r) {
@@ -121,6 +123,11 @@ class Product {
                width_, packed_ + row / kTileRows * row_tile_bytes);
     }
     Configure(width_);
+    if (num_rows <= kTileRows) {
+      RunNarrow(first_row, num_rows);
+      _tile_release();
+      return;
+    }
     for (int64_t output = p_.first_output; output < p_.last_output; output += 2 * kTileOutputs) {
       for (int64_t row = 0; row < num_rows; row += 2 * kTileRows) {
         const uint8_t* in = packed_ + row / kTileRows * row_tile_bytes;
@@ -141,8 +148,35 @@ class Product {
   int64_t in_row_bytes() const { return width_ * 4; }
   int64_t in_tile_bytes() const { return kTileRows * in_row_bytes(); }
 
+  // Few rows: one tile of outputs at a time, which reads the weights in an order that is nearly
+  // that of memory, at the speed of plain reading. Sums are looked at when the next ones are made:
+  // at once, they would be waited for.
+  void RunNarrow(int64_t first_row, int64_t num_rows) {
+    alignas(64) float sums[2][kTileOutputs * kTileRows];
+    const auto finish = [&](int64_t output, const float* of) {
+      Finish(of, width_, p_, output, Least(p_.last_output - output, kTileOutputs), first_row,
+             num_rows);
+    };
+    int64_t made = -1;
+    int turn = 0;
+    for (int64_t output = p_.first_output; output < p_.last_output; output += kTileOutputs) {
+      Sum<1, 1>(output, packed_, 0);
+      _tile_stored(0, sums[turn], width_ * 4);
+      turn ^= 1;
+      if (made >= 0) finish(made, sums[turn]);
+      made = output;
+    }
+    if (made >= 0) finish(made, sums[turn ^ 1]);
+  }
+
   template <int kOutputTiles, int kRowTiles>
   void RunTiles(int64_t output, int64_t row, const uint8_t* in, int64_t row_tile_bytes) {
+    Sum<kOutputTiles, kRowTiles>(output, in, row_tile_bytes);
+    Store<kOutputTiles, kRowTiles>(output, row);
+  }
+
+  template <int kOutputTiles, int kRowTiles>
+  void Sum(int64_t output, const uint8_t* in, int64_t row_tile_bytes) {
     const bool is_first_pass = in == packed_;  // else the weights are in a cache
     _tile_zero(0);
     _tile_zero(1);
@@ -164,7 +198,6 @@ class Product {
       Multiply<kOutputTiles, kRowTiles>(in, row_tile_bytes);
       Multiply<kOutputTiles, kRowTiles>(in + in_tile_bytes(), row_tile_bytes);
     }
-    Store<kOutputTiles, kRowTiles>(output, row);
   }
 
   template <int kOutputTiles, int kRowTiles>
@@ -192,7 +225,7 @@ class Product {
   // The rows of weights lie far apart, and no hardware foresees where the next panel starts.
   template <int kOutputTiles>
   void PrefetchAhead(int64_t output, int64_t step) const {
-    int64_t ahead = step + kTilesAhead;
+    int64_t ahead = step + kTilesAhead[kOutputTiles - 1];
     if (ahead >= steps_) {
       ahead -= steps_;
       output += kOutputTiles * kTileOutputs;
@@ -217,8 +250,8 @@ class Product {
       const int64_t rows = Least(p_.num_rows - first_row, kTileRows);
       for (int o = 0; o < kOutputTiles; ++o) {
         const int64_t first = output + o * kTileOutputs;
-        Finish(sums[r * 2 + o], p_, first, Least(p_.last_output - first, kTileOutputs), first_row,
-               rows);
+        Finish(sums[r * 2 + o], kTileRows, p_, first, Least(p_.last_output - first, kTileOutputs),
+               first_row, rows);
       }
     }
   }

@@ -65,12 +65,35 @@ float LogProb(std::span<const float> logits, int32_t token) {
   return logits[token] - LogSumExp(logits, logits[ArgMax(logits)]);
 }
 
+// By stretches: within one, the greatest is found without asking after each value where it stands.
 int32_t ArgMax(std::span<const float> values) {
-  int32_t best = 0;
-  for (size_t i = 1; i < values.size(); ++i) {
-    if (values[i] > values[best]) best = static_cast<int32_t>(i);
+  constexpr size_t kStretch = 64, kLanes = 16;
+  float best = values[0];
+  size_t first = 0;  // of the stretch that has it
+  size_t begin = 0;
+  for (; begin + kStretch <= values.size(); begin += kStretch) {
+    float greatest[kLanes];
+    std::fill_n(greatest, kLanes, kBanned);
+    for (size_t i = begin; i < begin + kStretch; i += kLanes) {
+      for (size_t lane = 0; lane < kLanes; ++lane) {
+        const float value = values[i + lane];
+        greatest[lane] = value > greatest[lane] ? value : greatest[lane];
+      }
+    }
+    const float most = *std::max_element(greatest, greatest + kLanes);
+    if (most > best) {
+      best = most;
+      first = begin;
+    }
   }
-  return best;
+  for (; begin < values.size(); ++begin) {
+    if (values[begin] > best) {
+      best = values[begin];
+      first = begin;
+    }
+  }
+  const auto at = std::find(values.begin() + static_cast<ptrdiff_t>(first), values.end(), best);
+  return at == values.end() ? 0 : static_cast<int32_t>(at - values.begin());  // the first is NaN
 }
 
 float DecayedTopP(const SamplingParams& params, std::span<const int32_t> output_ids) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "llm_core/sampling/philox.h"
@@ -69,6 +70,27 @@ TEST(SamplerTest, IsGreedyUntilTopKOrTopPAsksForMore) {
   params.top_k = 50;
   params.temperature = 0.0f;
   EXPECT_EQ(Greedy({1, 2, 5, 2}, params, {0}), 2);
+}
+
+TEST(SamplerTest, TheLowestOfTheGreatestWinsAtEveryLengthAndPlace) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kForbidden = -std::numeric_limits<float>::infinity();
+  for (const size_t size : {1, 2, 15, 16, 63, 64, 65, 128, 191, 1000}) {
+    for (size_t first = 0; first < size; ++first) {
+      for (const float other : {-1.0f, kForbidden, kNan}) {
+        if (std::isnan(other) && first == 0 && size > 1) continue;  // shown below
+        std::vector<float> values(size, other);
+        if (first > 0) values[0] = -2.0f;
+        for (size_t i = first; i < size; i += 1 + first % 40) values[i] = 3.0f;
+        EXPECT_EQ(ArgMax(values), static_cast<int32_t>(first)) << size << " " << other;
+      }
+    }
+    std::vector<float> values(size, kForbidden);
+    EXPECT_EQ(ArgMax(values), 0);
+    values[0] = kNan;  // nothing is greater
+    values.back() = size > 1 ? 7.0f : kNan;
+    EXPECT_EQ(ArgMax(values), 0) << size;
+  }
 }
 
 TEST(SamplerTest, DrawsWithTheProbabilitiesOfTheSoftmax) {
