@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace nereid::cpu {
 namespace {
@@ -170,15 +171,7 @@ void Decoder::RunAttention(const llm::Batch& batch, int32_t layer) {
         }
       },
       RangesPerThread(outputs * spec_.hidden_size, pool_));
-  if (spec_.qk_norm) {
-    NormHeads(weights.q_norm, q_.data(), spec_.num_heads);
-    NormHeads(weights.k_norm, k_.data(), spec_.num_kv_heads);
-  }
-  if (spec_.position == llm::PositionKind::kRope) {
-    ApplyRope(layer, q_.data(), spec_.num_heads);
-    ApplyRope(layer, k_.data(), spec_.num_kv_heads);
-  }
-  WriteCache(batch, layer);
+  if (!is_decode(batch)) ReadyAllHeads(batch, layer);
   Attend(batch, layer);
   if (adds_directly()) {
     Multiply(weights.attention_out, attention_.data(), num_tokens_, residual_.data(),
@@ -190,22 +183,54 @@ void Decoder::RunAttention(const llm::Batch& batch, int32_t layer) {
   }
 }
 
-// Of a cache in one byte an element.
-void Decoder::EncodeCache(const llm::Batch& batch, int32_t layer) {
-  pool_.ParallelRanges(spec_.num_kv_heads, 1, [&](int64_t first, int64_t last, int) {
-    for (const llm::BatchSequence& sequence : batch.sequences) {
-      for (int32_t token = 0; token < sequence.num_tokens; ++token) {
-        const int32_t position = sequence.num_cached + token;
-        const int32_t block = sequence.block_table[position / kBlockSize];
-        for (int64_t head = first; head < last; ++head) {
-          const int64_t from =
-              (int64_t{sequence.first_token + token} * spec_.num_kv_heads + head) * spec_.head_dim;
-          cache_.Encode(layer, block, static_cast<int32_t>(head), position % kBlockSize,
-                        k_.data() + from, v_.data() + from);
-        }
-      }
+// Norms and rotates heads [first, last) of keys and values of a sequence's tokens, with the queries
+// that read them, and puts them into the cache.
+void Decoder::ReadyHeads(const llm::BatchSequence& sequence, int32_t layer, int32_t first,
+                         int32_t last) {
+  const int32_t queries = spec_.num_heads / spec_.num_kv_heads;
+  for (int32_t i = 0; i < sequence.num_tokens; ++i) {
+    const int64_t token = sequence.first_token + i;
+    const int64_t key = token * spec_.num_kv_heads + first;
+    for (const auto& [norm, heads, count] :
+         {std::tuple(&weights_.layers[layer].q_norm, q_.data() + key * queries * spec_.head_dim,
+                     (last - first) * queries),
+          std::tuple(&weights_.layers[layer].k_norm, k_.data() + key * spec_.head_dim,
+                     last - first)}) {
+      if (spec_.qk_norm) NormHeads(*norm, heads, count);
+      if (spec_.position == llm::PositionKind::kRope) ApplyRope(layer, token, heads, count);
     }
-  });
+  }
+  WriteCache(sequence, layer, first, last);
+}
+
+void Decoder::ReadyAllHeads(const llm::Batch& batch, int32_t layer) {
+  const auto run = [&](int64_t first, int64_t last, int) {
+    for (const llm::BatchSequence& sequence : batch.sequences) {
+      ReadyHeads(sequence, layer, static_cast<int32_t>(first), static_cast<int32_t>(last));
+    }
+  };
+  num_tokens_* spec_.kv_size() < kMinSharedWork / 4
+      ? run(0, spec_.num_kv_heads, 0)
+      : pool_.ParallelRanges(spec_.num_kv_heads, 1, run);
+}
+
+void Decoder::WriteCache(const llm::BatchSequence& sequence, int32_t layer, int32_t first_head,
+                         int32_t last_head) {
+  const float* keys = k_.data() + sequence.first_token * spec_.kv_size();
+  const float* values = v_.data() + sequence.first_token * spec_.kv_size();
+  if (!cache_.is_encoded()) {
+    ops_.paged_kv_write({keys, values, sequence.num_tokens, sequence.num_cached,
+                         sequence.block_table.data(), cache_.Layer(layer), first_head, last_head});
+    return;
+  }
+  for (int32_t token = 0; token < sequence.num_tokens; ++token) {
+    const int32_t position = sequence.num_cached + token;
+    const int32_t block = sequence.block_table[position / kBlockSize];
+    for (int32_t head = first_head; head < last_head; ++head) {
+      const int64_t from = (int64_t{token} * spec_.num_kv_heads + head) * spec_.head_dim;
+      cache_.Encode(layer, block, head, position % kBlockSize, keys + from, values + from);
+    }
+  }
 }
 
 // The blocks of one head that the rows see, as floats: `params` then reads these instead.
@@ -235,31 +260,6 @@ void Decoder::DecodeBlocks(int32_t layer, int thread, PagedAttentionParams& para
   params.kv_head = 0;
 }
 
-void Decoder::WriteCache(const llm::Batch& batch, int32_t layer) {
-  if (cache_.is_encoded()) {
-    EncodeCache(batch, layer);
-    return;
-  }
-  PagedKvWriteParams shared;
-  shared.cache = cache_.Layer(layer);
-  const auto write = [&](int64_t first_head, int64_t last_head, int) {
-    PagedKvWriteParams params = shared;
-    params.first_head = static_cast<int32_t>(first_head);
-    params.last_head = static_cast<int32_t>(last_head);
-    for (const llm::BatchSequence& sequence : batch.sequences) {
-      params.keys = k_.data() + sequence.first_token * spec_.kv_size();
-      params.values = v_.data() + sequence.first_token * spec_.kv_size();
-      params.num_tokens = sequence.num_tokens;
-      params.first_position = sequence.num_cached;
-      params.block_table = sequence.block_table.data();
-      ops_.paged_kv_write(params);
-    }
-  };
-  num_tokens_* spec_.kv_size() < kMinSharedWork / 4
-      ? write(0, spec_.num_kv_heads, 0)
-      : pool_.ParallelRanges(spec_.num_kv_heads, 1, write);
-}
-
 // A tile is a few neighbouring tokens of one sequence, so that long prompts read a key or value
 // once for several of them.
 void Decoder::Attend(const llm::Batch& batch, int32_t layer) {
@@ -276,7 +276,9 @@ void Decoder::Attend(const llm::Batch& batch, int32_t layer) {
     std::vector<AttentionRow>& rows = rows_[thread];
     for (int64_t unit = first; unit < last; ++unit) {
       const Tile& tile = tiles_[unit / spec_.num_kv_heads];
+      const llm::BatchSequence& sequence = batch.sequences[tile.sequence];
       params.kv_head = static_cast<int32_t>(unit % spec_.num_kv_heads);
+      if (is_decode(batch)) ReadyHeads(sequence, layer, params.kv_head, params.kv_head + 1);
       rows.clear();
       for (int32_t token = tile.first_token; token < tile.first_token + tile.num_tokens; ++token) {
         for (int32_t query = 0; query < queries; ++query) {
@@ -287,7 +289,7 @@ void Decoder::Attend(const llm::Batch& batch, int32_t layer) {
       }
       params.rows = rows.data();
       params.num_rows = static_cast<int32_t>(rows.size());
-      params.block_table = batch.sequences[tile.sequence].block_table.data();
+      params.block_table = sequence.block_table.data();
       if (cache_.is_encoded()) DecodeBlocks(layer, thread, params);
       ops_.paged_attention(params);
     }
@@ -407,21 +409,15 @@ void Decoder::ApplyNorm(const Norm& norm, const float* in, int64_t num_rows, flo
 
 void Decoder::NormHeads(const Norm& norm, float* heads, int64_t num_heads) {
   const int64_t size = spec_.head_dim;
-  ops_.rms_norm({heads, size, norm.weight.data(), spec_.norm.epsilon, num_tokens_ * num_heads, size,
-                 heads, size, false});
+  ops_.rms_norm(
+      {heads, size, norm.weight.data(), spec_.norm.epsilon, num_heads, size, heads, size, false});
 }
 
-void Decoder::ApplyRope(int32_t layer, float* heads, int64_t num_heads) {
+void Decoder::ApplyRope(int32_t layer, int64_t token, float* heads, int64_t num_heads) {
   const int32_t index = spec_.layers[layer].rope;
   const int64_t half = spec_.ropes[index].dim / 2;
-  const auto run = [&](int64_t first, int64_t last, int) {
-    ops_.rope({heads + first * num_heads * spec_.head_dim, angles_.cosines(index) + first * half,
-               angles_.sines(index) + first * half, last - first, num_heads, spec_.head_dim,
-               2 * half});
-  };
-  num_tokens_* num_heads* spec_.head_dim < kMinSharedWork
-      ? run(0, num_tokens_, 0)
-      : pool_.ParallelRanges(num_tokens_, 1, run);
+  ops_.rope({heads, angles_.cosines(index) + token * half, angles_.sines(index) + token * half, 1,
+             num_heads, spec_.head_dim, 2 * half});
 }
 
 void Decoder::Multiply(const Linear& linear, const float* in, int64_t num_rows, float* out,

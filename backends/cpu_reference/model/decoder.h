@@ -39,8 +39,15 @@ class Decoder {
   void PrepareBuffers(const llm::Batch& batch);
   void Embed(const llm::Batch& batch);
   void RunAttention(const llm::Batch& batch, int32_t layer);
-  void WriteCache(const llm::Batch& batch, int32_t layer);
-  void EncodeCache(const llm::Batch& batch, int32_t layer);
+  // Steps of one token a sequence: a head's key and value are read by nobody but the thread that
+  // makes them, so that all of a head is done at once.
+  bool is_decode(const llm::Batch& batch) const {
+    return num_tokens_ == static_cast<int64_t>(batch.sequences.size());
+  }
+  void ReadyHeads(const llm::BatchSequence& sequence, int32_t layer, int32_t first, int32_t last);
+  void ReadyAllHeads(const llm::Batch& batch, int32_t layer);
+  void WriteCache(const llm::BatchSequence& sequence, int32_t layer, int32_t first_head,
+                  int32_t last_head);
   void DecodeBlocks(int32_t layer, int thread, PagedAttentionParams& params);
   void Attend(const llm::Batch& batch, int32_t layer);
   // out (+)= MLP(in), of `num_rows` rows.
@@ -51,7 +58,7 @@ class Decoder {
   void ApplyNorm(const Norm& norm, const float* in, int64_t num_rows, float* out,
                  bool accumulate = false);
   void NormHeads(const Norm& norm, float* heads, int64_t num_heads);
-  void ApplyRope(int32_t layer, float* heads, int64_t num_heads);
+  void ApplyRope(int32_t layer, int64_t token, float* heads, int64_t num_heads);
   void Multiply(const Linear& linear, const float* in, int64_t num_rows, float* out,
                 int64_t out_stride, bool accumulate);
   // Adds what a half of a layer made in hidden_ to the residual, by way of the post norm if any.
