@@ -19,7 +19,8 @@
 namespace nereid {
 namespace {
 
-constexpr uint64_t kMinUnloadNs = 5'000'000'000;
+// Ending models and backends takes its time also where the exit timeout is 0.
+constexpr uint64_t kMinEndNs = 5'000'000'000;
 
 // model/ behind the lifecycle's seam.
 class CoreModelLoader final : public ModelLoader {
@@ -149,12 +150,18 @@ Status Server::LoadStartupModels() {
 Server::~Server() {
   if (repository_ == nullptr) return;  // it did not get as far as to have models
   const Status stopped = Stop();
+  // What still runs uses what it was given: leaking that is the lesser evil.
   if (!stopped.ok()) {
     NEREID_LOG_ERROR(stopped.message());
-    // Something of a model still runs and uses what it was given: leaking it is the lesser evil.
     (void)services_.release();
     (void)loader_.release();
+    return;
   }
+  repository_.reset();
+  lifecycle_.reset();  // and with it every thread that loads
+  services_->reaper.WaitIdle();
+  const uint64_t timeout_ns = std::max(exit_timeout_secs_ * uint64_t{1'000'000'000}, kMinEndNs);
+  if (!services_->backends.EndAll(timeout_ns)) (void)services_.release();
 }
 
 Status Server::Stop() {
@@ -164,8 +171,7 @@ Status Server::Stop() {
     const uint64_t deadline_ns = SteadyNowNs() + exit_timeout_secs_ * uint64_t{1'000'000'000};
     WaitForRequests(deadline_ns);
     repository_->UnloadAll();
-    // Ending models takes its time also where no request is left and the timeout is 0.
-    const uint64_t gone_ns = std::max(deadline_ns, SteadyNowNs() + kMinUnloadNs);
+    const uint64_t gone_ns = std::max(deadline_ns, SteadyNowNs() + kMinEndNs);
     lifecycle_->WaitUntilGone(
         std::chrono::steady_clock::time_point(std::chrono::nanoseconds(gone_ns)));
     state_ = State::kStopped;

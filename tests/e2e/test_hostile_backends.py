@@ -22,7 +22,7 @@ BODY = json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2
 # What a request to a model with this fault is answered.
 ANSWERS = {
     "execute": "hostile: execute fails as told",
-    "execute_throws": "hostile: execute_throws throws as told",
+    "execute_throws": "hostile: execute throws as told",
     "no_response": "without sending a final response",
     "unknown_output": "NO_SUCH_OUTPUT",
     "huge_output": "4611686018427387904",
@@ -32,10 +32,11 @@ ANSWERS = {
 # Why a model with this fault did not load.
 LOADS = {
     "model_initialize": "hostile: model_initialize fails as told",
-    "model_initialize_throws": "hostile: model_initialize_throws throws as told",
+    "model_initialize_throws": "hostile: model_initialize throws as told",
     "instance_initialize": "hostile: instance_initialize fails as told",
+    "instance_initialize_throws": "hostile: instance_initialize throws as told",
 }
-OTHERS = ["none", "late", "sends_twice", "sends_early", "releases_twice", "never", "model_finalize", "instance_finalize"]
+OTHERS = ["none", "late", "sends_twice", "sends_early", "releases_twice", "never", "instance_ready", "instance_ready_throws"]
 
 
 @pytest.fixture(scope="module")
@@ -128,39 +129,82 @@ def test_a_request_that_is_never_answered_holds_up_nobody(server):
     assert_others_are_served(server)
 
 
-def test_failing_finalisers_do_not_keep_the_server_from_ending(start_server, test_backends, tmp_path):
-    for fault in ("model_finalize", "instance_finalize"):
-        (tmp_path / fault / "1").mkdir(parents=True)
-        (tmp_path / fault / "config.pbtxt").write_text(CONFIG.format(backend="hostile", fault=fault))
-    server = start_server(tmp_path, [test_backends])
-    assert infer(server, "model_finalize")[0] == 200
+@pytest.mark.parametrize("fault", ["instance_ready", "instance_ready_throws"])
+def test_a_model_that_fails_to_say_whether_it_is_ready_is_not(server, fault):
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(f"{server.url}/v2/models/{fault}/ready", timeout=60)
+    assert infer(server, fault)[0] == 200
+
+
+@pytest.fixture
+def alone(start_server, test_backends, tmp_path):
+    """alone(fault, flags=()): a server with the model `identity` and one of the backend `hostile`, both loaded, or tried."""
+    def start(fault, flags=()):
+        for name, backend in (("identity", "identity_c"), ("hostile", "hostile")):
+            (tmp_path / name / "1").mkdir(parents=True)
+            (tmp_path / name / "config.pbtxt").write_text(CONFIG.format(backend=backend, fault=fault))
+        return start_server(tmp_path, [test_backends, "--exit-on-error=false", "--strict-readiness=false", *flags])
+
+    return start
+
+
+@pytest.mark.parametrize("fault, said", [("initialize", "initialize fails as told"), ("initialize_throws", "initialize throws as told")])
+def test_a_backend_that_fails_itself_fails_its_models(alone, fault, said):
+    server = alone("none", [f"--backend-config=hostile,fault={fault}"])
+    assert "hostile: " + said in reason(server, "hostile")
+    assert_others_are_served(server)
+
+
+@pytest.mark.parametrize("fault", ["attributes", "attributes_throws"])
+def test_a_backend_without_attributes_serves(alone, fault):
+    server = alone("none", [f"--backend-config=hostile,fault={fault}"])
+    assert infer(server, "hostile")[0] == 200
+
+
+FINALISERS = {"instance_finalize": "failed to finalise instance 'hostile_0'", "model_finalize": "failed to finalise model 'hostile'",
+              "finalize": "backend 'hostile' failed to finalise"}
+
+
+def told(fault):
+    """The fault of the model, and what tells the backend its own."""
+    return ("none", [f"--backend-config=hostile,fault={fault}"]) if fault.startswith("finalize") else (fault, [])
+
+
+@pytest.mark.parametrize("how", ["", "_throws"])
+@pytest.mark.parametrize("entry", FINALISERS)
+def test_a_finaliser_that_fails_is_named_and_the_server_ends(alone, entry, how):
+    server = alone(*told(entry + how))
+    assert infer(server, "hostile")[0] == 200
     assert server.stop() == 0
+    named = next(line for line in server.text().splitlines() if FINALISERS[entry] in line)
+    assert f"hostile: {entry} {'throws' if how else 'fails'} as told" in named
 
 
-def test_a_backend_that_fails_itself_fails_its_models(start_server, test_backends, tmp_path):
-    (tmp_path / "model/1").mkdir(parents=True)
-    (tmp_path / "model/config.pbtxt").write_text(CONFIG.format(backend="hostile", fault="none"))
-    server = start_server(tmp_path, [test_backends, "--exit-on-error=false",
-                                     "--strict-readiness=false", "--backend-config=hostile,fault=initialize"])
-    assert "hostile: initialize fails as told" in reason(server, "model")
-    assert server.alive()
+HANGING = {"instance_finalize": "1 models have not ended: 'hostile'", "model_finalize": "1 models have not ended: 'hostile'",
+           "finalize": "backend 'hostile' has not ended: Finalize did not return within 5 s"}
 
 
-def test_a_model_that_does_not_end_is_named_when_the_server_ends(start_server, test_backends, tmp_path):
-    for fault in ("instance_finalize_hangs", "none"):
-        (tmp_path / fault / "1").mkdir(parents=True)
-        (tmp_path / fault / "config.pbtxt").write_text(CONFIG.format(backend="hostile", fault=fault))
-    server = start_server(tmp_path, [test_backends, "--exit-timeout-secs=1"])
-    assert infer(server, "instance_finalize_hangs")[0] == 200
+@pytest.mark.parametrize("entry", HANGING)
+def test_a_finaliser_that_hangs_is_named_and_the_server_ends(alone, entry):
+    fault, flags = told(entry + "_hangs")
+    server = alone(fault, [*flags, "--exit-timeout-secs=1"])
+    assert infer(server, "hostile")[0] == 200
     assert server.stop() == 0
-    assert "1 models have not ended: 'instance_finalize_hangs'" in open(server.log).read()
+    assert HANGING[entry] in server.text()
 
 
-def test_a_backend_that_ends_the_process_is_named(start_server, test_backends, tmp_path):
-    (tmp_path / "exits/1").mkdir(parents=True)
-    (tmp_path / "exits/config.pbtxt").write_text(CONFIG.format(backend="hostile", fault="execute_exits"))
-    server = start_server(tmp_path, [test_backends])
-    with pytest.raises((OSError, http.client.HTTPException)):
-        infer(server, "exits")
-    assert server.process.wait(timeout=60) == 1
-    assert "exits_0: ModelInstanceExecute called exit()" in open(server.log).read()
+EXITS = {"execute": "hostile_0: ModelInstanceExecute", "instance_finalize": "hostile_0: ModelInstanceFinalize",
+         "model_finalize": "hostile: ModelFinalize", "finalize": "hostile: Finalize"}
+
+
+@pytest.mark.parametrize("entry", EXITS)
+def test_a_backend_that_ends_the_process_is_named(alone, entry):
+    server = alone(*told(entry + "_exits"))
+    if entry == "execute":
+        with pytest.raises((OSError, http.client.HTTPException)):
+            infer(server, "hostile")
+        assert server.process.wait(timeout=60) == 1
+    else:
+        assert infer(server, "hostile")[0] == 200
+        assert server.stop() == 1
+    assert EXITS[entry] + " called exit()" in server.text()

@@ -1,7 +1,9 @@
 #include "backend/backend_manager.h"
 
 #include <nlohmann/json.hpp>
+#include <thread>
 
+#include "base/clock.h"
 #include "memory/gpu_devices.h"
 #include "observe/log.h"
 
@@ -61,6 +63,32 @@ Status BackendManager::AddBuiltIn(const std::string& name, const BackendEntryPoi
   std::lock_guard lock(mutex_);
   slots_[name].backend = std::move(backend);
   return Status::Ok();
+}
+
+bool BackendManager::EndAll(uint64_t timeout_ns) {
+  std::map<std::string, Slot> slots;
+  {
+    std::lock_guard lock(mutex_);
+    slots.swap(slots_);
+  }
+  bool have_ended = true;
+  for (auto& [key, slot] : slots) {
+    if (slot.backend == nullptr) continue;
+    const std::string name = slot.backend->name();
+    std::promise<void> ended;
+    const std::future<void> outcome = ended.get_future();
+    // On a thread that can be left behind.
+    std::thread([backend = std::move(slot.backend), ended = std::move(ended)]() mutable {
+      backend.reset();
+      ended.set_value();
+    }).detach();
+    const auto deadline = SteadyDeadline(AddNs(SteadyNowNs(), timeout_ns));
+    if (outcome.wait_until(deadline) == std::future_status::ready) continue;
+    have_ended = false;
+    NEREID_LOG_ERROR("backend '", name, "' has not ended: Finalize did not return within ",
+                     timeout_ns / 1'000'000'000, " s");
+  }
+  return have_ended;
 }
 
 Backend* BackendManager::FindBuiltIn(const std::string& name) const {

@@ -2,6 +2,7 @@
 // [load threads]
 #pragma once
 
+#include <cstdint>
 #include <future>
 #include <map>
 #include <memory>
@@ -31,6 +32,9 @@ class BackendManager {
   Result<Backend*> Get(const ModelConfig& config, const std::string& model_dir, int64_t version);
   // Makes a backend known under `name` without a library: for tests.
   Status AddBuiltIn(const std::string& name, const BackendEntryPoints& entry_points);
+  // Ends every backend, one after the other, once nobody uses one any more. False where one did not
+  // end within its time: it is named in the log, runs on, and needs all that it was given.
+  bool EndAll(uint64_t timeout_ns);
 
   const BackendOptions& options() const { return options_; }
   // Names, paths and configurations of what is loaded, for the start-up table.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -55,6 +56,30 @@ TEST(BackendManagerTest, FinalizesBackendsWhenItEnds) {
     EXPECT_EQ(g_num_finalized, 0);
   }
   EXPECT_EQ(g_num_finalized, 1);
+}
+
+std::promise<void> g_may_finalize;
+
+TEST(BackendManagerTest, LeavesABackendBehindThatDoesNotEnd) {
+  g_num_finalized = 0;
+  MemoryManager memory;
+  BackendManager manager({}, &memory);
+  BackendEntryPoints stuck = EntryPoints();
+  stuck.finalize = [](TRITONBACKEND_Backend*) -> TRITONSERVER_Error* {
+    g_may_finalize.get_future().wait();
+    return nullptr;
+  };
+  ASSERT_TRUE(manager.AddBuiltIn("a_stuck_one", stuck).ok());
+  ASSERT_TRUE(manager.AddBuiltIn("b", EntryPoints()).ok());
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(manager.EndAll(1'000'000'000));
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("backend 'a_stuck_one' has not ended: Finalize did not return within 1 s"),
+            std::string::npos)
+      << log;
+  EXPECT_EQ(g_num_finalized, 1) << "the other had its turn";
+  EXPECT_TRUE(manager.List().empty());
+  g_may_finalize.set_value();
 }
 
 TEST(BackendManagerTest, ReportsABackendThatFailsToInitialise) {

@@ -1,17 +1,9 @@
 // A backend that misbehaves as it is told, for tests of what a host makes of it. Parameter `fault`
-// of a model:
+// of a model names one of its entry points (model_initialize, instance_initialize, instance_ready,
+// execute, instance_finalize, model_finalize), which then returns an error; with _throws behind it,
+// lets an exception out; with _hangs, never returns; with _exits, calls exit(0). Or it is one of
 //   none                      answers OUTPUT0 = INPUT0
-//   model_initialize          an error from TRITONBACKEND_ModelInitialize
 //   model_initialize_twice    an error from the first two calls of it, in all
-//   model_initialize_throws   an exception through it
-//   model_initialize_hangs    never returns from it
-//   instance_initialize       an error from TRITONBACKEND_ModelInstanceInitialize
-//   model_finalize, instance_finalize   errors from those
-//   instance_finalize_hangs   never returns from it
-//   instance_ready            an error from TRITONBACKEND_ModelInstanceReady
-//   execute_exits             calls exit(0) in TRITONBACKEND_ModelInstanceExecute
-//   execute                   an error from TRITONBACKEND_ModelInstanceExecute: the host answers
-//   execute_throws            an exception through it, before any request was touched
 //   no_response               releases the requests unanswered
 //   late                      answers `delay_ms` after Execute returned, on another thread
 //   never                     keeps the requests for ever
@@ -23,8 +15,8 @@
 //   unknown_output            asks for an output that the model does not have
 //   huge_output               asks for 2^62 bytes
 //   wrong_size                an output buffer of half the bytes that its shape takes
-// and `--backend-config=hostile,fault=initialize` fails the backend itself, fault=attributes its
-// TRITONBACKEND_GetBackendAttribute, which otherwise, with fault=none, prefers three instances.
+// `--backend-config=hostile,fault=...` names an entry point of the backend itself in the same way:
+// initialize, attributes, finalize. With fault=none its attributes prefer three instances.
 #include <unistd.h>
 
 #include <atomic>
@@ -61,11 +53,27 @@ Result<TRITONBACKEND_Model*> ModelOf(TRITONBACKEND_ModelInstance* instance) {
   return model;
 }
 
-// The error when the model's fault is this one.
-Status FailIf(TRITONBACKEND_Model* model, std::string_view fault) {
-  NEREID_ASSIGN_OR_RETURN(const std::string told, Parameter(model, "fault"));
-  if (told == fault) return nereid::UnavailableError("hostile: ", fault, " fails as told");
+// Does at this entry point what it was told to, if that concerns it.
+Status Misbehave(std::string_view told, std::string_view entry) {
+  if (!told.starts_with(entry)) return {};
+  const std::string_view how = told.substr(entry.size());
+  if (how.empty()) return nereid::UnavailableError("hostile: ", entry, " fails as told");
+  if (how == "_throws") {
+    throw std::runtime_error(nereid::StrCat("hostile: ", entry, " throws as told"));
+  }
+  if (how == "_exits") std::exit(0);
+  while (how == "_hangs") pause();
   return {};
+}
+
+Status Misbehave(TRITONBACKEND_Model* model, std::string_view entry) {
+  NEREID_ASSIGN_OR_RETURN(const std::string told, Parameter(model, "fault"));
+  return Misbehave(told, entry);
+}
+
+Status Misbehave(TRITONBACKEND_ModelInstance* instance, std::string_view entry) {
+  NEREID_ASSIGN_OR_RETURN(TRITONBACKEND_Model* const model, ModelOf(instance));
+  return Misbehave(model, entry);
 }
 
 // The backend's own setting; empty without one.
@@ -80,10 +88,9 @@ Result<std::string> Setting(TRITONBACKEND_Backend* backend) {
   return std::string(config["cmdline"]["fault"].AsString());
 }
 
-Status FailIf(TRITONBACKEND_Backend* backend, std::string_view fault) {
+Status Misbehave(TRITONBACKEND_Backend* backend, std::string_view entry) {
   NEREID_ASSIGN_OR_RETURN(const std::string told, Setting(backend));
-  if (told == fault) return nereid::UnavailableError("hostile: ", fault, " fails as told");
-  return {};
+  return Misbehave(told, entry);
 }
 
 Status FillOutput(TRITONBACKEND_Request* request, TRITONBACKEND_Response* response,
@@ -130,7 +137,7 @@ void Release(TRITONBACKEND_Request* request) {
 
 Status Execute(TRITONBACKEND_Model* model, std::vector<TRITONBACKEND_Request*> requests) {
   NEREID_ASSIGN_OR_RETURN(const std::string fault, Parameter(model, "fault"));
-  NEREID_RETURN_IF_ERROR(FailIf(model, "execute"));
+  NEREID_RETURN_IF_ERROR(Misbehave(fault, "execute"));
   if (fault == "never") return {};
   if (fault == "late") {
     NEREID_ASSIGN_OR_RETURN(const std::string delay_ms, Parameter(model, "delay_ms"));
@@ -165,74 +172,58 @@ Status Execute(TRITONBACKEND_Model* model, std::vector<TRITONBACKEND_Request*> r
 
 extern "C" {
 
+// No exception is caught at these edges: that is the host's part.
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_Initialize(TRITONBACKEND_Backend* backend) {
-  return nereid::GuardCEdge("hostile", [&] { return FailIf(backend, "initialize"); });
+  return ToError(Misbehave(backend, "initialize"));
+}
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_Finalize(TRITONBACKEND_Backend* backend) {
+  return ToError(Misbehave(backend, "finalize"));
 }
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_GetBackendAttribute(
     TRITONBACKEND_Backend* backend, TRITONBACKEND_BackendAttribute* attributes) {
-  return nereid::GuardCEdge("hostile", [&]() -> Status {
-    NEREID_ASSIGN_OR_RETURN(const std::string told, Setting(backend));
-    if (told.empty()) return {};
-    // What it said before the error does not count.
-    NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
-        attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 3, nullptr, 0)));
-    return FailIf(backend, "attributes");
-  });
+  const Result<std::string> told = Setting(backend);
+  if (!told.ok() || told->empty()) return ToError(told.status());
+  // What it said before the error does not count.
+  const Status added = ToStatus(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
+      attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 3, nullptr, 0));
+  return ToError(added.ok() ? Misbehave(*told, "attributes") : added);
 }
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model) {
   const Result<std::string> fault = Parameter(model, "fault");
-  if (fault.ok() && *fault == "model_initialize_throws") {
-    throw std::runtime_error("hostile: model_initialize_throws throws as told");
-  }
   static std::atomic<int> num_failures{0};
   if (fault.ok() && *fault == "model_initialize_twice" && num_failures++ < 2) {
     return ToError(nereid::UnavailableError("hostile: not yet"));
   }
-  while (fault.ok() && *fault == "model_initialize_hangs") {
-    std::this_thread::sleep_for(std::chrono::hours(1));
-  }
-  return ToError(FailIf(model, "model_initialize"));
+  return ToError(Misbehave(model, "model_initialize"));
 }
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model* model) {
-  return ToError(FailIf(model, "model_finalize"));
+  return ToError(Misbehave(model, "model_finalize"));
 }
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceInitialize(
     TRITONBACKEND_ModelInstance* instance) {
-  Result<TRITONBACKEND_Model*> model = ModelOf(instance);
-  return ToError(model.ok() ? FailIf(*model, "instance_initialize") : model.status());
+  return ToError(Misbehave(instance, "instance_initialize"));
 }
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceFinalize(
     TRITONBACKEND_ModelInstance* instance) {
-  Result<TRITONBACKEND_Model*> model = ModelOf(instance);
-  const Result<std::string> fault =
-      model.ok() ? Parameter(*model, "fault") : Result<std::string>(model.status());
-  if (fault.ok() && *fault == "instance_finalize_hangs") {
-    while (true) pause();
-  }
-  return ToError(model.ok() ? FailIf(*model, "instance_finalize") : model.status());
+  return ToError(Misbehave(instance, "instance_finalize"));
 }
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReady(
     TRITONBACKEND_ModelInstance* instance) {
-  Result<TRITONBACKEND_Model*> model = ModelOf(instance);
-  return ToError(model.ok() ? FailIf(*model, "instance_ready") : model.status());
+  return ToError(Misbehave(instance, "instance_ready"));
 }
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(
     TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request** requests,
     const uint32_t request_count) {
-  Result<TRITONBACKEND_Model*> model = ModelOf(instance);
+  const Result<TRITONBACKEND_Model*> model = ModelOf(instance);
   if (!model.ok()) return ToError(model.status());
-  const Result<std::string> fault = Parameter(*model, "fault");
-  if (fault.ok() && *fault == "execute_throws") {
-    throw std::runtime_error("hostile: execute_throws throws as told");
-  }
-  if (fault.ok() && *fault == "execute_exits") std::exit(0);
   return ToError(Execute(*model, {requests, requests + request_count}));
 }
 
