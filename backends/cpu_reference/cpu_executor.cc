@@ -96,6 +96,7 @@ Status CpuExecutor::Submit(const llm::Batch& batch) {
 }
 
 Result<llm::StepResult> CpuExecutor::Collect() {
+  NEREID_RETURN_IF_ERROR(checkpoint_->CheckWhole());
   return std::move(result_);
 }
 

@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <optional>
+
+#include "nereid/lost_pages.h"
 #include "shared_region.h"
 
 namespace nereid {
@@ -32,8 +35,11 @@ class SystemRegion final : public SharedRegion {
       : SharedRegion(SharedMemoryKind::kSystem, std::move(info)),
         fd_(fd),
         mapping_(mapping),
-        lead_bytes_(lead_bytes) {}
+        lead_bytes_(lead_bytes),
+        lost_(std::in_place, mapping, lead_bytes + this->info().size_bytes,
+              PROT_READ | PROT_WRITE) {}
   ~SystemRegion() override {
+    lost_.reset();
     munmap(mapping_, lead_bytes_ + this->info().size_bytes);
     close(fd_);
   }
@@ -41,7 +47,7 @@ class SystemRegion final : public SharedRegion {
   char* base() const override { return static_cast<char*>(mapping_) + lead_bytes_; }
   TRITONSERVER_MemoryType memory_type() const override { return TRITONSERVER_MEMORY_CPU; }
 
-  // Touching a page beyond the object's end would kill the process.
+  // Asked before a request begins. For what is cut while it runs, zeros are read.
   Status Check() const override {
     NEREID_ASSIGN_OR_RETURN(const uint64_t object_bytes, ObjectBytes(fd_, info().key));
     if (info().offset + info().size_bytes <= object_bytes) return Status::Ok();
@@ -54,6 +60,7 @@ class SystemRegion final : public SharedRegion {
   const int fd_;
   void* const mapping_;
   const size_t lead_bytes_;
+  std::optional<LostPages> lost_;
 };
 
 Result<std::shared_ptr<const SharedRegion>> Map(SharedRegionInfo info, int fd) {

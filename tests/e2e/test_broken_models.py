@@ -1,6 +1,7 @@
 """Models that were damaged on disk: each load is refused with a message that names the fault, and the model beside them goes on answering."""
 import json
 import os
+import pathlib
 import shutil
 import struct
 import urllib.error
@@ -85,3 +86,21 @@ def test_a_damaged_model_says_what_is_wrong_and_the_others_serve(server, damage)
     request = json.dumps({"text_input": "Once upon a time", "max_tokens": 4}).encode()
     status, answer = post(server, "/v2/models/ensemble/generate", request)
     assert status == 200 and json.loads(answer)["num_output_tokens"] == 4
+
+
+def test_weights_that_are_cut_while_they_serve_fail_their_model_alone(server):
+    """What overwrites a file in place cuts it first. The bytes that are gone are asked for by the next step."""
+    repository = pathlib.Path(next(each for each in server.process.args if "--model-repository=" in each).partition("=")[2])
+    shutil.copytree(repository / "tensorrt_llm", repository / "cut")
+    request = json.dumps({"input_ids": [1, 2, 3], "input_lengths": 3, "request_output_len": 4}).encode()
+    assert post(server, "/v2/repository/models/cut/load")[0] == 200
+    status, answer = post(server, "/v2/models/cut/generate", request)
+    assert status == 200, answer
+    os.truncate(weights(repository / "cut"), 4096)
+    status, answer = post(server, "/v2/models/cut/generate", request)
+    assert status >= 400 and "model.safetensors" in json.loads(answer)["error"], answer
+    assert post(server, "/v2/models/ensemble/generate", json.dumps({"text_input": "Once upon a time", "max_tokens": 4}).encode())[0] == 200
+    shutil.copy(weights(repository / "tensorrt_llm"), weights(repository / "cut"))
+    assert post(server, "/v2/repository/models/cut/load")[0] == 200
+    status, answer = post(server, "/v2/models/cut/generate", request)
+    assert status == 200, answer

@@ -1,13 +1,19 @@
-"""What the surroundings of a server can do to it: ports that are taken, loads that never end."""
+"""What the surroundings of a server can do to it: ports that are taken, loads that never end, memory that goes away."""
+import concurrent.futures
 import json
+import os
 import pathlib
+import re
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
+import urllib.error
 import urllib.request
+from multiprocessing import shared_memory
 
 import grpc
 import pytest
@@ -120,3 +126,54 @@ def test_a_crash_leaves_its_trace_in_the_log(start_server, dist, tmp_path, crash
     for said in (pathlib.Path(server.log).read_text(), log.read_text()):
         trace = said[said.index(f"Signal ({crash.value}) received.\n"):].splitlines()
         assert any("bin/nereid(" in line for line in trace[1:]), said
+
+
+WAITS_FOR_TWO = """backend: "identity_c"
+max_batch_size: 2
+input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 2 ] } ]
+output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 2 ] } ]
+instance_group [ { kind: KIND_CPU count: 1 } ]
+dynamic_batching { preferred_batch_size: [ 2 ] max_queue_delay_microseconds: 600000000 }
+"""
+
+
+def num_waiting(server):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=60) as answer:
+        return float(re.search(r'^nv_inference_pending_request_count{model="m",version="1"} (.*)$', answer.read().decode(), re.M)[1])
+
+
+def test_shared_memory_that_its_client_cuts_while_the_request_waits_harms_nobody_else(start_server, test_backends, tmp_path):
+    """A page that the object has no longer would end the process by SIGBUS."""
+    (tmp_path / "m/1").mkdir(parents=True)
+    (tmp_path / "m/config.pbtxt").write_text(WAITS_FOR_TWO)
+    server = start_server(tmp_path, [test_backends])
+
+    def post(path, body):
+        with urllib.request.urlopen(urllib.request.Request(server.url + path, json.dumps(body).encode()), timeout=60) as answer:
+            return json.loads(answer.read() or b"{}")
+
+    def infer(**more):
+        return post("/v2/models/m/infer", {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 2], **more}]})["outputs"][0]["data"]
+
+    page = resource.getpagesize()
+    memory = shared_memory.SharedMemory(create=True, size=2 * page)
+    shared = {"parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 8, "shared_memory_offset": page}}
+    try:
+        memory.buf[page:page + 8] = struct.pack("<2f", 5, 6)
+        post("/v2/systemsharedmemory/region/r/register", {"key": memory.name, "offset": 0, "byte_size": 2 * page})
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            first = pool.submit(infer, **shared)
+            deadline = time.monotonic() + 60
+            while num_waiting(server) != 1:
+                assert time.monotonic() < deadline and not first.done()
+                time.sleep(0.01)
+            os.truncate(f"/dev/shm/{memory.name}", page)
+            assert infer(data=[1, 2]) == [1, 2]
+            assert first.result() == [0, 0]
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            infer(**shared)
+        assert b"was cut to" in refused.value.read()
+    finally:
+        memory.close()
+        memory.unlink()
+    assert server.stop() == 0

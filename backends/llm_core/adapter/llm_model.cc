@@ -40,6 +40,7 @@ Status LlmModel::Initialize() {
   const std::string architecture = decoder.spec.architecture;
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
                           MakeExecutor(checkpoint, std::move(decoder), parameters));
+  NEREID_RETURN_IF_ERROR(checkpoint->CheckWhole());
   const llm::ExecutorLimits limits = executor->limits();
   if (limits.num_sink_tokens != parameters.num_sink_tokens) {
     return UnsupportedError("parameter 'sink_token_length' is ", parameters.num_sink_tokens,

@@ -143,6 +143,11 @@ Checkpoint Checkpoint::FromParts(std::string directory, std::string config_json,
   return checkpoint;
 }
 
+Status Checkpoint::CheckWhole() const {
+  for (const SafetensorsFile& file : files_) NEREID_RETURN_IF_ERROR(file.file().CheckWhole());
+  return {};
+}
+
 void Checkpoint::LetGo(const TensorView& tensor) const {
   for (const SafetensorsFile& file : files_) file.file().LetGo(tensor.bytes);
   for (const MergedTensor& merged : merged_) {

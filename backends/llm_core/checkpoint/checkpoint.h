@@ -41,6 +41,9 @@ class Checkpoint {
   // ResolveWeights reports them with what else does not fit.
   const std::map<std::string, std::string>& broken_promises() const { return broken_promises_; }
 
+  // An error where a file was cut and its lost bytes were read, as zeros.
+  Status CheckWhole() const;
+
   // This tensor has been copied, and nobody will read it here any more: its pages leave memory.
   // [any thread]
   void LetGo(const TensorView& tensor) const;

@@ -29,7 +29,19 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   }
   ::close(fd);
   if (!status.ok()) return status;
-  return MappedFile(static_cast<const uint8_t*>(data), info.st_size);
+  return MappedFile(path, static_cast<const uint8_t*>(data), info.st_size);
+}
+
+MappedFile::MappedFile(std::string path, const uint8_t* data, size_t size_bytes)
+    : path_(std::move(path)),
+      data_(data),
+      size_bytes_(size_bytes),
+      lost_(std::make_unique<LostPages>(data, size_bytes, PROT_READ)) {}
+
+Status MappedFile::CheckWhole() const {
+  if (!lost_->any()) return {};
+  return UnavailableError("'", path_, "' was cut while it was in use: it had ", size_bytes_,
+                          " bytes");
 }
 
 void MappedFile::LetGo(std::span<const uint8_t> part) const {
@@ -48,6 +60,7 @@ void ReleasePages(std::span<const uint8_t> part) {
 }
 
 MappedFile::~MappedFile() {
+  lost_.reset();
   if (data_ != nullptr) ::munmap(const_cast<uint8_t*>(data_), size_bytes_);
 }
 
