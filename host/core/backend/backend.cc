@@ -24,6 +24,7 @@ Result<BackendEntryPoints> FindEntryPoints(const SharedLibrary& library, const s
   NEREID_FIND(instance_execute_inline, NEREID_ModelInstanceExecuteInline);
   NEREID_FIND(instance_most_in_turn, NEREID_ModelInstanceMostInTurn);
   NEREID_FIND(instance_execute_in_turn, NEREID_ModelInstanceExecuteInTurn);
+  NEREID_FIND(instance_offer_input, NEREID_ModelInstanceOfferInput);
 #undef NEREID_FIND
   if (entry.instance_execute == nullptr) {
     return NotFoundError("backend library '", path,

@@ -15,6 +15,7 @@
 #include "memory/memory_manager.h"
 #include "nereid/execution_in_turn.h"
 #include "nereid/inline_execution.h"
+#include "nereid/offered_input.h"
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
 
@@ -34,6 +35,7 @@ struct BackendEntryPoints {
   decltype(&NEREID_ModelInstanceExecuteInline) instance_execute_inline = nullptr;
   decltype(&NEREID_ModelInstanceMostInTurn) instance_most_in_turn = nullptr;
   decltype(&NEREID_ModelInstanceExecuteInTurn) instance_execute_in_turn = nullptr;
+  decltype(&NEREID_ModelInstanceOfferInput) instance_offer_input = nullptr;
 };
 
 // What GetBackendAttribute tells: TRITONBACKEND_BackendAttribute.

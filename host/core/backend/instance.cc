@@ -70,6 +70,19 @@ void Instance::Call(ExecuteEntry entry, std::span<InferRequest*> requests) {
   for (InferRequest* request : requests) request->Fail(status, FailureReason::kBackend);
 }
 
+InputLoan Instance::OfferInput(uint64_t size_bytes) {
+  const auto entry = backend_->entry_points().instance_offer_input;
+  if (entry == nullptr) return {};
+  void* base = nullptr;
+  NEREID_GiveBackFn_t give_back = nullptr;
+  void* lender_userp = nullptr;
+  const Status status = GuardedCall(spec_.name, "ModelInstanceOfferInput", [&] {
+    return entry(ToHandle(this), size_bytes, &base, &give_back, &lender_userp);
+  });
+  if (!status.ok() || base == nullptr || give_back == nullptr) return {};
+  return {base, give_back, lender_userp};
+}
+
 Status Instance::CheckReady() {
   const auto entry = backend_->entry_points().instance_ready;
   if (entry == nullptr) return Status::Ok();

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
@@ -33,6 +34,29 @@ struct InstanceSpec {
   size_t group = 0;     // index into the configuration's instance groups
 };
 
+// Memory that a backend offered, given back with this object.
+class InputLoan {
+ public:
+  InputLoan() = default;
+  InputLoan(void* base, NEREID_GiveBackFn_t give_back, void* lender_userp)
+      : base_(base), give_back_(give_back), lender_userp_(lender_userp) {}
+  InputLoan(InputLoan&& other) noexcept
+      : base_(std::exchange(other.base_, nullptr)),
+        give_back_(other.give_back_),
+        lender_userp_(other.lender_userp_) {}
+  InputLoan& operator=(InputLoan&&) = delete;
+  ~InputLoan() {
+    if (base_ != nullptr) give_back_(lender_userp_);
+  }
+
+  void* base() const { return base_; }
+
+ private:
+  void* base_ = nullptr;
+  NEREID_GiveBackFn_t give_back_ = nullptr;
+  void* lender_userp_ = nullptr;
+};
+
 class Instance final : public ReleaseHook {
  public:
   // `backend`, `model` and `statistics` outlive the instance.
@@ -56,6 +80,8 @@ class Instance final : public ReleaseHook {
   void ExecuteInTurn(std::span<InferRequest*> requests);
   // Likewise, by the backend's inline entry point, which it must have. [any thread]
   void ExecuteInline(InferRequest* request);
+  // Memory of the backend's for inputs of a request; nothing where it offers none. [any thread]
+  InputLoan OfferInput(uint64_t size_bytes);
   // The backend's own opinion; Ok when it has none. [any thread]
   Status CheckReady();
 

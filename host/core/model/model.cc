@@ -346,6 +346,18 @@ Status Model::CheckReady() {
   return Status::Ok();
 }
 
+InputLoan Model::OfferInput(uint64_t size_bytes) {
+  const auto is_text = [](const InputSpec& input) { return input.data_type == DataType::kBytes; };
+  if (backend_->entry_points().instance_offer_input == nullptr || config_.sequence_batching ||
+      !accepting_.load(std::memory_order_acquire) ||
+      std::any_of(plan_.inputs.begin(), plan_.inputs.end(), is_text)) {
+    return {};
+  }
+  std::lock_guard lock(seats_mutex_);  // an instance that leaves does not end meanwhile
+  if (seats_.size() != 1) return {};
+  return seats_.front().instance->OfferInput(size_bytes);
+}
+
 std::string Model::ConfigJson() const {
   std::lock_guard lock(seats_mutex_);
   return config_json_.empty() ? config::JsonText(config_) : config_json_;

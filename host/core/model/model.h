@@ -62,6 +62,10 @@ class Model final : public RequestTarget,
 
   // Ok when every instance's backend says so.
   Status CheckReady();
+  // Memory of the backend's for the inputs of a request; nothing where it offers none, and for
+  // models of several instances to choose from, of sequences, whose requests may be executed again,
+  // and with texts, whose lengths are checked here and could be changed there.
+  InputLoan OfferInput(uint64_t size_bytes);
   // Makes the instances those of `config`, of which only the instance groups count: new ones serve
   // when this returns, those that are too many finish what they have, and end. On error all stays
   // as it was. [one load thread at a time]

@@ -1,5 +1,5 @@
 // The library's symbol table against the C headers: every function that a host provides, and
-// nothing but TRITON* and what lent_output.h declares.
+// nothing but TRITON* and what lent_output.h and offered_input.h declare.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,8 @@
 
 namespace {
 
-const std::set<std::string> kOwn = {"NEREID_OutputLend",
+const std::set<std::string> kOwn = {"NEREID_InputMemoryDelete", "NEREID_InputMemoryIsFor",
+                                    "NEREID_OutputLend", "NEREID_ServerOfferInput",
                                     "NEREID_ResponseAllocatorSetAdoptFunction"};
 
 std::set<std::string> DeclaredIn(const std::string& header) {
@@ -33,6 +34,7 @@ std::set<std::string> DeclaredIn(const std::string& header) {
 
 std::set<std::string> DeclaredForHosts() {
   std::set<std::string> names = DeclaredIn("sdk/nereid/lent_output.h");
+  names.merge(DeclaredIn("sdk/nereid/offered_input.h"));
   for (const char* header : {"tritonserver", "tritonbackend", "tritonrepoagent", "tritoncache"}) {
     names.merge(DeclaredIn(std::string("include/triton/core/") + header + ".h"));
   }

@@ -56,6 +56,14 @@ TRITONSERVER_Error* ExecuteInTurn(TRITONBACKEND_ModelInstance* instance,
   for (uint32_t i = 0; i < count; ++i) AnswerIdentity(instance, requests[i]);
   return nullptr;
 }
+TRITONSERVER_Error* OfferInput(TRITONBACKEND_ModelInstance*, uint64_t size_bytes, void** base,
+                               NEREID_GiveBackFn_t* give_back, void** lender_userp) {
+  FakeBackend::current->Record(StrCat("offer ", size_bytes));
+  *base = FakeBackend::current->offer_input(size_bytes);
+  *give_back = [](void* backend) { ++static_cast<FakeBackend*>(backend)->num_given_back; };
+  *lender_userp = FakeBackend::current;
+  return nullptr;
+}
 TRITONSERVER_Error* GetAttribute(TRITONBACKEND_Backend*,
                                  TRITONBACKEND_BackendAttribute* attributes) {
   return TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
@@ -89,6 +97,7 @@ BackendEntryPoints FakeBackend::EntryPoints() {
     entry.instance_most_in_turn = &MostInTurn;
     entry.instance_execute_in_turn = &ExecuteInTurn;
   }
+  if (current->offer_input) entry.instance_offer_input = &OfferInput;
   if (current->executes_inline) entry.instance_execute_inline = &Execute;
   return entry;
 }

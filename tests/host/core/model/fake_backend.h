@@ -2,6 +2,7 @@
 // time in a process.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -28,6 +29,9 @@ struct FakeBackend {
   bool parallel_instances = false;
   uint32_t most_in_turn = 0;     // not 0: has the entry points for requests in turn, too
   bool executes_inline = false;  // has the inline entry point too, which does the same
+  // Not empty: has the entry point for inputs too, and this is where they go; null: nowhere.
+  std::function<void*(uint64_t size_bytes)> offer_input;
+  std::atomic<int> num_given_back{0};
 
   static BackendEntryPoints EntryPoints();
   // The one that the entry points speak to.
