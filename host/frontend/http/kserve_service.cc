@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "host/frontend/frontend_state.h"
+#include "host/frontend/http/bodies/binary_form.h"
 #include "host/frontend/http/bodies/compression.h"
 #include "host/frontend/http/bodies/output_policy.h"
 #include "host/frontend/http/calls/reply.h"
@@ -17,8 +18,15 @@
 #include "host/frontend/http/endpoints/shared_memory_endpoints.h"
 #include "host/frontend/http/endpoints/trace_endpoint.h"
 #include "host/frontend/model_version.h"
+#include "nereid/input_memory.h"
 
 namespace nereid::http {
+namespace {
+
+// Shorter inputs are copied faster.
+constexpr uint64_t kMinOfferedBytes = 64 << 10;
+
+}  // namespace
 
 Result<std::unique_ptr<KServeService>> KServeService::Create(const Server& server,
                                                              FrontendState& state,
@@ -36,6 +44,28 @@ bool KServeService::Admit(Connection& connection, const RequestHead& head, ApiGr
   connection.Reply({.status = 403}, ErrorBody(StrCat("This API is restricted, expecting header '",
                                                      secret->key, "'")));
   return false;
+}
+
+// Of a request with binary inputs: the JSON in front of them.
+std::optional<size_t> KServeService::FirstPart(const RequestHead& head, uint64_t body_bytes) {
+  if (body_bytes < kMinOfferedBytes) return std::nullopt;
+  const Route route = FindRoute(head.path);
+  if (route.endpoint != Endpoint::kInfer || head.method != Method::kPost) return std::nullopt;
+  if (head.Header("Content-Encoding").data() != nullptr) return std::nullopt;
+  const RestrictedApis::Secret* const secret = restricted_.Find(GroupOf(route.endpoint));
+  if (secret != nullptr && !secret->Matches(head.Header(secret->key))) return std::nullopt;
+  const Result<size_t> json_bytes = JsonLength(head, context_.binary_content_type, body_bytes);
+  if (!json_bytes.ok() || body_bytes - *json_bytes < kMinOfferedBytes) return std::nullopt;
+  return *json_bytes;
+}
+
+BodyPlace KServeService::OfferPlace(const RequestHead& head, uint64_t rest_bytes) {
+  const Route route = FindRoute(head.path);
+  std::shared_ptr<InputMemory> memory = InputMemory::Of(
+      context_.server.get(), route.model.name.c_str(), route.model.version, rest_bytes);
+  if (memory == nullptr) return {};
+  char* const base = memory->base();
+  return {std::move(memory), base};
 }
 
 void KServeService::Handle(Connection& connection, const RequestHead& head, Body body) {

@@ -24,6 +24,8 @@ class KServeService final : public Service {
                                                        const KServeOptions& options);
 
   void Handle(Connection& connection, const RequestHead& head, Body body) override;
+  std::optional<size_t> FirstPart(const RequestHead& head, uint64_t body_bytes) override;
+  BodyPlace OfferPlace(const RequestHead& head, uint64_t rest_bytes) override;
 
   // False: the group of endpoints is restricted, and the request was answered so.
   bool Admit(Connection& connection, const RequestHead& head, ApiGroup group) const;

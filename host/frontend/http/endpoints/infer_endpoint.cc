@@ -15,6 +15,7 @@
 #include "host/frontend/http/calls/model_call.h"
 #include "host/frontend/http/calls/reply.h"
 #include "host/frontend/http/endpoints/trace_request.h"
+#include "nereid/input_memory.h"
 
 namespace nereid::http {
 namespace {
@@ -126,6 +127,15 @@ Result<OutputForms> ToOutputForms(const KServeContext& context, const ModelName&
   return forms;
 }
 
+// The same without memory that a model offered.
+Body InOwnMemory(Body body) {
+  Body own;
+  own.memory = ByteBuffer(body.bytes().size() + body.rest.size());
+  own.memory.Append(body.bytes());
+  own.memory.Append(body.rest.view());
+  return own;
+}
+
 }  // namespace
 
 Status StartInfer(KServeContext& context, Connection& connection, const RequestHead& head,
@@ -137,21 +147,29 @@ Status StartInfer(KServeContext& context, Connection& connection, const RequestH
         "HTTP end point doesn't support models with decoupled transaction policy");
   }
   const std::string_view bytes = body.bytes();
-  if (bytes.empty()) return InvalidArgError("the request body is empty");
+  const size_t body_bytes = bytes.size() + body.rest.size();
+  if (body_bytes == 0) return InvalidArgError("the request body is empty");
   NEREID_ASSIGN_OR_RETURN(const size_t json_bytes,
-                          JsonLength(head, context.binary_content_type, bytes.size()));
+                          JsonLength(head, context.binary_content_type, body_bytes));
+  const std::string_view binary =
+      body.rest.lender() != nullptr ? body.rest.view() : bytes.substr(json_bytes);
 
   InferBody parsed;
   InferRequest request(nullptr);
   if (json_bytes == 0) {
     parsed.binary_outputs = true;
-    NEREID_ASSIGN_OR_RETURN(request, BuildRawRequest(context.server, model, bytes));
+    NEREID_ASSIGN_OR_RETURN(request, BuildRawRequest(context.server, model, binary));
   } else {
-    NEREID_RETURN_IF_ERROR(ParseInferBody(bytes.substr(0, json_bytes), bytes.substr(json_bytes),
-                                          model.name, connection.limits().max_json_depth, parsed));
+    NEREID_RETURN_IF_ERROR(ParseInferBody(bytes.substr(0, json_bytes), binary, model.name,
+                                          connection.limits().max_json_depth, parsed));
     NEREID_RETURN_IF_ERROR(FindSharedInputs(context.state.shared_memory, parsed.inputs));
     NEREID_ASSIGN_OR_RETURN(request, BuildRequest(context.server, model, parsed.options,
                                                   parsed.inputs, parsed.outputs));
+  }
+  // What KServeService::OfferPlace gave.
+  const auto* const offered = static_cast<const InputMemory*>(body.rest.lender().get());
+  if (offered != nullptr && !offered->IsFor(request)) {
+    return StartInfer(context, connection, head, InOwnMemory(std::move(body)), model);
   }
   NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, request));
   NEREID_ASSIGN_OR_RETURN(OutputForms forms, ToOutputForms(context, model, parsed));

@@ -15,6 +15,9 @@ class ByteBuffer {
   ByteBuffer() = default;
   explicit ByteBuffer(size_t capacity)
       : data_(new char[capacity]), capacity_(capacity) {}  // uninitialised: pages come when filled
+  // Memory of another's, who has it until this buffer is dropped.
+  ByteBuffer(std::shared_ptr<const void> lender, char* data, size_t capacity)
+      : data_(data, Release{std::move(lender)}), capacity_(capacity) {}
   ByteBuffer(ByteBuffer&& other) noexcept { *this = std::move(other); }
   ByteBuffer& operator=(ByteBuffer&& other) noexcept {
     data_ = std::move(other.data_);
@@ -30,6 +33,8 @@ class ByteBuffer {
   size_t free_bytes() const { return capacity_ - size_; }
   bool empty() const { return size_ == 0; }
   std::string_view view() const { return {data_.get(), size_}; }
+  // Null where the memory is the buffer's own.
+  const std::shared_ptr<const void>& lender() const { return data_.get_deleter().lender; }
 
   // Where the next free_bytes() bytes may be written; AddFilled says how many were.
   char* tail() { return data_.get() + size_; }
@@ -58,7 +63,14 @@ class ByteBuffer {
   }
 
  private:
-  std::unique_ptr<char[]> data_;
+  struct Release {
+    std::shared_ptr<const void> lender;  // null: the buffer's own memory
+    void operator()(const char* data) const {
+      if (lender == nullptr) delete[] data;
+    }
+  };
+
+  std::unique_ptr<char[], Release> data_;
   size_t capacity_ = 0;
   size_t size_ = 0;
 };

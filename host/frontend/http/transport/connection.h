@@ -98,6 +98,7 @@ class Connection {
   void ProcessInput();
   bool TakeHead();
   bool PrepareBody();
+  void PlaceBody();
   bool TakeBody();
   bool TakeChunks();
   void Dispatch();
@@ -136,6 +137,8 @@ class Connection {
   RequestHead head_;         // its views point into input_
   ByteBuffer body_;          // of a request that does not fit into input_, or is chunked
   std::optional<ChunkedDecoder> chunks_;
+  // Of a body whose place is not known before so many of its bytes are here.
+  std::optional<size_t> first_part_;
 
   OutputQueue output_;  // after tls_, which it uses
   ActiveCall* call_ = nullptr;

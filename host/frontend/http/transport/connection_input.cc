@@ -79,9 +79,9 @@ bool Connection::PrepareBody() {
       (void)ParseHead(input_.view().substr(0, head_bytes_), limits_, head_);
     }
   } else if (head_bytes_ + length > input_.capacity()) {
-    body_ = ByteBuffer(length);
-    body_.Append(input_.view().substr(head_bytes_));
-    input_.Truncate(head_bytes_);
+    first_part_ = service_.FirstPart(head_, length);
+    if (first_part_ && head_bytes_ + *first_part_ > input_.capacity()) first_part_.reset();
+    if (!first_part_) PlaceBody();
   }
   if (head_.expects_continue && input_.size() == head_bytes_ && body_.empty()) {
     const OutPiece go_on{"HTTP/1.1 100 Continue\r\n\r\n"};
@@ -90,12 +90,33 @@ bool Connection::PrepareBody() {
   return state_ == State::kBody;
 }
 
+// The body is too long for input_: it gets memory of its own, or all behind its first part the
+// place that is offered for it.
+void Connection::PlaceBody() {
+  const uint64_t length = *head_.content_length;
+  size_t first_bytes = 0;
+  BodyPlace place;
+  if (first_part_) place = service_.OfferPlace(head_, length - *first_part_);
+  if (place.lender != nullptr) {
+    first_bytes = *first_part_;
+    body_ = ByteBuffer(std::move(place.lender), place.base, length - first_bytes);
+  } else {
+    body_ = ByteBuffer(length);
+  }
+  first_part_.reset();
+  body_.Append(input_.view().substr(head_bytes_ + first_bytes));
+  input_.Truncate(head_bytes_ + first_bytes);
+}
+
 // True when the whole body is here.
 bool Connection::TakeBody() {
   if (chunks_) return TakeChunks();
-  const uint64_t length = head_.content_length.value_or(0);
-  if (body_.capacity() != 0) return body_.size() == length;
-  return input_.size() >= head_bytes_ + length;
+  if (first_part_) {
+    if (input_.size() < head_bytes_ + *first_part_) return false;
+    PlaceBody();
+  }
+  if (body_.capacity() != 0) return body_.free_bytes() == 0;
+  return input_.size() >= head_bytes_ + head_.content_length.value_or(0);
 }
 
 bool Connection::TakeChunks() {
@@ -119,7 +140,13 @@ bool Connection::TakeChunks() {
 void Connection::Dispatch() {
   Body body;
   const uint64_t length = head_.content_length.value_or(0);
-  if (chunks_ || body_.capacity() != 0) {
+  if (body_.lender() != nullptr) {
+    const std::string_view first = input_.view().substr(head_bytes_);
+    body.memory = ByteBuffer(first.size());
+    body.memory.Append(first);
+    input_.Truncate(head_bytes_);
+    body.rest = std::move(body_);
+  } else if (chunks_ || body_.capacity() != 0) {
     body.memory = std::move(body_);
     chunks_.reset();
   } else if (length != 0 && length <= kMaxCopiedBody) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -30,11 +31,20 @@ struct RequestHead {
   std::string_view Header(std::string_view name) const;
 };
 
+// Where the rest of a body goes that has a place of its own. `lender` has the memory until it is
+// dropped; null: there is none.
+struct BodyPlace {
+  std::shared_ptr<const void> lender = nullptr;
+  char* base = nullptr;
+};
+
 // Bytes of a body and the memory they lie in, so that tensors may point into it.
 struct Body {
   ByteBuffer memory;
-  size_t offset = 0;  // of the body in `memory`
+  size_t offset = 0;     // of the body in `memory`
+  ByteBuffer rest = {};  // what follows those bytes, where it has a place of its own
 
+  // Without the rest.
   std::string_view bytes() const { return memory.view().substr(offset); }
 };
 

@@ -29,9 +29,11 @@ bool Eventually(const std::function<bool()>& condition) {
 }
 
 // /echo answers with the body; /big with a megabyte block; /wait never answers; /stream sends until
-// its client is gone.
+// its client is gone. /place, while it has memory, offers it to all behind the first ten bytes.
 class TestService final : public Service {
  public:
+  static constexpr size_t kFirstPart = 10;
+
   void Handle(Connection& connection, const RequestHead& head, Body body) override {
     if (head.path == "/wait" || head.path == "/stream") {
       auto* call = new WaitingCall(*this, connection);
@@ -41,12 +43,29 @@ class TestService final : public Service {
       const auto block = std::make_shared<std::string>(1 << 20, 'b');
       const OutPiece pieces[] = {{"<"}, {*block, true}, {">"}};
       connection.ReplyPieces({}, pieces, block);
+    } else if (body.rest.lender() != nullptr) {
+      ++num_placed;
+      EXPECT_EQ(body.rest.data(), place->data());
+      connection.Reply({.content_type = "text/plain"}, StrCat(body.bytes(), body.rest.view()));
     } else {
       connection.Reply({.content_type = "text/plain"}, body.bytes());
     }
   }
 
+  std::optional<size_t> FirstPart(const RequestHead& head, uint64_t) override {
+    if (head.path != "/place") return std::nullopt;
+    return first_part;
+  }
+  BodyPlace OfferPlace(const RequestHead&, uint64_t rest_bytes) override {
+    if (place == nullptr || place->size() < rest_bytes) return {};
+    ++num_offered;
+    return {place, place->data()};
+  }
+
   std::atomic<int> num_waiting{0};
+  size_t first_part = kFirstPart;
+  std::shared_ptr<std::string> place;  // set before the server starts
+  std::atomic<int> num_offered{0}, num_placed{0};
   std::atomic<int> num_disconnects{0};
   std::atomic<size_t> max_unsent_bytes{0};
 
@@ -171,6 +190,96 @@ TEST_F(ConnectionTest, TakesLargeAndChunkedBodies) {
       Post("/echo", "next"));
   const std::string answers = client.ReadUntil("next");
   EXPECT_NE(answers.find("abcdEnD"), std::string::npos) << answers;
+}
+
+class PlacedBodyTest : public ConnectionTest {
+ protected:
+  void StartWithPlace(size_t size_bytes) {
+    service_.place = std::make_shared<std::string>(size_bytes, '?');
+    Start();
+  }
+  // Nothing but the test has the memory.
+  bool IsGivenBack() {
+    return Eventually([&] { return service_.place.use_count() == 1; });
+  }
+
+  // Bytes that differ, whose end is found.
+  const std::string body_ = [] {
+    std::string body;
+    for (int i = 0; body.size() < 300'000; ++i) body += StrCat(i, ",");
+    return body + "END";
+  }();
+};
+
+TEST_F(PlacedBodyTest, ReceivesTheRestOfALargeBodyWhereItIsToLie) {
+  StartWithPlace(body_.size() - TestService::kFirstPart);
+  ClientSocket client(server_->port());
+  for (int i = 1; i <= 3; ++i) {
+    client.Send(Post("/place", body_) + Post("/echo", "next"));
+    const std::string answers = client.ReadUntil("next");
+    EXPECT_NE(answers.find("\r\n\r\n" + body_), std::string::npos);
+    EXPECT_EQ(service_.num_placed, i);
+    EXPECT_EQ(*service_.place, body_.substr(TestService::kFirstPart));
+  }
+  EXPECT_TRUE(IsGivenBack());
+}
+
+// Clients send the head by itself, or the head and a part of what follows.
+TEST_F(PlacedBodyTest, AsksForThePlaceWhenTheFirstPartIsHere) {
+  StartWithPlace(body_.size() - TestService::kFirstPart);
+  const std::string request = Post("/place", body_);
+  const size_t head_bytes = request.size() - body_.size();
+  for (const size_t first_piece : {head_bytes, head_bytes + TestService::kFirstPart - 1}) {
+    ClientSocket client(server_->port());
+    const int num_offered = service_.num_offered;
+    client.Send(request.substr(0, first_piece));
+    std::this_thread::sleep_for(milliseconds(20));  // the next one comes by itself
+    EXPECT_EQ(service_.num_offered, num_offered);
+    client.Send(request.substr(first_piece, 1));
+    std::this_thread::sleep_for(milliseconds(20));
+    client.Send(request.substr(first_piece + 1));
+    EXPECT_NE(client.ReadUntil("END").find("\r\n\r\n" + body_), std::string::npos);
+    EXPECT_EQ(service_.num_placed, num_offered + 1);
+  }
+}
+
+TEST_F(PlacedBodyTest, TakesABodyWithoutAFirstPart) {
+  service_.first_part = 0;
+  StartWithPlace(body_.size());
+  ClientSocket client(server_->port());
+  client.Send(Post("/place", body_));
+  EXPECT_NE(client.ReadUntil("END").find("\r\n\r\n" + body_), std::string::npos);
+  EXPECT_EQ(*service_.place, body_);
+}
+
+TEST_F(PlacedBodyTest, TakesABodyForWhichNoPlaceIsOffered) {
+  StartWithPlace(1);
+  ClientSocket client(server_->port());
+  for (int i = 0; i < 2; ++i) {
+    client.Send(Post("/place", body_) + Post("/echo", "next"));
+    EXPECT_NE(client.ReadUntil("next").find("\r\n\r\n" + body_), std::string::npos);
+  }
+  EXPECT_EQ(service_.num_placed, 0);
+}
+
+TEST_F(PlacedBodyTest, TakesABodyWhoseFirstPartIsLongerThanWhatIsReadAhead) {
+  service_.first_part = 20'000;
+  StartWithPlace(body_.size());
+  ClientSocket client(server_->port());
+  client.Send(Post("/place", body_));
+  EXPECT_NE(client.ReadUntil("END").find("\r\n\r\n" + body_), std::string::npos);
+  EXPECT_EQ(service_.num_offered, 0);
+}
+
+TEST_F(PlacedBodyTest, GivesThePlaceBackWhenTheClientStopsInTheMiddle) {
+  StartWithPlace(body_.size());
+  ClientSocket client(server_->port());
+  client.Send(Post("/place", body_).substr(0, 200'000));
+  ASSERT_TRUE(Eventually([&] { return service_.num_offered == 1; }));
+  EXPECT_GT(service_.place.use_count(), 1);
+  client.Close();
+  EXPECT_TRUE(IsGivenBack());
+  EXPECT_EQ(service_.num_placed, 0);
 }
 
 TEST_F(ConnectionTest, SendsBlocksFromWhereTheyLieToSlowReaders) {
