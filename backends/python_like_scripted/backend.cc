@@ -4,6 +4,7 @@
 #include "backends/python_like_scripted/instance.h"
 #include "backends/python_like_scripted/model.h"
 #include "nereid/execution_in_turn.h"
+#include "nereid/offered_input.h"
 
 using nereid::scripted::PythonInstance;
 using nereid::scripted::PythonModel;
@@ -15,6 +16,21 @@ extern "C" {
 TRITONBACKEND_ISPEC uint32_t NEREID_ModelInstanceMostInTurn(TRITONBACKEND_ModelInstance* instance) {
   const auto state = nereid::EntryPoints<PythonModel, PythonInstance>::InstanceOf(instance);
   return state.ok() ? (*state)->MostInTurn() : 1;
+}
+
+TRITONBACKEND_ISPEC TRITONSERVER_Error* NEREID_ModelInstanceOfferInput(
+    TRITONBACKEND_ModelInstance* instance, const uint64_t byte_size, void** base,
+    NEREID_GiveBackFn_t* give_back, void** lender_userp) {
+  return nereid::GuardCEdge("offer", [&]() -> nereid::Status {
+    NEREID_ASSIGN_OR_RETURN(
+        PythonInstance * state,
+        (nereid::EntryPoints<PythonModel, PythonInstance>::InstanceOf(instance)));
+    const nereid::scripted::Offers::Offer offer = state->OfferInput(byte_size);
+    *base = offer.base;
+    *give_back = offer.give_back;
+    *lender_userp = offer.lender_userp;
+    return {};
+  });
 }
 
 TRITONBACKEND_ISPEC TRITONSERVER_Error* NEREID_ModelInstanceExecuteInTurn(

@@ -139,6 +139,13 @@ void PythonInstance::ExecuteInTurn(std::span<const uint64_t> keys) {
   }
 }
 
+// With the lock, so that the session does not end on a thread that may not wait.
+Offers::Offer PythonInstance::OfferInput(uint64_t size_bytes) {
+  std::lock_guard lock(mutex_);
+  if (state_ != State::kRunning || session_->is_dead()) return {};
+  return session_->OfferInput(size_bytes);
+}
+
 Status PythonInstance::Ready() {
   std::shared_ptr<Session> session;
   {

@@ -29,6 +29,8 @@ class PythonInstance : public ModelInstance<PythonModel>, public SessionOwner {
   // As NEREID_ModelInstanceMostInTurn and NEREID_ModelInstanceExecuteInTurn. [instance's thread]
   uint32_t MostInTurn() const;
   void ExecuteInTurn(std::span<TRITONBACKEND_Request*> requests);
+  // As NEREID_ModelInstanceOfferInput. [any thread]
+  Offers::Offer OfferInput(uint64_t size_bytes);
   Status Ready() override;
   void Finalize() override;
 

@@ -254,8 +254,8 @@ Status Session::WriteRequest(Request& request, uint64_t key, std::vector<Block>&
                           request.Inputs(TRITONSERVER_MEMORY_GPU));
   writer.Tuple(static_cast<uint32_t>(inputs.size()));
   for (const TensorView& input : inputs) {
-    NEREID_RETURN_IF_ERROR(
-        WriteTensor(input, worker_->to_worker(), worker_->input_gpu(), blocks, writer));
+    NEREID_RETURN_IF_ERROR(WriteTensor(input, worker_->to_worker(), worker_->offers(),
+                                       worker_->input_gpu(), blocks, writer));
   }
   return {};
 }

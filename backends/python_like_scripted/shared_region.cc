@@ -45,6 +45,10 @@ void Block::Release() const {
   if (mapping != nullptr) InUse(data() - kBlockHeaderBytes).store(0, std::memory_order_release);
 }
 
+void Block::Use() const {
+  InUse(data() - kBlockHeaderBytes).store(1, std::memory_order_release);
+}
+
 bool Block::is_in_use() const {
   return InUse(data() - kBlockHeaderBytes).load(std::memory_order_acquire) != 0;
 }

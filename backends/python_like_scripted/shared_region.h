@@ -47,6 +47,8 @@ struct Block {
   std::byte* data() const { return mapping->base() + offset; }
   // Gives the memory back to whoever handed it out.
   void Release() const;
+  // The worker has it from now on.
+  void Use() const;
   bool is_in_use() const;
   // Of one that the host handed out: until the last reader is dropped it is in use, whatever the
   // worker says.

@@ -102,6 +102,29 @@ Status WriteOnGpu(const TensorView& tensor, GpuRegion& region, std::vector<Block
   return {};
 }
 
+// Where the tensor was received into memory that the worker offered: (offset, size), or for a part
+// of a block (offset, size, offset of the block, size of the block).
+bool WriteOffered(const TensorView& tensor, Offers& offers, std::vector<Block>& blocks,
+                  MarshalWriter& writer) {
+  if (tensor.pieces().size() != 1) return false;
+  const InputPiece& piece = tensor.pieces().front();
+  if (piece.memory_type == TRITONSERVER_MEMORY_GPU) return false;
+  const std::optional<Block> block = offers.Find(piece.bytes);
+  if (!block.has_value()) return false;
+  const auto begin = static_cast<uint64_t>(piece.bytes.data() - block->data());
+  if (begin % kBlockHeaderBytes != 0) return false;  // as every tensor is aligned
+  blocks.push_back({block->mapping, block->offset, piece.bytes.size()});
+  block->Use();
+  const bool is_whole = piece.bytes.size() == block->size_bytes;
+  writer.Tuple(is_whole ? 2 : 4);
+  writer.Uint(block->offset + begin);
+  writer.Uint(piece.bytes.size());
+  if (is_whole) return true;
+  writer.Uint(block->offset);
+  writer.Uint(block->size_bytes);
+  return true;
+}
+
 // (offset, size); with a third element of the memory that the host writes; or (device, handle,
 // offset, size).
 void ReadPlace(MarshalReader& reader, SharedRegion& region, SharedRegion* to_worker,
@@ -215,7 +238,7 @@ bool PackedResponse::MayLend(const PackedTensor& output) const {
   return loans != nullptr && output.block.has_value() && output.datatype != DataType::kBytes;
 }
 
-Status WriteTensor(const TensorView& tensor, SharedRegion& region, GpuRegion* gpu,
+Status WriteTensor(const TensorView& tensor, SharedRegion& region, Offers& offers, GpuRegion* gpu,
                    std::vector<Block>& blocks, MarshalWriter& writer) {
   WriteHead(tensor.name(), static_cast<uint32_t>(tensor.datatype()), tensor.shape(), writer);
   const size_t size_bytes = tensor.size_bytes();
@@ -224,6 +247,7 @@ Status WriteTensor(const TensorView& tensor, SharedRegion& region, GpuRegion* gp
     char* place = writer.BytesPlace(static_cast<uint32_t>(size_bytes));
     return CopyPieces(tensor, reinterpret_cast<std::byte*>(place));
   }
+  if (WriteOffered(tensor, offers, blocks, writer)) return {};
   NEREID_ASSIGN_OR_RETURN(const Block block, region.Allocate(size_bytes));
   blocks.push_back(block);
   NEREID_RETURN_IF_ERROR(CopyPieces(tensor, block.data()));

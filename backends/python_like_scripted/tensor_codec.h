@@ -12,6 +12,7 @@
 #include "backends/python_like_scripted/gpu_region.h"
 #include "backends/python_like_scripted/loans.h"
 #include "backends/python_like_scripted/marshal.h"
+#include "backends/python_like_scripted/offers.h"
 #include "backends/python_like_scripted/shared_region.h"
 #include "nereid/request.h"
 #include "nereid/response.h"
@@ -61,9 +62,9 @@ struct PackedResponse {
 };
 
 // (name, type, shape, data). The block that it takes, if any, joins `blocks`; an error leaves a
-// part of the tensor in the message. What lies in memory of a GPU stays there with `gpu`, else it
-// is copied to the host's.
-Status WriteTensor(const TensorView& tensor, SharedRegion& region, GpuRegion* gpu,
+// part of the tensor in the message. What lies in one of the `offers` stays there. So does what
+// lies in memory of a GPU with `gpu`, else it is copied to the host's.
+Status WriteTensor(const TensorView& tensor, SharedRegion& region, Offers& offers, GpuRegion* gpu,
                    std::vector<Block>& blocks, MarshalWriter& writer);
 // The same of bytes in memory of a GPU that `block` names; the worker gives it back.
 void WriteGpuTensor(const char* name, TRITONSERVER_DataType datatype,

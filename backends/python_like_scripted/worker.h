@@ -18,6 +18,7 @@
 #include "backends/python_like_scripted/gpu_region.h"
 #include "backends/python_like_scripted/loans.h"
 #include "backends/python_like_scripted/marshal.h"
+#include "backends/python_like_scripted/offers.h"
 #include "backends/python_like_scripted/protocol.h"
 #include "backends/python_like_scripted/shared_region.h"
 #include "nereid/status.h"
@@ -81,6 +82,7 @@ class Worker {
   SharedRegion& to_worker() { return *to_worker_; }
   SharedRegion& from_worker() { return *from_worker_; }
   Loans& loans() { return *loans_; }
+  Offers& offers() { return *offers_; }
   pid_t pid() const { return process_->pid(); }
   bool is_dead() const { return is_dead_; }
 
@@ -99,7 +101,9 @@ class Worker {
 
  private:
   explicit Worker(const WorkerOptions& options)
-      : options_(options), loans_(std::make_shared<Loans>(options.region_max_bytes)) {}
+      : options_(options),
+        loans_(std::make_shared<Loans>(options.region_max_bytes)),
+        offers_(std::make_shared<Offers>(options.region_max_bytes)) {}
   Status Open();
   Status AwaitHello();
   Result<std::optional<std::string>> ReceiveUnlessStopped();
@@ -117,6 +121,7 @@ class Worker {
 
   const WorkerOptions options_;
   const std::shared_ptr<Loans> loans_;
+  const std::shared_ptr<Offers> offers_;
   std::unique_ptr<SharedRegion> to_worker_, from_worker_;
   std::unique_ptr<GpuRegion> gpu_;
   std::unique_ptr<Channel> asked_, posted_;

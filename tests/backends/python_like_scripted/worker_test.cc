@@ -176,7 +176,7 @@ class WorkerTest : public testing::Test {
     question.Text("OUT");
     question.Tuple(1);
     EXPECT_TRUE(WriteTensor(TensorView::Of("IN", DataType::kFp32, shape, bytes),
-                            worker_->to_worker(), nullptr, blocks, question)
+                            worker_->to_worker(), worker_->offers(), nullptr, blocks, question)
                     .ok());
     question.None();
     return worker_->Ask(question.Take(), timeout);

@@ -36,6 +36,7 @@ class IncomingRegion:
         self._map = mmap.mmap(fd, os.fstat(fd).st_size)
         self._living = {}  # (weak reference to a block's array, offset, that array's id) by the reference's id: arrays have no hash
         self._offsets = {}  # of living blocks, by the id of their array
+        self._shared = {}  # weak reference to a block's array that several tensors share, by its offset
 
     def array(self, offset, size):
         """The bytes of a block as an array that owns it."""
@@ -46,6 +47,15 @@ class IncomingRegion:
         self._living[id(reference)] = (reference, offset, id(block))
         self._offsets[id(block)] = offset
         return block
+
+    def part(self, offset, size, block_offset, block_size):
+        """Bytes of a block that several tensors lie in, as an array that owns a part of it."""
+        reference = self._shared.get(block_offset)
+        block = reference() if reference is not None else None
+        if block is None:
+            block = self.array(block_offset, block_size)
+            self._shared[block_offset] = weakref.ref(block)
+        return block[offset - block_offset:offset - block_offset + size]
 
     def place_of(self, array):
         """(offset, size) of an array whose bytes are the first of a block, else None."""
@@ -73,6 +83,7 @@ class IncomingRegion:
     def _give_back(self, reference):
         _, offset, block = self._living.pop(id(reference))
         del self._offsets[block]
+        self._shared.pop(offset, None)
         self._map[offset - HEADER] = 0
 
 

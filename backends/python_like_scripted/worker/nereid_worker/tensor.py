@@ -30,7 +30,8 @@ class Tensor:
 
     @classmethod
     def received(cls, name, number, shape, data):
-        """`data`: bytes, or (offset, size) in shared memory, or (device, handle, offset, size, token), whose token is in shared memory."""
+        """`data`: bytes, or (offset, size) in shared memory, or (offset, size, offset, size) for a part of a block there, or (device, handle,
+        offset, size, token), whose token is in shared memory."""
         self = cls.__new__(cls)
         self._name = name
         self._type = number
@@ -40,6 +41,8 @@ class Tensor:
             self._data = data
         elif len(data) == 2:
             self._data = channel.incoming.array(*data)
+        elif len(data) == 4:
+            self._data = channel.incoming.part(*data)
         else:
             from .gpu import GpuMemory
             self._data = None
