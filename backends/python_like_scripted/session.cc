@@ -12,7 +12,9 @@ namespace nereid::scripted {
 namespace {
 
 constexpr std::chrono::seconds kReadyTimeout{5};
+// In the place of a response.
 constexpr int64_t kRescheduled = 2;
+constexpr int64_t kCancelled = 3;
 // What may wait in a worker's hands before it is asked no more: messages, which have to fit their
 // socket (a longer one lies in shared memory), and the tensors that they name.
 constexpr uint64_t kMostMessageBytesAhead = kMaxPacketBytes;
@@ -280,8 +282,15 @@ Status Session::Finish(const std::vector<uint64_t>& keys, const std::string& ans
   for (const uint64_t key : keys) {
     if (reader.TakeNone()) continue;  // answered by its sender, now or later
     if (reader.Next() == 'i') {
-      if (reader.Int() != kRescheduled) reader.Fail("a response is a number");
-      if (reader.status().ok()) open_.Reschedule(key);
+      const int64_t outcome = reader.Int();
+      if (outcome == kRescheduled) {
+        open_.Reschedule(key);
+      } else if (outcome == kCancelled) {
+        open_.Fail(key, CancelledError("request to model '", instance_.model().name(),
+                                       "' was cancelled before it ran"));
+      } else {
+        reader.Fail("a response is a number");
+      }
       continue;
     }
     PackedResponse response = ReadResponse(reader, worker_->from_worker(), &worker_->to_worker());

@@ -2,6 +2,7 @@
 import concurrent.futures
 import json
 import os
+import pathlib
 import urllib.request
 
 import numpy as np
@@ -16,27 +17,37 @@ input [ { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] } ]
 output [ { name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] } ]
 instance_group [ { kind: KIND_CPU count: 1 } ]
 """
-# The first number of the input is what it does. WAIT holds the worker until a file is there, so that others queue up behind it.
+# The first number of the input is what it does. WAIT holds the worker until a file is there, so that others queue up behind it, and WAIT_AGAIN
+# until another one is. TELL answers with the second numbers of what was executed.
 CODE = """
 import os
 import time
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-ECHO, WAIT, DIE, FAIL = range(4)
+ECHO, WAIT, DIE, FAIL, WAIT_AGAIN, TELL = range(6)
 
 
 class TritonPythonModel:
     def initialize(self, args):
         self.path = os.path.join(args["model_repository"], "go")
+        self.executed = []
+
+    def wait(self, path):
+        open(path + ".waiting", "w").close()
+        while not os.path.exists(path):
+            time.sleep(0.001)
 
     def execute(self, requests):
         assert len(requests) == 1
         values = pb_utils.get_input_tensor_by_name(requests[0], "IN").as_numpy()
+        self.executed.append(values[-1])
         if values[0] == WAIT:
-            open(self.path + ".waiting", "w").close()
-            while not os.path.exists(self.path):
-                time.sleep(0.001)
+            self.wait(self.path)
+        elif values[0] == WAIT_AGAIN:
+            self.wait(self.path + ".again")
+        elif values[0] == TELL:
+            values = np.array(self.executed, np.float32)
         elif values[0] == DIE:
             os._exit(7)
         elif values[0] == FAIL:
@@ -80,7 +91,7 @@ class TritonPythonModel:
         self.kept = {kept}
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", values)])]
 """
-ECHO, WAIT, DIE, FAIL = range(4)
+ECHO, WAIT, DIE, FAIL, WAIT_AGAIN, TELL = range(6)
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +160,42 @@ def test_what_a_dead_worker_had_not_begun_goes_to_the_next_one(server):
     for i in (0, 2, 3):
         assert answers[i][1]["outputs"][0]["data"] == [0.0, i + 1]
     wait_for(lambda: ask(server, ECHO)[0] == 200, "the worker is back")
+
+
+def test_what_is_cancelled_in_the_workers_hands_is_not_executed(server):
+    first, again = server.go, server.go.with_name("go.again")
+    for each in (first, again):
+        each.unlink(missing_ok=True)
+        each.with_name(each.name + ".waiting").unlink(missing_ok=True)
+    clients = []
+
+    def send(what, number):
+        clients.append(Raw(server.http))
+        clients[-1].send(binary_request("steps", np.array([what, number], np.float32)))
+
+    send(WAIT, 100)
+    wait_for(first.with_name("go.waiting").exists, "the worker waits")
+    for number, what in enumerate([ECHO, ECHO, WAIT_AGAIN, *[ECHO] * 6], 101):  # the first is alone, then the rest is in turn
+        send(what, number)
+        wait_for(lambda: pending(server) == number - 100, "the request waits")  # noqa: B023
+    first.touch()
+    wait_for(again.with_name("go.again.waiting").exists, "the worker waits again")
+    assert pending(server) == 0  # it has them all
+    for number in (104, 107, 109):
+        clients[number - 100].close()
+    wait_for(lambda: num_connections(server) == len(clients) - 3, "the clients are gone")
+    again.touch()
+    for number in (100, 101, 102, 103, 105, 106, 108):
+        assert binary_output(clients[number - 100]).tolist()[1] == number
+    status, answer = ask(server, TELL, 110)
+    assert status == 200 and [each for each in answer["outputs"][0]["data"] if each >= 100] == [100, 101, 102, 103, 105, 106, 108, 110]
+
+
+def num_connections(server):
+    """Of clients that the server has open over HTTP."""
+    port = f":{server.http:04X}"
+    lines = (line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:])
+    return sum(fields[1].endswith(port) and fields[3] in ("01", "08") for fields in lines)  # established, or left by the client alone
 
 
 def test_tensors_of_requests_in_turn_are_their_own(server):

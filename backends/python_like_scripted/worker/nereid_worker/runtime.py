@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import threading
+import time
 import types
 from collections.abc import Coroutine
 
@@ -20,7 +21,9 @@ from .response import FINAL, InferenceResponse
 from .tensor import give_back
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_RESCHEDULED = 2  # in the place of a response
+_RESCHEDULED, _CANCELLED = 2, 3  # in the place of a response
+_QUICK_S = 0.001  # of an execution; while a longer one ran, requests that this process has in hand may have been cancelled
+_MOST_IN_HAND = 16
 _LONGEST_EXIT_S = 5
 _LONGEST_TEXT = 10_000  # of what has to be said without shared memory
 
@@ -29,6 +32,7 @@ _class = _model = None
 _instance_name = ""
 _loop = None
 _making_loop = threading.Lock()
+_num_to_ask = 0  # how many of the next requests in turn have waited for a long one
 _kept = collections.deque()  # what each answer that the host may not have read yet names in its memory
 
 
@@ -200,8 +204,15 @@ def _has(target, name):
 
 def _execute(packed, num_unread):
     """(messages posted so far, error or None, responses): the host handles the posted ones first."""
+    global _num_to_ask
     requests = [InferenceRequest.received(each) for each in packed]
+    began = time.perf_counter()
     try:
+        if _num_to_ask and num_unread is not None:
+            _num_to_ask -= 1
+            if requests[0].is_cancelled():
+                requests[0]._close()
+                return (channel.num_posted, None, (_CANCELLED,))
         execute = getattr(_model, "execute", None)
         if execute is None:
             raise Fault(f"Python model {_model_path} does not implement `execute` method.")
@@ -222,6 +233,9 @@ def _execute(packed, num_unread):
         for each in requests or ():
             each._close()
         return (channel.num_posted, _failed(error), ())
+    finally:
+        if time.perf_counter() - began > _QUICK_S:
+            _num_to_ask = _MOST_IN_HAND
 
 
 def _failed(error):
