@@ -1,7 +1,10 @@
 """Large inputs of Python models, which are received straight into memory that the model's worker shares: their bytes are what the client sent,
 whatever becomes of client, worker and model while a body comes in."""
+import concurrent.futures
+import itertools
 import json
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -39,6 +42,29 @@ MODELS = {
     "doubler": "values *= 2",  # where it lies
     "keeper": "if self.kept is not None: self.kept[:] = -2\n            self.kept = values",
 }
+# Writes to all of the memory that the host gave it: what a wild pointer could do at most.
+SCRIBBLER = """
+import mmap
+import os
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    count = 0
+
+    def execute(self, requests):
+        self.count += 1
+        for each in os.listdir("/proc/self/fd"):
+            try:
+                if "_to_worker" not in os.readlink(f"/proc/self/fd/{each}"):
+                    continue
+            except OSError:
+                continue
+            size = os.fstat(int(each)).st_size
+            with mmap.mmap(int(each), size) as memory:
+                memory[:] = bytes([(0, 255, 1, 2, 128)[self.count % 5]]) * size
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each.inputs()[0].as_numpy())]) for each in requests]
+"""
 SEVERAL = """
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -73,6 +99,7 @@ def server(start_server, tmp_path_factory):
     write_model(root, "batched", ONE_INPUT.format(body="pass").replace("values[0] ==", "values.flat[0] =="),
                 CONFIG % 1 + "max_batch_size: 8\ndynamic_batching { }\n")
     write_model(root, "text", ONE_INPUT.format(body="pass"), (CONFIG % 1).replace("FP32", "STRING"))
+    write_model(root, "scribbler", SCRIBBLER, CONFIG % 1)
     write_model(root, "several", SEVERAL, 'backend: "python"\n' + tensors("input", ("IN0", "IN1", "IN2")) + tensors("output", ("OUT0", "OUT1", "OUT2")))
     running = start_server(root, python_flags(f"--backend-config=python,shm-region-prefix-name={PREFIX}",
                                               f"--backend-config=python,shm-default-byte-size={REGION}",
@@ -227,6 +254,50 @@ def test_a_worker_that_dies_takes_no_body_with_it(server):
     assert post(server, "/v2/models/mirror/infer", {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1], "data": [DIE]}]})[0] == 503
     wait_for(lambda: is_ready(server, "mirror"), "the worker is back")
     assert np.array_equal(one.output(), values)
+    check_nothing_stays(server, PREFIX)
+
+
+def test_no_body_is_lost_or_changed_while_workers_are_killed(server):
+    """Half a body comes before a worker dies, and half of it after; or the request runs when it dies, and its client hears that."""
+    stop, outcomes = threading.Event(), []
+
+    def client(number):
+        for seed in itertools.count():
+            values = floats(MIB, (number, seed))
+            one = SlowUpload(server, "mirror", values)
+            one.raw.send(one.request[len(one.request) // 2:])
+            status, headers, body = one.raw.answer()
+            one.raw.close()
+            if status == 200:
+                outcomes.append(np.array_equal(np.frombuffer(body[int(headers["inference-header-content-length"]):], np.float32), values))
+            else:
+                assert status == 503 and b"the Python worker of instance" in body, body
+            if stop.is_set():
+                return
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        clients = [pool.submit(client, number) for number in range(6)]
+        for _ in range(10):
+            post(server, "/v2/models/mirror/infer", {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1], "data": [DIE]}]})
+            wait_for(lambda: is_ready(server, "mirror"), "the worker is back")
+        stop.set()
+        for each in clients:
+            each.result(60)
+    assert outcomes and all(outcomes)
+    check_nothing_stays(server, PREFIX)
+
+
+def test_a_worker_that_writes_everywhere_hurts_no_other_model(server):
+    for seed in range(10):
+        values = floats(MIB, seed)
+        waiting, other = SlowUpload(server, "scribbler", values), SlowUpload(server, "mirror", values)
+        with Raw(server.http) as one:
+            one.send(binary_request("scribbler", floats(2 * MIB, seed)))
+            one.answer()  # with whatever
+        waiting.raw.send(waiting.request[len(waiting.request) // 2:])
+        waiting.raw.answer()
+        assert np.array_equal(other.output(), values)
+    unload(server, "scribbler")
     check_nothing_stays(server, PREFIX)
 
 
