@@ -29,8 +29,12 @@ constexpr std::array<KnownBackend, 7> kKnownBackends = {{
     {"python", nullptr, "model.py"},
 }};
 
+const std::string& Text(const Json& config, const char* key) {
+  return config.at(key).get_ref<const std::string&>();
+}
+
 bool Empty(const Json& config, const char* key) {
-  return config.at(key).get_ref<const std::string&>().empty();
+  return Text(config, key).empty();
 }
 
 // The backend of a model that names none: from a known file in a version folder, else from
@@ -56,19 +60,18 @@ void GuessBackend(const ModelFolder& folder, Json* config) {
 }
 
 void NormalizeBackend(const ModelFolder& folder, Json* config) {
-  if (config->at("platform") == "ensemble" || config->contains("ensemble_scheduling")) return;
+  if (Text(*config, "platform") == "ensemble" || config->contains("ensemble_scheduling")) return;
   if (Empty(*config, "backend") && Empty(*config, "platform") && Empty(*config, "runtime")) {
     GuessBackend(folder, config);
   }
+  auto& backend = config->at("backend").get_ref<std::string&>();
+  auto& platform = config->at("platform").get_ref<std::string&>();
   for (const KnownBackend& known : kKnownBackends) {
-    const bool same_platform =
-        known.platform != nullptr && config->at("platform") == known.platform;
-    if (Empty(*config, "backend") && same_platform) (*config)["backend"] = known.backend;
-    if (config->at("backend") != known.backend) continue;
-    if (known.platform != nullptr && Empty(*config, "platform")) {
-      (*config)["platform"] = known.platform;
-    }
-    if (known.platform != nullptr && config->at("platform") != known.platform) continue;
+    const bool same_platform = known.platform != nullptr && platform == known.platform;
+    if (backend.empty() && same_platform) backend = known.backend;
+    if (backend != known.backend) continue;
+    if (known.platform != nullptr && platform.empty()) platform = known.platform;
+    if (known.platform != nullptr && platform != known.platform) continue;
     if (Empty(*config, "default_model_filename")) {
       (*config)["default_model_filename"] = known.filename;
     }
@@ -79,12 +82,12 @@ void NormalizeBackend(const ModelFolder& folder, Json* config) {
 void NormalizeOptimization(Json* config) {
   Json& optimization = (*config)["optimization"];
   if (optimization.is_null()) {
-    optimization = {{"priority", "PRIORITY_DEFAULT"},
-                    {"gather_kernel_buffer_threshold", 0},
-                    {"eager_batching", false}};
+    optimization["priority"] = "PRIORITY_DEFAULT";
+    optimization["gather_kernel_buffer_threshold"] = 0;
+    optimization["eager_batching"] = false;
   }
   for (const char* pinned : {"input_pinned_memory", "output_pinned_memory"}) {
-    if (!optimization.contains(pinned)) optimization[pinned] = {{"enable", true}};
+    if (!optimization.contains(pinned)) optimization[pinned]["enable"] = true;
   }
 }
 
@@ -149,10 +152,10 @@ void NormalizeGroup(const InstanceDefaults& defaults, const std::string& default
 void NormalizeFields(const ModelFolder& folder, Json* config) {
   if (Empty(*config, "name")) (*config)["name"] = folder.name;
   if (!config->contains("version_policy") || config->at("version_policy").empty()) {
-    (*config)["version_policy"] = {{"latest", {{"num_versions", 1}}}};
+    (*config)["version_policy"]["latest"]["num_versions"] = 1;
   }
   NormalizeBackend(folder, config);
-  if (config->at("platform") == "ensemble") {
+  if (Text(*config, "platform") == "ensemble") {
     // Present from the start, so that the ensemble's runner can set it where a step is decoupled.
     if (!config->contains("model_transaction_policy")) {
       (*config)["model_transaction_policy"] = {{"decoupled", false}};
@@ -194,7 +197,7 @@ void NormalizeBatching(Json* config) {
 }
 
 void NormalizeInstanceGroups(const InstanceDefaults& defaults, Json* config) {
-  if (config->at("platform") == "ensemble") return;
+  if (Text(*config, "platform") == "ensemble") return;
   const auto name = config->at("name").get<std::string>();
   Json& groups = config->at("instance_group");
   if (groups.empty()) {
