@@ -1,11 +1,15 @@
 // Any bytes as the bodies by which clients steer a server: a verdict, never a crash. The first byte
 // chooses the reader: L a load, U an unload, X the question for the index, O log settings, T trace
 // settings, S a load of SageMaker's platform, P a path of its own, E an error's text. What is
-// accepted holds together: files have names, settings stay in their ranges, and what is refused
-// changes nothing.
+// accepted is what another reader of JSON makes of it, settings stay in their ranges, those that
+// are not named stay as they were, and what is refused changes nothing.
 #include <cstdint>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "host/frontend/cloud/sagemaker_request.h"
 #include "host/frontend/http/bodies/repository_body.h"
@@ -14,21 +18,75 @@
 namespace nereid::http {
 namespace {
 
+using Json = nlohmann::json;
+
 constexpr size_t kMaxDepth = 64;
 
 void Require(bool condition) {
   if (!condition) std::abort();
 }
 
+// As the other reader has it, who must take it; nothing where a member is repeated, of which the
+// two may keep different ones.
+std::optional<Json> ReadAgain(std::string_view text) {
+  std::vector<std::set<std::string>> names;
+  bool is_repeated = false;
+  const Json json = Json::parse(
+      text,
+      [&](int, Json::parse_event_t event, Json& parsed) {
+        if (event == Json::parse_event_t::object_start) names.emplace_back();
+        if (event == Json::parse_event_t::object_end) names.pop_back();
+        if (event == Json::parse_event_t::key) {
+          is_repeated |= !names.back().insert(parsed.get<std::string>()).second;
+        }
+        return true;
+      },
+      false);
+  Require(!json.is_discarded());
+  if (is_repeated) return std::nullopt;
+  return json;
+}
+
+// The member, or null.
+Json Member(const Json& object, const char* name) {
+  return object.contains(name) ? object.at(name) : Json();
+}
+
 void FuzzLoad(std::string_view text) {
   const Result<LoadBody> load = ReadLoadBody(text, kMaxDepth);
   if (!load.ok()) return;
   if (load->config) Require(load->config->find('\0') == std::string::npos);
-  for (size_t i = 0; i < load->files.size(); ++i) {
-    const std::string& name = load->files[i].name;
-    Require(name.starts_with("file:") && name.find('\0') == std::string::npos);
-    for (size_t j = 0; j < i; ++j) Require(load->files[j].name != name);
+  if (text.empty()) return Require(!load->config && load->files.empty());
+  const std::optional<Json> json = ReadAgain(text);
+  if (!json) return;
+  const Json parameters = Member(*json, "parameters");
+  Require(parameters.size() == load->files.size() + load->config.has_value());
+  if (load->config) Require(parameters.at("config") == *load->config);
+  for (const LoadFile& file : load->files) {
+    Require(file.name.starts_with("file:") && file.name.find('\0') == std::string::npos);
+    const auto& encoded = parameters.at(file.name).get_ref<const std::string&>();
+    Require(file.bytes.size() <= encoded.size() * 3 / 4);
   }
+}
+
+void FuzzUnload(std::string_view text) {
+  const Result<bool> with_dependents = ReadUnloadBody(text, kMaxDepth);
+  if (!with_dependents.ok()) return;
+  if (text.empty()) return Require(!*with_dependents);
+  const std::optional<Json> json = ReadAgain(text);
+  if (!json) return;
+  const Json given = Member(Member(*json, "parameters"), "unload_dependents");
+  Require(given.is_null() ? !*with_dependents : given == *with_dependents);
+}
+
+void FuzzIndex(std::string_view text) {
+  const Result<bool> ready_only = ReadIndexBody(text, kMaxDepth);
+  if (!ready_only.ok()) return;
+  if (text.empty()) return Require(!*ready_only);
+  const std::optional<Json> json = ReadAgain(text);
+  if (!json) return;
+  const Json given = Member(*json, "ready");
+  Require(given.is_null() ? !*ready_only : given == *ready_only);
 }
 
 bool AreEqual(const LogValues& a, const LogValues& b) {
@@ -39,6 +97,7 @@ bool AreEqual(const LogValues& a, const LogValues& b) {
 void FuzzLogChange(std::string_view text) {
   const Result<LogChange> change = ReadLogChange(text, kMaxDepth);
   if (!change.ok()) return;
+  const std::optional<Json> json = ReadAgain(text);
   const LogValues before;
   LogSettings settings(before);
   const bool is_taken = settings.Apply(*change).ok();
@@ -46,7 +105,17 @@ void FuzzLogChange(std::string_view text) {
   if (!is_taken) return Require(AreEqual(before, after));
   Require(after.verbose_level <= INT32_MAX);
   Require(after.format == "default" || after.format == "ISO8601");
-  if (change->info) Require(after.info == *change->info);
+  if (!json) return;
+  LogValues expected = before;
+  const auto take = [&](const char* name, auto& value) {
+    if (const Json given = Member(*json, name); !given.is_null()) given.get_to(value);
+  };
+  take("log_info", expected.info);
+  take("log_warning", expected.warning);
+  take("log_error", expected.error);
+  take("log_verbose_level", expected.verbose_level);
+  take("log_format", expected.format);
+  Require(AreEqual(after, expected));
 }
 
 bool AreEqual(const TraceValues& a, const TraceValues& b) {
@@ -54,16 +123,40 @@ bool AreEqual(const TraceValues& a, const TraceValues& b) {
          a.log_frequency == b.log_frequency;
 }
 
+// Of a change that was taken: each member once, and those that it does not name.
+void CheckTraceMembers(const TraceChange& change, const Json& json, const TraceValues& before,
+                       const TraceValues& after) {
+  std::set<std::string> named;
+  for (const auto& [name, values] : change) {
+    Require(named.insert(name).second);
+    const Json& given = json.at(name);
+    if (!values) {
+      Require(given.is_null());
+    } else {
+      Require(given.is_array() ? given == Json(*values) : given == values->front());
+    }
+  }
+  for (const auto& [name, given] : json.items()) {
+    Require(named.count(name) == !(given.is_array() && given.empty()));
+  }
+  if (named.count("trace_level") == 0) Require(after.level == before.level);
+  if (named.count("trace_rate") == 0) Require(after.rate == before.rate);
+  if (named.count("trace_count") == 0) Require(after.count == before.count);
+  if (named.count("log_frequency") == 0) Require(after.log_frequency == before.log_frequency);
+}
+
 // The same change to the server and to a model of it.
 void FuzzTraceChange(std::string_view text) {
   const Result<TraceChange> change = ReadTraceChange(text, kMaxDepth);
   if (!change.ok()) return;
+  const std::optional<Json> json = ReadAgain(text);
   for (const std::string model : {"", "m"}) {
     const TraceValues before{TRITONSERVER_TRACE_LEVEL_TIMESTAMPS, 1, 2, 0};
     TraceSettings settings(before);
     const bool is_taken = settings.Apply(model, *change).ok();
     const TraceValues after = settings.values(model);
     if (!is_taken) Require(AreEqual(before, after));
+    if (is_taken && json) CheckTraceMembers(*change, *json, before, after);
     if (!model.empty()) Require(AreEqual(settings.values(""), before));
     Require(after.rate >= 1 && after.count >= -1);
     const bool is_traced = after.level != 0 && after.count != 0 && after.rate == 1;
@@ -75,12 +168,24 @@ void FuzzModelsPath(std::string_view text) {
   const std::string path = "/models" + std::string(text);
   const ModelsPath parts = ReadModelsPath(path);
   Require(parts.name.find('/') == std::string_view::npos);
-  Require(path.ends_with(parts.action));
+  if (text.starts_with('/')) text.remove_prefix(1);
+  const std::string joined = StrCat(parts.name, "/", parts.action);
+  Require(text == joined || (parts.action.empty() && text == parts.name));
 }
 
 void FuzzSageMakerLoad(std::string_view text) {
   const Result<SageMakerLoad> load = ReadSageMakerLoad(text, kMaxDepth);
-  if (load.ok()) Require(!load->name.empty() && !load->url.empty());
+  if (!load.ok()) return;
+  for (const std::string* part : {&load->name, &load->url}) {
+    Require(!part->empty() && part->find('\0') == std::string::npos);
+  }
+  const std::optional<Json> json = ReadAgain(text);
+  if (json) Require(json->at("model_name") == load->name && json->at("url") == load->url);
+}
+
+void FuzzError(const std::string& text) {
+  const int status = SageMakerStatusOf(InternalError(text));
+  Require(status == 500 || status == 507);
 }
 
 }  // namespace
@@ -96,10 +201,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       FuzzLoad(copy);
       break;
     case 'U':
-      (void)ReadUnloadBody(copy, kMaxDepth);
+      FuzzUnload(copy);
       break;
     case 'X':
-      (void)ReadIndexBody(copy, kMaxDepth);
+      FuzzIndex(copy);
       break;
     case 'O':
       FuzzLogChange(copy);
@@ -114,7 +219,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       FuzzModelsPath(copy);
       break;
     case 'E':
-      (void)SageMakerStatusOf(nereid::InternalError(copy));
+      FuzzError(copy);
       break;
   }
   return 0;
