@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/cuda/stream.h"
 #include "gpu_llm/kernels/attention/prefill_attention.h"
 #include "gpu_llm/kernels/attention/rope.h"
 #include "gpu_llm/kernels/products/quantize_rows.h"
@@ -24,6 +23,7 @@
 #include "gpu_llm/kernels/products/stream_gemm.h"
 #include "gpu_llm/model/linear.h"
 #include "gpu_llm/step_plan.h"
+#include "graph_timer.h"
 
 namespace nereid::bench {
 namespace {
@@ -40,12 +40,6 @@ struct Shape {
   bool norms;
   StreamOutput output;
 };
-
-void Check(cudaError_t error) {
-  if (error == cudaSuccess) return;
-  std::printf("error: %s\n", cudaGetErrorString(error));
-  std::exit(1);
-}
 
 int64_t SizeBytes(const WeightMatrix& matrix) {
   const int64_t count = int64_t{matrix.num_outputs} * matrix.depth;
@@ -68,10 +62,7 @@ class Bench {
         normed_(std::move(*DeviceMemory::Allocate(kMaxRows * kMaxDepth * 2, "normed rows"))),
         norm_(std::move(*DeviceMemory::Allocate(1 << 16, "norm"))),
         out_(std::move(*DeviceMemory::Allocate(kMaxRows * kMaxOutputs * 2, "output"))),
-        scratch_(std::move(*DeviceMemory::Allocate(kMaxRows * kMaxOutputs * 2, "scratch"))),
-        stream_(std::move(*MakeStream())),
-        start_(std::move(*MakeEvent(cudaEventDefault))),
-        end_(std::move(*MakeEvent(cudaEventDefault))) {
+        scratch_(std::move(*DeviceMemory::Allocate(kMaxRows * kMaxOutputs * 2, "scratch"))) {
     RandomFill(in_.as<__nv_bfloat16>(), kMaxRows * kMaxDepth, 1.0f, 1, nullptr);
     ConstantFill(norm_.as<__nv_bfloat16>(), 1 << 15, 1.0f, nullptr);
     Check(cudaMemset(out_.data(), 0, out_.size_bytes()));
@@ -105,13 +96,13 @@ class Bench {
       if (kernel == "stream") {
         StreamGemm({one, in_.as<__nv_bfloat16>(), nullptr, norm, out_.data(), num_rows, 1e-5f,
                     shape.output},
-                   132, stream_.get());
+                   132, timer_.stream());
         return;
       }
       if (kernel == "split") {
         Check(SplitGemm({one, is_fp8 ? normed_.data() : in_.data(), scratch_.as<float>(),
                          out_.data(), num_rows, shape.output, split},
-                        stream_.get()));
+                        timer_.stream()));
         return;
       }
       const LinearCall call = {&one,
@@ -124,17 +115,18 @@ class Bench {
                                out_.data(),
                                scratch_.data(),
                                kMaxRows};
-      if (const Status status = runner.Run(call, num_rows, may_time, stream_.get()); !status.ok()) {
+      if (const Status status = runner.Run(call, num_rows, may_time, timer_.stream());
+          !status.ok()) {
         std::printf("error: %s\n", status.message().c_str());
         std::exit(1);
       }
     };
     do {  // until the algorithm is chosen
       multiply(matrices[0], true);
-      Check(cudaStreamSynchronize(stream_.get()));
+      Check(cudaStreamSynchronize(timer_.stream()));
     } while (!runner.TakeSettled());
-    const double us =
-        Measure(static_cast<int>(matrices.size()), [&](int i) { multiply(matrices[i], false); });
+    const double us = timer_.Measure(static_cast<int>(matrices.size()),
+                                     [&](int i) { multiply(matrices[i], false); });
     const char* name = format == WeightFormat::kBf16  ? "bf16"
                        : format == WeightFormat::kFp8 ? "fp8"
                                                       : "int4";
@@ -186,7 +178,7 @@ class Bench {
       RandomFill(pool_.as<__nv_bfloat16>(), cache_bytes / 2, 1.0f, 4, nullptr);
     for (const int processors : {0, 132}) {
       params.num_processors = processors;
-      const double us = Measure(8, [&](int) { PrefillAttention(params, stream_.get()); });
+      const double us = timer_.Measure(8, [&](int) { PrefillAttention(params, timer_.stream()); });
       const double operations = 2.0 * count * length * (length + 1.0) * kHeads * kDim;
       std::printf(
           "attention, cache of %d bytes an element, %5d tokens x %3d: %7.1f us, %3.0f TFLOP/s\n",
@@ -226,9 +218,9 @@ class Bench {
     rope.rows_are_single = is_decode;
     const int64_t layer_bytes = blocks * kKvHeads * HeadBytes(kDim, format);
     const auto layers = static_cast<int>(std::min<int64_t>(32, kPoolBytes / layer_bytes));
-    const double us = Measure(layers, [&](int layer) {
+    const double us = timer_.Measure(layers, [&](int layer) {
       rope.cache = pool_.as<char>() + layer * layer_bytes;
-      RopeWrite(rope, stream_.get());
+      RopeWrite(rope, timer_.stream());
     });
     const double element = format == CacheFormat::kBf16 ? 2.0 : 1.0;
     const double bytes = num_rows * double{kDim} *
@@ -238,34 +230,8 @@ class Bench {
   }
 
  private:
-  // Microseconds of one of `count` launches that follow each other in a recorded graph.
-  template <typename Start>
-  double Measure(int count, const Start& start) {
-    Check(cudaDeviceSynchronize());
-    Check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < count; ++i) start(i);
-    cudaGraph_t nodes = nullptr;
-    Check(cudaStreamEndCapture(stream_.get(), &nodes));
-    cudaGraphExec_t graph = nullptr;
-    Check(cudaGraphInstantiate(&graph, nodes, 0));
-    float best = 1e9f;
-    for (int turn = 0; turn < 6; ++turn) {
-      Check(cudaEventRecord(start_.get(), stream_.get()));
-      Check(cudaGraphLaunch(graph, stream_.get()));
-      Check(cudaEventRecord(end_.get(), stream_.get()));
-      Check(cudaEventSynchronize(end_.get()));
-      float ms = 0.0f;
-      Check(cudaEventElapsedTime(&ms, start_.get(), end_.get()));
-      best = ms < best ? ms : best;
-    }
-    Check(cudaGraphExecDestroy(graph));
-    Check(cudaGraphDestroy(nodes));
-    return 1e3 * best / count;
-  }
-
   DeviceMemory pool_, scales_, in_, normed_, norm_, out_, scratch_;
-  Stream stream_;
-  Event start_, end_;
+  GraphTimer timer_;
 };
 
 std::vector<Shape> Layer(int hidden, int qkv, int attention, int inner) {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/cuda/stream.h"
 #include "gpu_llm/kernels/products/dequantize.h"
 #include "gpu_llm/kernels/products/gather_columns.h"
 #include "gpu_llm/kernels/products/quantize_rows.h"
@@ -27,6 +26,7 @@
 #include "gpu_llm/kernels/rows/silu_gate.h"
 #include "gpu_llm/kernels/sampling/finish_logits.h"
 #include "gpu_llm/kernels/sampling/sample.h"
+#include "graph_timer.h"
 
 namespace nereid::bench {
 namespace {
@@ -38,12 +38,6 @@ constexpr int kHidden = 4096, kInner = 14336, kVocabulary = 128256, kMaxLogitRow
 constexpr int kLaunches = 6;
 constexpr int64_t kPoolBytes = int64_t{4} << 30;
 
-void Check(cudaError_t error) {
-  if (error == cudaSuccess) return;
-  std::printf("error: %s\n", cudaGetErrorString(error));
-  std::exit(1);
-}
-
 DeviceMemory Room(int64_t size_bytes) {
   return std::move(*DeviceMemory::Allocate(size_bytes, "a bench"));
 }
@@ -54,10 +48,7 @@ class Bench {
       : from_(Room(kPoolBytes)),
         to_(Room(kPoolBytes)),
         weight_(Room(1 << 20)),
-        words_(Room(1 << 20)),
-        stream_(std::move(*MakeStream())),
-        start_(std::move(*MakeEvent(cudaEventDefault))),
-        end_(std::move(*MakeEvent(cudaEventDefault))) {
+        words_(Room(1 << 20)) {
     RandomFill(from_.as<__nv_bfloat16>(), kPoolBytes / 2, 1.0f, 1, nullptr);
     Check(cudaMemset(to_.data(), 0, kPoolBytes));
     ConstantFill(weight_.as<__nv_bfloat16>(), 1 << 19, 1.0f, nullptr);
@@ -70,35 +61,36 @@ class Bench {
     const double row = 2.0 * kHidden, inner = 2.0 * kInner;
     const auto* weight = weight_.as<__nv_bfloat16>();
     Run("RMS norm", num_rows, 2 * row, 2.0 * kHidden, [&](const char* in, char* out) {
-      RmsNorm({As(in), nullptr, weight, As(out), num_rows, kHidden, 1e-5f}, stream_.get());
+      RmsNorm({As(in), nullptr, weight, As(out), num_rows, kHidden, 1e-5f}, timer_.stream());
     });
     Run("LayerNorm", num_rows, 2 * row, 2.0 * kHidden, [&](const char* in, char* out) {
       LayerNorm({As(in), nullptr, weight, weight, As(out), num_rows, kHidden, 1e-5f},
-                stream_.get());
+                timer_.stream());
     });
     Run("residual add", num_rows, 3 * row, 2.0 * kHidden, [&](const char* in, char* out) {
-      ResidualAdd({As(in), nullptr, weight, As(out), num_rows, kHidden, 1e-5f}, stream_.get());
+      ResidualAdd({As(in), nullptr, weight, As(out), num_rows, kHidden, 1e-5f}, timer_.stream());
     });
     Run("SiLU gate", num_rows, 3 * inner, 4.0 * kInner, [&](const char* in, char* out) {
-      SiluGate(As(in), As(out), num_rows, kInner, stream_.get());
+      SiluGate(As(in), As(out), num_rows, kInner, timer_.stream());
     });
     Run("GELU", num_rows, 2 * inner, 2.0 * kInner, [&](const char* in, char* out) {
       Activate({As(in), nullptr, As(out), num_rows, kInner, llm::Activation::kGelu, false},
-               stream_.get());
+               timer_.stream());
     });
     Run("rows to fp8", num_rows, 1.5 * row, 2.0 * kHidden, [&](const char* in, char* out) {
       QuantizeRows(
           {As(in), nullptr, nullptr, reinterpret_cast<uint8_t*>(out),
            reinterpret_cast<float*>(weight_.as<char>() + (1 << 19)), num_rows, kHidden, 0.0f},
-          stream_.get());
+          timer_.stream());
     });
     Run("gathered columns", num_rows, 2 * row, 2.0 * kHidden, [&](const char* in, char* out) {
-      GatherColumns({As(in), nullptr, nullptr, nullptr, As(out), num_rows, kHidden}, stream_.get());
+      GatherColumns({As(in), nullptr, nullptr, nullptr, As(out), num_rows, kHidden},
+                    timer_.stream());
     });
     Run("embedding", num_rows, 2 * row, 0.0, [&](const char*, char* out) {
       Embed({words_.as<int32_t>(), nullptr, from_.as<__nv_bfloat16>(), nullptr, nullptr, As(out),
              num_rows, kHidden, 1.0f},
-            stream_.get());
+            timer_.stream());
     });
     Logits(std::min(num_rows, kMaxLogitRows));
     Unpacking(WeightFormat::kInt4, "unpacking int4", 2.0 + 0.5 + 2.0 / 128);
@@ -116,7 +108,7 @@ class Bench {
     Run("logits' end", num_rows, 2 * row, row, [&](const char*, char* out) {
       FinishLogits(
           {reinterpret_cast<float*>(out), nullptr, num_rows, kVocabulary, kVocabulary, 30.0f},
-          stream_.get());
+          timer_.stream());
     });
     const DeviceMemory parts = Room(sizeof(ArgMaxPart) * kArgMaxParts * kMaxLogitRows),
                        tickets = Room(4 * kMaxLogitRows), sums = Room(4 * kMaxLogitRows),
@@ -138,7 +130,7 @@ class Bench {
     params.vocab_size = kVocabulary;
     Run("likeliest token", num_rows, row, row, [&](const char*, char* out) {
       params.logits = reinterpret_cast<const float*>(out);
-      ArgMax(params, stream_.get());
+      ArgMax(params, timer_.stream());
     });
   }
 
@@ -151,7 +143,7 @@ class Bench {
     matrix.row_scales = weight_.as<float>();
     Run(name, matrix.num_outputs, bytes * kHidden, 2.0 * kHidden, [&](const char* in, char* out) {
       matrix.data = in;
-      Dequantize(matrix, As(out), stream_.get());
+      Dequantize(matrix, As(out), timer_.stream());
     });
   }
 
@@ -160,36 +152,16 @@ class Bench {
   void Run(const char* name, int num_rows, double row_bytes, double stride,
            const std::function<void(const char* in, char* out)>& launch) {
     const auto step = static_cast<int64_t>(stride * num_rows);
-    Check(cudaDeviceSynchronize());
-    Check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < kLaunches; ++i) {
+    const double us = timer_.Measure(kLaunches, [&](int i) {
       const int64_t at = (i + 1) * step <= kPoolBytes ? i * step : 0;
       launch(from_.as<char>() + at, to_.as<char>() + at);
-    }
-    cudaGraph_t nodes = nullptr;
-    Check(cudaStreamEndCapture(stream_.get(), &nodes));
-    cudaGraphExec_t graph = nullptr;
-    Check(cudaGraphInstantiate(&graph, nodes, 0));
-    float best = 1e9f;
-    for (int turn = 0; turn < 6; ++turn) {
-      Check(cudaEventRecord(start_.get(), stream_.get()));
-      Check(cudaGraphLaunch(graph, stream_.get()));
-      Check(cudaEventRecord(end_.get(), stream_.get()));
-      Check(cudaEventSynchronize(end_.get()));
-      float ms = 0.0f;
-      Check(cudaEventElapsedTime(&ms, start_.get(), end_.get()));
-      best = std::min(best, ms);
-    }
-    Check(cudaGraphExecDestroy(graph));
-    Check(cudaGraphDestroy(nodes));
-    const double us = 1e3 * best / kLaunches;
+    });
     std::printf("%-18s %6d rows: %7.1f us, %3.0f %% of the roof\n", name, num_rows, us,
                 100.0 * num_rows * row_bytes / (us * 1e-6) / kRoof);
   }
 
   DeviceMemory from_, to_, weight_, words_;
-  Stream stream_;
-  Event start_, end_;
+  GraphTimer timer_;
 };
 
 int Main(int argc, char** argv) {
