@@ -89,12 +89,19 @@ Result<DecodeStepRunner::Made> DecodeStepRunner::Create(const llm::DecoderSpec& 
                           DeviceMemory::Allocate(layers_bytes, "the layers of a decode step"));
   NEREID_RETURN_IF_CUDA_ERROR(
       cudaMemcpy(runner.layers_.data(), layers.data(), layers_bytes, cudaMemcpyHostToDevice));
-  NEREID_ASSIGN_OR_RETURN(runner.arrivals_,
-                          DeviceMemory::Allocate(2 * sizeof(uint32_t), "a decode step's counters"));
+  NEREID_ASSIGN_OR_RETURN(
+      runner.exchange_,
+      DeviceMemory::Allocate(int64_t{2} * kDecodeStepRows * model.num_layers *
+                                 DecodeStepColumns(model) * sizeof(__nv_bfloat16),
+                             "what a decode step's blocks of threads hand to each other"));
+  NEREID_ASSIGN_OR_RETURN(runner.state_,
+                          DeviceMemory::Allocate(sizeof(DecodeStepState), "a decode step's state"));
   NEREID_RETURN_IF_CUDA_ERROR(
-      cudaMemset(runner.arrivals_.data(), 0, runner.arrivals_.size_bytes()));
+      cudaMemset(runner.exchange_.data(), 0xff, runner.exchange_.size_bytes()));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(runner.state_.data(), 0, runner.state_.size_bytes()));
   model.layers = runner.layers_.as<DecodeStepLayer>();
-  model.arrivals = runner.arrivals_.as<uint32_t>();
+  model.exchange = runner.exchange_.as<__nv_bfloat16>();
+  model.state = runner.state_.as<DecodeStepState>();
   Made made;
   if (const cudaError_t error = TryDecodeStep(model, num_processors, nullptr);
       error == cudaSuccess) {
@@ -117,9 +124,6 @@ Status DecodeStepRunner::Run(const StepShape& shape, const int32_t* words,
   const StepLayout layout(shape);
   DecodeStepParams params = model_;
   params.residual = buffers.residual;
-  params.qkv = buffers.qkv;
-  params.attention = buffers.attention;
-  params.gated = buffers.gated;
   params.logits = buffers.logits;
   params.cache = buffers.cache;
   params.cache_layer_bytes = buffers.cache_layer_bytes;

@@ -34,12 +34,15 @@ class DecodeStepRunner {
   // `buffers`: what DecodeStepParams says the step works in.
   Status Run(const StepShape& shape, const int32_t* words, const DecodeStepParams& buffers,
              cudaStream_t stream) const;
+  size_t memory_bytes() const {
+    return layers_.size_bytes() + exchange_.size_bytes() + state_.size_bytes();
+  }
 
  private:
   DecodeStepRunner() = default;
 
   DecodeStepParams model_ = {};  // what is the same in all steps
-  DeviceMemory layers_, arrivals_;
+  DeviceMemory layers_, exchange_, state_;
   int num_processors_ = 0;
 };
 

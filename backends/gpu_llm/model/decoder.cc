@@ -134,6 +134,7 @@ int64_t Decoder::memory_bytes() const {
         &partials_, &tickets_, &last_tokens_, &parts_, &own_logits_}) {
     sum += memory->size_bytes();
   }
+  if (decode_step_) sum += decode_step_->memory_bytes();
   return static_cast<int64_t>(sum) + rope_tables_.memory_bytes() + experts_.memory_bytes();
 }
 
@@ -162,9 +163,6 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
 Status Decoder::RunFused(const StepShape& shape, const int32_t* words, cudaStream_t stream) {
   DecodeStepParams buffers = {};
   buffers.residual = residual_.as<__nv_bfloat16>();
-  buffers.qkv = qkv_.as<__nv_bfloat16>();
-  buffers.attention = attention_.as<__nv_bfloat16>();
-  buffers.gated = gated_.as<__nv_bfloat16>();
   buffers.logits = logits_.as<float>();
   buffers.cache = cache_.data();
   buffers.cache_layer_bytes = cache_layer_bytes_;

@@ -253,7 +253,7 @@ TEST_F(DecodeStepOrderTest, ModelsThatShareADeviceEndAndDrawWhatTheyDoAlone) {
 TEST_F(DecodeStepOrderTest, ATrialTellsWhetherTheDeviceStartsAllBlocks) {
   const DeviceMemory head = testing::ToDevice(std::vector<uint16_t>(16 * 512, 0));
   const DeviceMemory norm = testing::ToDevice(std::vector<uint16_t>(512, 0));
-  const DeviceMemory arrivals = testing::ToDevice(std::vector<uint32_t>{0, 0});
+  const DeviceMemory state = testing::ToDevice(std::vector<DecodeStepState>(1));
   int processors = 0;
   ASSERT_EQ(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), cudaSuccess);
   for (const WeightFormat format : {kBf16, kFp8, kInt4}) {
@@ -267,12 +267,14 @@ TEST_F(DecodeStepOrderTest, ATrialTellsWhetherTheDeviceStartsAllBlocks) {
     params.head = head.as<__nv_bfloat16>();
     params.final_norm = norm.as<__nv_bfloat16>();
     params.head_outputs = 1008;
-    params.arrivals = arrivals.as<uint32_t>();
+    params.state = state.as<DecodeStepState>();
     ASSERT_TRUE(CanRunDecodeStep(params, processors));
     EXPECT_EQ(TryDecodeStep(params, processors, nullptr), cudaSuccess);
     EXPECT_EQ(TryDecodeStep(params, 10 * processors, nullptr), cudaErrorCooperativeLaunchTooLarge);
     EXPECT_EQ(TryDecodeStep(params, processors, nullptr), cudaSuccess);
-    EXPECT_EQ(testing::ToHost<uint32_t>(arrivals, 2), (std::vector<uint32_t>{0, 0}));
+    const DecodeStepState left = testing::ToHost<DecodeStepState>(state, 1)[0];
+    EXPECT_EQ(left.num_ended, 0u);
+    EXPECT_EQ(left.num_rows[0] + left.num_rows[1], 0u);
   }
 }
 

@@ -28,6 +28,14 @@ struct DecodeStepLayer {
   int rope_dim, window;                  // window 0: all of the context
 };
 
+// What a launch leaves for the next one; all zero at first.
+struct DecodeStepState {
+  uint32_t set;          // of DecodeStepParams::exchange, that the next launch takes
+  uint32_t num_ended;    // blocks of threads, while one runs
+  uint32_t num_rows[2];  // that were written of each set and not cleared yet
+  uint32_t has_given_up;
+};
+
 struct DecodeStepParams {
   // Of the model.
   const DecodeStepLayer* layers;  // [num_layers], on the device
@@ -39,21 +47,27 @@ struct DecodeStepParams {
   const __nv_bfloat16 *head, *final_norm;  // head: [head_outputs, hidden_size]
   int head_outputs;
   // What the step works in.
-  __nv_bfloat16* residual;   // [num_rows, hidden_size]
-  __nv_bfloat16* qkv;        // [num_rows, (num_heads + 2 * num_kv_heads) * head_dim]
-  __nv_bfloat16* attention;  // [num_rows, num_heads * head_dim]
-  __nv_bfloat16* gated;      // [num_rows, inner_size]
-  float* logits;             // [num_rows, head_outputs]
-  void* cache;               // bf16
+  const __nv_bfloat16* residual;  // [num_rows, hidden_size], of the embedding
+  float* logits;                  // [num_rows, head_outputs]
+  void* cache;                    // bf16
   int64_t cache_layer_bytes;
-  float* partials;     // [num_items, num_heads, head_dim + 2]
-  int32_t* tickets;    // [num_rows, num_heads], zero before and after
-  uint32_t* arrivals;  // [2], zero before and after
+  float* partials;   // [num_items, num_heads, head_dim + 2]
+  int32_t* tickets;  // [num_rows, num_heads], zero before and after
+  // What blocks of threads hand to each other, every word (two values) of which says itself that it
+  // is there: [2 sets][kDecodeStepRows][num_layers][DecodeStepColumns], all ones at first. Launches
+  // take the two sets in turns and clear the other one's.
+  __nv_bfloat16* exchange;
+  DecodeStepState* state;
   // The step's plan.
   const int32_t *words, *positions, *cache_slots, *logit_rows;
   const DecodeItem* items;
   int num_items, num_rows;
 };
+
+// Of a layer and row of `exchange`: q, k and v; attention; residual; gated; residual.
+__host__ __device__ inline int DecodeStepColumns(const DecodeStepParams& p) {
+  return 2 * (p.num_heads + p.num_kv_heads) * p.head_dim + 2 * p.hidden_size + p.inner_size;
+}
 
 // Sizes that the kernel has no instance for, or a device that can not hold all of its blocks of
 // threads at once: false.

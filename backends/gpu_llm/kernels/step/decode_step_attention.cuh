@@ -4,6 +4,8 @@
 // before they were there. Device code alone.
 #pragma once
 
+#include <type_traits>
+
 #include "gpu_llm/kernels/attention/attention_parts.cuh"
 #include "gpu_llm/kernels/step/decode_step_ring.cuh"
 
@@ -28,18 +30,18 @@ __device__ __forceinline__ void LoadValues(const HeadSource& head, int column,
                                            float (&values)[kCount]) {
   static_assert(kCount == 4 || kCount == 8);
   uint32_t words[kCount / 2], bias[kCount / 2];
-  const auto load = [&](const bf16* from, uint32_t(&to)[kCount / 2]) {
-    if constexpr (kCount == 8) {
-      const uint4 packed = __ldcg(reinterpret_cast<const uint4*>(from));
-      to[0] = packed.x, to[1] = packed.y, to[2] = packed.z, to[3] = packed.w;
-    } else {
-      const uint2 packed = __ldcg(reinterpret_cast<const uint2*>(from));
-      to[0] = packed.x, to[1] = packed.y;
-    }
+  const auto load = [](auto packed, uint32_t(&to)[kCount / 2]) {
+    to[0] = packed.x, to[1] = packed.y;
+    if constexpr (kCount == 8) to[2] = packed.z, to[3] = packed.w;
   };
-  load(head.row + column, words);
+  if constexpr (kCount == 8) {
+    load(LoadWords4(head.row + column), words);
+  } else {
+    load(LoadWords2(head.row + column), words);
+  }
   const bool has_bias = !kPlain && head.bias != nullptr;
-  if (has_bias) load(head.bias + column, bias);
+  using Packed = std::conditional_t<kCount == 8, uint4, uint2>;
+  if (has_bias) load(__ldg(reinterpret_cast<const Packed*>(head.bias + column)), bias);
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     values[i] = i % 2 == 0 ? LowBf16(words[i / 2]) : HighBf16(words[i / 2]);
@@ -86,6 +88,61 @@ struct HeadShape {
   static constexpr bool kHasRest = kHeadDim % 32 != 0;
   static constexpr int kWords = kHeadDim / 8;  // of 2 columns
 };
+
+// A thread's pieces of a query head, 8 columns of each 32.
+template <int kHeadDim>
+struct HeadWords {
+  static constexpr int kPieces = (kHeadDim + 31) / 32;
+  uint4 pieces[kPieces];
+};
+
+// Until all of a head is there; a whole warp.
+template <int kHeadDim>
+__device__ __forceinline__ HeadWords<kHeadDim> WaitForHead(const DecodeStepParams& p,
+                                                           const Shared& shared,
+                                                           const HeadSource& head) {
+  HeadWords<kHeadDim> words;
+  LookUntilThere(p, shared, [&] {
+    bool is_there = true;
+#pragma unroll
+    for (int i = 0; i < words.kPieces; ++i)
+      words.pieces[i] = LoadWords4(head.row + (32 * i + 8 * (threadIdx.x % 4)) % kHeadDim);
+#pragma unroll
+    for (const uint4& piece : words.pieces) is_there &= IsThere(piece);
+    return is_there;
+  });
+  return words;
+}
+
+// What LoadQuery does, of a head without bias and norm that is rotated as a whole: each piece turns
+// with another one of the same thread.
+template <int kHeadDim>
+__device__ __forceinline__ void RotateQuery(const HeadSource& head,
+                                            const HeadWords<kHeadDim>& words,
+                                            uint32_t (&q)[HeadShape<kHeadDim>::kWords]) {
+  constexpr int kHalf = kHeadDim / 64;  // pieces
+  static_assert(kHeadDim % 64 == 0);
+#pragma unroll
+  for (int s = 0; s < kHalf; ++s) {
+    float low[8], high[8], turned_low[8], turned_high[8];
+    Unpack8(words.pieces[s], low);
+    Unpack8(words.pieces[s + kHalf], high);
+    const auto* turns =
+        reinterpret_cast<const float4*>(head.turns + 32 * s + 8 * (threadIdx.x % 4));
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const float4 pair = __ldg(turns + i / 2);
+      const float cosine = i % 2 == 0 ? pair.x : pair.z, sine = i % 2 == 0 ? pair.y : pair.w;
+      turned_low[i] = low[i] * cosine - high[i] * sine;
+      turned_high[i] = high[i] * cosine + low[i] * sine;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      q[4 * s + i] = PackBf16(turned_low[2 * i], turned_low[2 * i + 1]);
+      q[4 * (s + kHalf) + i] = PackBf16(turned_high[2 * i], turned_high[2 * i + 1]);
+    }
+  }
+}
 
 // A query head, rotated, as an operand of the matrix product.
 template <int kHeadDim, bool kPlain>
@@ -142,9 +199,15 @@ __device__ __forceinline__ void LoadKey(const char* tile, int token,
 
 // A warp puts the newest token's key and value where they belong, in both places.
 template <int kHeadDim>
-__device__ void PutNewest(const HeadSource& key, const HeadSource& value, float epsilon, int token,
-                          char* tile, char* cache_tile) {
+__device__ void PutNewest(const DecodeStepParams& p, const Shared& shared, const HeadSource& key,
+                          const HeadSource& value, int token, char* tile, char* cache_tile) {
   const int lane = threadIdx.x % 32;
+  LookUntilThere(p, shared, [&] {
+    bool is_there = true;
+    for (int column = 4 * lane; column < kHeadDim; column += 128)
+      is_there &= IsThere(LoadWords2(key.row + column)) && IsThere(LoadWords2(value.row + column));
+    return is_there;
+  });
   float factor = 1.0f;
   if (key.norm != nullptr) {
     float squares = 0.0f;
@@ -153,7 +216,7 @@ __device__ void PutNewest(const HeadSource& key, const HeadSource& value, float 
       LoadValues<4, false>(key, column, values);
       for (const float v : values) squares += v * v;
     }
-    factor = rsqrtf(WarpSum(squares) / kHeadDim + epsilon);
+    factor = rsqrtf(WarpSum(squares) / kHeadDim + p.epsilon);
   }
   for (int column = 4 * lane; column < kHeadDim; column += 128) {
     float keys[4], values[4];
@@ -174,15 +237,25 @@ __device__ void PutNewest(const HeadSource& key, const HeadSource& value, float 
   __syncwarp();
 }
 
+// Two columns of a head's attention.
+template <int kHeadDim>
+__device__ __forceinline__ void PutAttention(const LayerExchange& exchange, int row, int head,
+                                             int column, const PartSum (&all)[2]) {
+  StoreWord(exchange.attention + row * exchange.stride + head * kHeadDim + column,
+            PackBf16(all[0].value / all[0].sum, all[1].value / all[1].sum));
+}
+
 // The parts of a context that several units have, added up in order.
 template <int kHeadDim>
-__device__ void CombineUnits(const DecodeStepParams& p, const DecodeItem& item, int first_head,
-                             int group) {
-  for (int i = threadIdx.x; i < group * kHeadDim; i += 32 * kWarps) {
-    const int head = first_head + i / kHeadDim, column = i % kHeadDim;
-    const PartSum all = SumItemParts<kHeadDim>(p.partials, item, p.num_heads, head, column);
-    p.attention[(int64_t{item.row} * p.num_heads + head) * kHeadDim + column] =
-        __float2bfloat16(all.value / all.sum);
+__device__ void CombineUnits(const DecodeStepParams& p, const LayerExchange& exchange,
+                             const DecodeItem& item, int first_head, int group) {
+  for (int i = threadIdx.x; i < group * kHeadDim / 2; i += 32 * kWarps) {
+    const int head = first_head + 2 * i / kHeadDim, column = 2 * i % kHeadDim;
+    PartSum all[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+      all[j] = SumItemParts<kHeadDim>(p.partials, item, p.num_heads, head, column + j);
+    PutAttention<kHeadDim>(exchange, item.row, head, column, all);
   }
 }
 
@@ -258,8 +331,9 @@ __device__ __forceinline__ void AttendTile(const DecodeStepParams& p, const Atte
 // The warps' sums, side by side in `scratch`, to the unit's row, or to where the last unit of the
 // context to end finds all.
 template <int kHeadDim>
-__device__ void FinishUnit(const DecodeStepParams& p, const AttentionUnit& unit, int unit_item,
-                           AttentionSums<kHeadDim>& sums, float* scratch, Shared& shared) {
+__device__ void FinishUnit(const DecodeStepParams& p, const LayerExchange& exchange,
+                           const AttentionUnit& unit, AttentionSums<kHeadDim>& sums, float* scratch,
+                           Shared& shared) {
   constexpr int kStride = PartStride(kHeadDim);
   static_assert(4 * kWarps * kMaxGroup * kStride <= kSlotBytes);
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -277,16 +351,17 @@ __device__ void FinishUnit(const DecodeStepParams& p, const AttentionUnit& unit,
     if (t == 0) to[kHeadDim] = sums.max, to[kHeadDim + 1] = sums.sum;
   }
   SyncConsumers();
-  for (int i = threadIdx.x; i < group * kHeadDim; i += 32 * kWarps) {
-    const int row = i / kHeadDim, column = i % kHeadDim;
-    const PartSum all =
-        SumWarpParts<kHeadDim, kWarps>(scratch + row * kStride, kMaxGroup * kStride, column);
-    if (item.num_items == 1) {
-      p.attention[(int64_t{item.row} * p.num_heads + first_head + row) * kHeadDim + column] =
-          __float2bfloat16(all.value / all.sum);
-    } else {
-      StoreItemPart<kHeadDim>(p.partials, unit_item, p.num_heads, first_head + row, column, all);
+  for (int i = threadIdx.x; i < group * kHeadDim / 2; i += 32 * kWarps) {
+    const int row = 2 * i / kHeadDim, head = first_head + row, column = 2 * i % kHeadDim;
+    PartSum all[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      all[j] =
+          SumWarpParts<kHeadDim, kWarps>(scratch + row * kStride, kMaxGroup * kStride, column + j);
+      if (item.num_items > 1)
+        StoreItemPart<kHeadDim>(p.partials, unit.index, p.num_heads, head, column + j, all[j]);
     }
+    if (item.num_items == 1) PutAttention<kHeadDim>(exchange, item.row, head, column, all);
   }
   ProxyFence();  // as in PutNewest
   if (item.num_items == 1) return;
@@ -299,12 +374,13 @@ __device__ void FinishUnit(const DecodeStepParams& p, const AttentionUnit& unit,
     __threadfence();
   }
   SyncConsumers();
-  if (shared.is_last) CombineUnits<kHeadDim>(p, item, first_head, group);
+  if (shared.is_last) CombineUnits<kHeadDim>(p, exchange, item, first_head, group);
 }
 
 template <int kHeadDim>
 __device__ void Attend(const DecodeStepParams& p, int layer_index, Consumer& consumer) {
   const DecodeStepLayer& layer = p.layers[layer_index];
+  const LayerExchange exchange = ExchangeOf(p, consumer.shared().set, layer_index);
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
   const int group = p.num_heads / p.num_kv_heads;
   char* cache = static_cast<char*>(p.cache) + layer_index * p.cache_layer_bytes;
@@ -315,15 +391,20 @@ __device__ void Attend(const DecodeStepParams& p, int layer_index, Consumer& con
     const DecodeItem& item = unit.item;
     const auto source = [&](int head, const bf16* norm) {
       const int64_t at = int64_t{head} * kHeadDim;
-      const bf16* row =
-          p.qkv + int64_t{item.row} * (p.num_heads + 2 * p.num_kv_heads) * kHeadDim + at;
-      return HeadSource{row, layer.qkv_bias != nullptr ? layer.qkv_bias + at : nullptr, norm,
+      return HeadSource{exchange.qkv + item.row * exchange.stride + at,
+                        layer.qkv_bias != nullptr ? layer.qkv_bias + at : nullptr, norm,
                         layer.cos_sin + int64_t{unit.position} * (layer.rope_dim / 2),
                         layer.rope_dim};
     };
     uint32_t q[HeadShape<kHeadDim>::kWords] = {};
-    if (g < group) {
-      const HeadSource head = source(unit.kv_head * group + g, layer.q_norm);
+    const HeadSource head = source(unit.kv_head * group + min(g, group - 1), layer.q_norm);
+    const HeadWords<kHeadDim> words = WaitForHead<kHeadDim>(p, consumer.shared(), head);
+    bool is_rotated = false;
+    if constexpr (kHeadDim % 64 == 0) {
+      is_rotated = is_plain && head.rope_dim == kHeadDim;
+      if (is_rotated && g < group) RotateQuery<kHeadDim>(head, words, q);
+    }
+    if (!is_rotated && g < group) {
       is_plain ? LoadQuery<kHeadDim, true>(head, p.epsilon, q)
                : LoadQuery<kHeadDim, false>(head, p.epsilon, q);
     }
@@ -337,8 +418,8 @@ __device__ void Attend(const DecodeStepParams& p, int layer_index, Consumer& con
         if (tile_index == newest / kBlockTokens && token / kWarpTokens == warp % kTileWarps) {
           const int slot = unit.slot;
           PutNewest<kHeadDim>(
-              source(p.num_heads + unit.kv_head, layer.k_norm),
-              source(p.num_heads + p.num_kv_heads + unit.kv_head, nullptr), p.epsilon, token, at,
+              p, consumer.shared(), source(p.num_heads + unit.kv_head, layer.k_norm),
+              source(p.num_heads + p.num_kv_heads + unit.kv_head, nullptr), token, at,
               cache + (int64_t{slot / kBlockTokens} * p.num_kv_heads + unit.kv_head) *
                           HeadBytes(kHeadDim));
         }
@@ -347,7 +428,7 @@ __device__ void Attend(const DecodeStepParams& p, int layer_index, Consumer& con
       if (tile + 1 < unit.num_tiles) {
         consumer.Release();
       } else {
-        FinishUnit<kHeadDim>(p, unit, unit.index, sums, reinterpret_cast<float*>(at),
+        FinishUnit<kHeadDim>(p, exchange, unit, sums, reinterpret_cast<float*>(at),
                              consumer.shared());
         consumer.Release();
       }

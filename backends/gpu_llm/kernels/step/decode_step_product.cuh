@@ -11,11 +11,14 @@
 namespace nereid::gpu::decode_step {
 
 struct Product {
-  const bf16* in;       // [.., depth]
+  const bf16* in;       // [.., depth], rows `in_stride` apart
   const int32_t* rows;  // which rows of `in`; null: the first
   const bf16* norm;     // [depth]; null: none
+  const bf16* addend;   // [.., num_outputs], rows `addend_stride` apart; null: none
   const float* row_scales;
-  void* out;
+  void* out;  // rows `out_stride` apart
+  int in_stride, addend_stride, out_stride;
+  bool in_is_old, addend_is_old;  // of the launch before: all there
   int num_outputs, depth;
   StreamOutput output;
 };
@@ -157,11 +160,7 @@ class PairEnd {
     output_ = tile_ * kTileOutputs + lane / 4 + j / 2 * 8;
     token_ = lane % 4 * 2 + j % 2;
     stores_ = thread / 128 < count && token_ < p.num_rows;
-    if (stores_ && product.output == StreamOutput::kAdd) {
-      const uint16_t bits = __ldcg(static_cast<const uint16_t*>(product.out) +
-                                   token_ * product.num_outputs + output_);
-      before_ = __uint_as_float(uint32_t{bits} << 16);
-    }
+    if (stores_ && product.addend != nullptr) before_ = LoadWord(AddendWord());
     if (stores_ && product.row_scales != nullptr)
       scale_ = product.row_scales[output_] * kFp8OutputFactor;
   }
@@ -186,34 +185,45 @@ class PairEnd {
       value *= rsqrtf(squares / static_cast<float>(product_.depth) + p.epsilon);
     }
     value *= scale_;
-    const float up = __shfl_xor_sync(0xffffffffu, value, 2);
-    if (!stores_) return;
-    const int64_t at = int64_t{token_} * product_.num_outputs + output_;
-    switch (product_.output) {
-      case StreamOutput::kBf16:
-      case StreamOutput::kAdd:
-        static_cast<bf16*>(product_.out)[at] = __float2bfloat16(value + before_);
-        return;
-      case StreamOutput::kFloat:
-        static_cast<float*>(product_.out)[at] = value;
-        return;
-      case StreamOutput::kSiluGate:
-        if (thread % 4 >= 2) return;
-        static_cast<bf16*>(product_.out)[int64_t{token_} * (product_.num_outputs / 2) +
-                                         tile_ * (kTileOutputs / 2) + thread % 128 / 16] =
-            __float2bfloat16(value / (1.0f + __expf(-value)) * up);
-        return;
+    const int row = token_ * product_.out_stride;
+    if (product_.output == StreamOutput::kFloat) {
+      if (stores_) static_cast<float*>(product_.out)[row + output_] = value;
+      return;
     }
+    int column = output_;
+    bool stores = stores_;
+    if (product_.output == StreamOutput::kSiluGate) {
+      const float up = __shfl_xor_sync(0xffffffffu, value, 2);
+      value = value / (1.0f + __expf(-value)) * up;
+      column = tile_ * (kTileOutputs / 2) + thread % 128 / 16;
+      stores &= thread % 4 < 2;
+    } else if (product_.addend != nullptr) {
+      if (!product_.addend_is_old) {
+        LookUntilThere(p, shared, [&] {
+          if (stores_ && before_ == kMissing) before_ = LoadWord(AddendWord());
+          return before_ != kMissing;
+        });
+      }
+      value += output_ % 2 == 0 ? LowBf16(before_) : HighBf16(before_);
+    }
+    const float next = __shfl_xor_sync(0xffffffffu, value, 16);  // of the next column
+    if (stores && column % 2 == 0)
+      StoreWord(static_cast<bf16*>(product_.out) + row + column, PackBf16(value, next));
   }
 
  private:
+  __device__ const bf16* AddendWord() const {
+    return product_.addend + token_ * product_.addend_stride + output_ / 2 * 2;
+  }
+
   const Product& product_;
   int tile_, output_, token_;
   bool stores_;
-  float before_ = 0.0f, scale_ = 1.0f;
+  uint32_t before_ = 0;  // two columns of what is added
+  float scale_ = 1.0f;
 };
 
-// This thread's pieces of a panel of the input.
+// This thread's pieces of a panel of the input, as far as they are there.
 template <WeightFormat kFormat>
 __device__ __forceinline__ void LoadPanel(const Product& product, const bf16* row, int first,
                                           Panel<kFormat>& panel) {
@@ -221,21 +231,24 @@ __device__ __forceinline__ void LoadPanel(const Product& product, const bf16* ro
   for (int i = 0; i < 4; ++i) {
     const int column = first + PieceColumn<kFormat>(i, threadIdx.x % 4);
     panel.x[i] = {};
-    if (row != nullptr && column < product.depth)
-      panel.x[i] = __ldcg(reinterpret_cast<const uint4*>(row + column));
+    if (row != nullptr && column < product.depth) panel.x[i] = LoadWords4(row + column);
   }
+}
+template <WeightFormat kFormat>
+__device__ __forceinline__ bool IsThere(const Panel<kFormat>& panel) {
+  return IsThere(panel.x[0]) && IsThere(panel.x[1]) && IsThere(panel.x[2]) && IsThere(panel.x[3]);
 }
 __device__ __forceinline__ const bf16* InputRow(const DecodeStepParams& p, const Product& product) {
   const int g = threadIdx.x % 32 / 4;
   if (g >= p.num_rows) return nullptr;
-  return product.in + int64_t{product.rows != nullptr ? product.rows[g] : g} * product.depth;
+  return product.in + (product.rows != nullptr ? product.rows[g] : g) * product.in_stride;
 }
 
-// Of a depth up to kPanels panels, normed or not. Waits for the input; what else it reads of the
-// product, it has by then.
+// Of a depth up to kPanels panels, normed or not. Waits for the input, first for a piece a thread,
+// then for all; what else it reads of the product, it has by then.
 template <WeightFormat kFormat, int kPanels>
 __device__ void MultiplyResident(const DecodeStepParams& p, const Product& product,
-                                 GridBarrier& barrier, Consumer& consumer) {
+                                 Consumer& consumer) {
   using Shape = Chunk<kFormat>;
   constexpr int kTogether = 4;  // panels, whose norm takes the room of a warp's sums
   static_assert(kPanels == kTogether || kPanels == 2 * kTogether);
@@ -256,12 +269,26 @@ __device__ void MultiplyResident(const DecodeStepParams& p, const Product& produ
     }
     __syncwarp();
   }
-  barrier.Wait();
   Panel<kFormat> panels[kPanels];
   const bf16* row = InputRow(p, product);
+  const auto load = [&] {
+    bool is_there = true;
 #pragma unroll
-  for (int panel = 0; panel < kPanels; ++panel)
-    LoadPanel<kFormat>(product, row, panel * kPanelColumns, panels[panel]);
+    for (int panel = 0; panel < kPanels; ++panel)
+      LoadPanel<kFormat>(product, row, panel * kPanelColumns, panels[panel]);
+#pragma unroll
+    for (int panel = 0; panel < kPanels; ++panel) is_there &= IsThere<kFormat>(panels[panel]);
+    return is_there;
+  };
+  if (product.in_is_old) {
+    load();
+  } else {
+    const int column = PieceColumn<kFormat>(0, lane % 4);
+    LookUntilThere(p, consumer.shared(), [&] {
+      return row == nullptr || column >= depth || IsThere(LoadWords4(row + column));
+    });
+    LookUntilThere(p, consumer.shared(), load);
+  }
   if (product.norm != nullptr) {
     float squares = 0.0f;
 #pragma unroll
@@ -309,10 +336,11 @@ __device__ void MultiplyResident(const DecodeStepParams& p, const Product& produ
   }
 }
 
-// Of any depth, not normed: the input is read anew for each pair of tiles, some panels ahead.
+// Of any depth, not normed: the input is read anew for each pair of tiles, some panels ahead. The
+// first pair begins with the columns that have come.
 template <WeightFormat kFormat>
 __device__ void MultiplyDeep(const DecodeStepParams& p, const Product& product,
-                             GridBarrier& barrier, Consumer& consumer) {
+                             Consumer& consumer) {
   using Shape = Chunk<kFormat>;
   constexpr int kAhead = kFormat == WeightFormat::kBf16 ? 2 : 1;  // chunks
   const int depth = product.depth, grid = static_cast<int>(gridDim.x);
@@ -322,14 +350,24 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const Product& product,
   };
   Input ahead[kAhead];
   int next = 0;
-  const auto load = [&](Input& to) {
+  const auto load_at = [&](int column, Input& to) {
 #pragma unroll
     for (int i = 0; i < Shape::kPanels; ++i)
-      LoadPanel<kFormat>(product, row, next + i * kPanelColumns, to.panels[i]);
-    next += Shape::kColumns;
-    if (next >= depth) next = 0;
+      LoadPanel<kFormat>(product, row, column + i * kPanelColumns, to.panels[i]);
   };
-  barrier.Wait();
+  const auto after = [&](int column) {
+    return column + Shape::kColumns < depth ? column + Shape::kColumns : 0;
+  };
+  const auto load = [&](Input& to) {
+    load_at(next, to);
+    next = after(next);
+  };
+  const auto is_there = [&](const Input& input) {
+    bool all = true;
+#pragma unroll
+    for (const Panel<kFormat>& panel : input.panels) all &= IsThere<kFormat>(panel);
+    return all;
+  };
 #pragma unroll
   for (Input& input : ahead) load(input);
   const int num_tiles = product.num_outputs / kTileOutputs;
@@ -343,6 +381,15 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const Product& product,
 #pragma unroll
       for (int i = 1; i < kAhead; ++i) ahead[i - 1] = ahead[i];
       load(ahead[kAhead - 1]);
+      if (!__all_sync(0xffffffffu, is_there(now))) {
+        LookUntilThere(p, consumer.shared(), [&] {
+          load_at(column, now);
+          return is_there(now);
+        });
+        next = after(column);  // what was asked for meanwhile came too early as well
+#pragma unroll
+        for (Input& input : ahead) load(input);
+      }
 #pragma unroll
       for (Panel<kFormat>& panel : now.panels) PreparePanel<kFormat>(panel);
 #pragma unroll

@@ -44,6 +44,9 @@ struct Shared {
   float parts[2][kWarps][2][32][4];  // of sums: [turn][warp][tile][lane]
   float squares[kDecodeStepRows][kWarps];
   bool is_last;
+  uint32_t set;  // of DecodeStepParams::exchange
+  uint32_t num_rows_to_clear;
+  uint64_t start_ns;
   // Of this block's first units of attention, the same in all layers.
   DecodeItem items[kKnownUnits];
   int positions[kKnownUnits], cache_slots[kKnownUnits];
@@ -236,49 +239,100 @@ class Consumer {
   RingPosition position_;
 };
 
-// All blocks' writes before an Arrive can be read after the Wait that follows it.
-class GridBarrier {
- public:
-  __device__ explicit GridBarrier(uint32_t* arrivals) : arrivals_(arrivals) {}
-  __device__ void Arrive() {
-    SyncConsumers();
-    if (threadIdx.x == 0) {
-      asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(arrivals_) : "memory");
-    }
-    target_ += gridDim.x;
-  }
-  __device__ void Wait() {
-    if (threadIdx.x == 0) {
-      for (uint64_t start = 0; !HaveArrived();) CheckPatience(start);
-    }
-    SyncConsumers();
-  }
-  // After the last Wait: leaves the counters as they were.
-  __device__ void End() {
-    if (threadIdx.x != 0 || atomicAdd(arrivals_ + 1, 1u) != gridDim.x - 1) return;
-    arrivals_[0] = arrivals_[1] = 0;
-  }
+// Two bf16 of a kind that no conversion writes: a word of DecodeStepParams::exchange that is not
+// there yet.
+constexpr uint32_t kMissing = 0xffffffffu;
 
- private:
-  static constexpr int kSpinsALook = 1 << 16;
-  static constexpr uint64_t kLimitNs = 30'000'000'000;
+__device__ __forceinline__ uint4 LoadWords4(const void* from) {
+  uint4 words;
+  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "l"(from));
+  return words;
+}
+__device__ __forceinline__ uint2 LoadWords2(const void* from) {
+  uint2 words;
+  asm volatile("ld.relaxed.gpu.global.v2.u32 {%0,%1}, [%2];"
+               : "=r"(words.x), "=r"(words.y)
+               : "l"(from));
+  return words;
+}
+__device__ __forceinline__ uint32_t LoadWord(const void* from) {
+  uint32_t word;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(from));
+  return word;
+}
+__device__ __forceinline__ void StoreWord(void* to, uint32_t word) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
+}
+__device__ __forceinline__ bool IsThere(const uint4& words) {
+  return words.x != kMissing && words.y != kMissing && words.z != kMissing && words.w != kMissing;
+}
+__device__ __forceinline__ bool IsThere(const uint2& words) {
+  return words.x != kMissing && words.y != kMissing;
+}
 
-  __device__ bool HaveArrived() {
-    uint32_t now = 0;
-    for (int spins = 0; spins < kSpinsALook; ++spins) {
-      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(arrivals_) : "memory");
-      if (now >= target_) return true;
-    }
-    return false;
+// A whole warp, until `look` says for each of its threads that it has what it waits for. Blocks
+// that another process keeps from starting are not waited for for ever: the launch fails (End).
+template <typename Look>
+__device__ __forceinline__ void LookUntilThere(const DecodeStepParams& p, const Shared& shared,
+                                               const Look& look) {
+  constexpr uint32_t kLooksAtAClock = 1 << 16;
+  constexpr uint64_t kLimitNs = 30'000'000'000;
+  for (uint32_t looks = 1; !__all_sync(0xffffffffu, look()); ++looks) {
+    if (looks % kLooksAtAClock != 0) continue;
+    if (NowNs() - shared.start_ns > kLimitNs) StoreWord(&p.state->has_given_up, 1);
+    if (__any_sync(0xffffffffu, LoadWord(&p.state->has_given_up) != 0)) return;
   }
-  // Blocks that another process keeps from starting are not waited for for ever: the launch fails.
-  __device__ static void CheckPatience(uint64_t& start) {
-    if (start == 0) start = NowNs();
-    if (NowNs() - start > kLimitNs) __trap();
-  }
+}
 
-  uint32_t* arrivals_;
-  uint32_t target_ = 0;
+// A block's end, by one thread: the last one leaves the sets to the next launch.
+__device__ __forceinline__ void End(const DecodeStepParams& p, const Shared& shared) {
+  DecodeStepState& state = *p.state;
+  if (LoadWord(&state.has_given_up) != 0) __trap();
+  if (atomicAdd(&state.num_ended, 1u) != gridDim.x - 1) return;
+  state.num_ended = 0;
+  state.num_rows[shared.set] = p.num_rows;
+  state.num_rows[1 - shared.set] = 0;
+  state.set = 1 - shared.set;
+}
+
+// Where blocks leave what others need of a layer; rows are `stride` values apart.
+struct LayerExchange {
+  bf16 *qkv, *attention, *middle, *gated, *residual;
+  int stride;
 };
+__device__ __forceinline__ LayerExchange ExchangeOf(const DecodeStepParams& p, uint32_t set,
+                                                    int layer) {
+  const int columns = DecodeStepColumns(p), q_size = p.num_heads * p.head_dim;
+  LayerExchange to;
+  to.stride = p.num_layers * columns;
+  to.qkv = p.exchange + int64_t{set * kDecodeStepRows} * to.stride + layer * columns;
+  to.attention = to.qkv + q_size + 2 * p.num_kv_heads * p.head_dim;
+  to.middle = to.attention + q_size;
+  to.gated = to.middle + p.hidden_size;
+  to.residual = to.gated + p.inner_size;
+  return to;
+}
+
+// By threads that have nothing else to do, `thread` of `count` in all blocks: the other set's words
+// go missing again, and rows of no sequence get an attention, which nobody computes.
+__device__ __forceinline__ void ClearExchange(const DecodeStepParams& p, const Shared& shared,
+                                              int thread, int count) {
+  const auto fill = [&](bf16* to, int64_t num_values, uint32_t word) {
+    auto* pieces = reinterpret_cast<uint4*>(to);
+    for (int64_t i = thread; i < num_values / 8; i += count) pieces[i] = {word, word, word, word};
+  };
+  for (int row = 0; row < p.num_rows; ++row) {
+    if (p.cache_slots[row] >= 0) continue;
+    for (int layer = 0; layer < p.num_layers; ++layer) {
+      const LayerExchange to = ExchangeOf(p, shared.set, layer);
+      fill(to.attention + row * to.stride, p.num_heads * p.head_dim, 0);
+    }
+  }
+  if (p.num_layers == 0) return;
+  const LayerExchange other = ExchangeOf(p, 1 - shared.set, 0);
+  fill(other.qkv, int64_t{shared.num_rows_to_clear} * other.stride, kMissing);
+}
 
 }  // namespace nereid::gpu::decode_step
