@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,8 @@ using TensorInfo = std::unique_ptr<OrtTensorTypeAndShapeInfo, Releaser<&OrtApi::
 using Value = std::unique_ptr<OrtValue, Releaser<&OrtApi::ReleaseValue>>;
 
 nereid::Status OpenLibrary(const std::filesystem::path& path) {
+  static std::mutex mutex;  // models load side by side
+  const std::lock_guard lock(mutex);
   if (g_ort != nullptr) return {};
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return nereid::NotFoundError("ONNX Runtime's library: ", dlerror());
