@@ -13,12 +13,14 @@ PATIENCE_S = 180
 def foreign_environment(**further):
     """For a program of others that loads our library: where that was built with sanitizers, their runtime has to come first
     (NEREID_SANITIZER_RUNTIME, which our own programs hold themselves), and what the program leaks is its own affair. So is that
-    perf_analyzer gives to free() what it has from new."""
+    perf_analyzer gives to free() what it has from new. ThreadSanitizer reports nothing there: it does not see how such a program
+    synchronises its threads."""
     runtime = os.environ.get("NEREID_SANITIZER_RUNTIME")
     if not runtime:
         return {**os.environ, **further}
     options = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0:alloc_dealloc_mismatch=0"
-    return {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": options, **further}
+    silent = os.environ.get("TSAN_OPTIONS", "") + ":report_bugs=0"
+    return {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": options, "TSAN_OPTIONS": silent, **further}
 
 
 class Server(ServerProcess):
