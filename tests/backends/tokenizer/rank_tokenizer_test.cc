@@ -55,6 +55,36 @@ TEST(TekkenTest, MergesNeighboursByTheirRank) {
   EXPECT_EQ(tokenizer->special_ids().bos, 1);
 }
 
+// The answers are tiktoken's.
+TEST(TekkenTest, PatternsAreReadAsRustsEnginesReadThem) {
+  const auto count = [](const std::string& pattern, const std::string& text) {
+    json spec = Tekken({});
+    spec["config"]["pattern"] = pattern;
+    const auto tokenizer = MustLoad(spec);
+    return tokenizer == nullptr ? 0 : Ids(*tokenizer, text).size();
+  };
+  EXPECT_EQ(count(R"(\w+)", "a\u200cb \u00b2"), 5u);  // U+200C, but no superscript
+  EXPECT_EQ(count("a{1,2}+a", "aaaa"), 3u);
+  EXPECT_EQ(count("a$|b", "a\na"), 1u);
+  EXPECT_EQ(count("(?m)^a|b", "a\na"), 2u);
+  EXPECT_EQ(count("[[:alpha:]]+", "\u00e9 a"), 1u);
+  EXPECT_EQ(count("[a-g~~c-z]+", "abcdez"), 3u);
+  EXPECT_EQ(count(R"([\w--\d]+)", "a1\u200c"), 4u);
+  EXPECT_EQ(count("a(?i)b|c", "aB C"), 3u);
+}
+
+TEST(TekkenTest, ASpecialTokenMayBeSpeltAsAnOrdinaryOne) {
+  json spec = Tekken({"ab"});
+  spec["special_tokens"][0]["token_str"] = "ab";
+  const auto tokenizer = MustLoad(spec);
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(Ids(*tokenizer, "ab"), (std::vector<int32_t>{2}));
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{2, 259}), "ab");  // without the special one
+  EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{2, 259}, false), "abab");
+  EXPECT_TRUE(tokenizer->IsSpecial(2));
+  EXPECT_FALSE(tokenizer->IsSpecial(259));
+}
+
 TEST(TekkenTest, TokensPastTheVocabularySizeAreLeftOut) {
   json spec = Tekken({"ab", "abc"});
   spec["config"]["default_vocab_size"] = 3 + 256 + 1;

@@ -14,12 +14,6 @@ std::string_view BytesOf(const RankTokenizer& ranks, const RankTokenizer::Token&
   return std::string_view(ranks.arena).substr(token.offset, token.size);
 }
 
-std::string PrintableForm(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) AppendUtf8(ByteToChar(static_cast<uint8_t>(byte)), text);
-  return text;
-}
-
 Status CheckRanks(const RankTokenizer& ranks, const TokenTable& by_bytes) {
   if (ranks.tokens.empty()) return InvalidArgError("a vocabulary without tokens");
   if (by_bytes.num_entries() != ranks.tokens.size()) {
@@ -73,15 +67,8 @@ PartsResult MakeRankTokenizer(const RankTokenizer& ranks, const SideOptions& sid
     parts->vocabulary.Add(PrintableForm(BytesOf(ranks, token)), ranks.first_id + token.rank);
   }
   NEREID_RETURN_IF_ERROR(CheckRanks(ranks, by_bytes));
-  const nlohmann::json split = {{"type", "Split"},
-                                {"pattern", {{"Regex", ranks.pattern}}},
-                                {"behavior", "Isolated"},
-                                {"invert", false}};
-  const nlohmann::json bytes = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
-  NEREID_ASSIGN_OR_RETURN(
-      parts->pre_tokenizer,
-      PreTokenizer::Make({{"type", "Sequence"}, {"pretokenizers", {split, bytes}}}));
+  NEREID_ASSIGN_OR_RETURN(auto pattern, MakeRegexPattern(ranks.pattern, RegexDialect::kRust));
+  parts->pre_tokenizer = PreTokenizer::OfMatches(std::move(pattern));
   if (ranks.nfc) {
     NEREID_ASSIGN_OR_RETURN(parts->normalizer, Normalizer::Make({{"type", "NFC"}}));
   }
@@ -96,6 +83,7 @@ PartsResult MakeRankTokenizer(const RankTokenizer& ranks, const SideOptions& sid
     parts->post.Surround(ranks.prefix_ids[i], /*in_front=*/true);
   }
   parts->special_ids = ranks.special_ids;
+  parts->added_are_apart = true;
   NEREID_RETURN_IF_ERROR(FinishParts({{"type", "ByteLevel"}}, *parts));
   return parts;
 }

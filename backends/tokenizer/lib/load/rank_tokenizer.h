@@ -22,7 +22,7 @@ struct RankTokenizer {
   std::string arena;
   std::vector<Token> tokens;
   uint32_t first_id = 0;  // id of rank 0
-  std::string pattern;    // cuts the text into pieces, in the dialect of tokenizer.json
+  std::string pattern;    // gives the text's pieces, in Rust's dialect; what it leaves out is none
   bool nfc = false;       // the text is brought into NFC first
   std::vector<AddedToken> specials;
   std::vector<int32_t> prefix_ids;

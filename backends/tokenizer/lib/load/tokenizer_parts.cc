@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "text/byte_level.h"
+
 namespace nereid::tokenizer {
 
 std::optional<int32_t> TokenizerParts::IdOfToken(std::string_view token) const {
@@ -28,9 +30,17 @@ void FinishParts(DecoderSteps decoder_steps, TokenizerParts& parts) {
     id_end = std::max(id_end, parts.added.tokens()[i].id + 1);
   }
   parts.vocab_size = id_end;
+  std::string printable;  // of the last token asked for
   const auto token_of_id = [&](int32_t id) -> std::optional<TokenDecoder::Token> {
     std::optional<std::string_view> text = parts.vocabulary.OfId(id);
-    if (const auto it = added_index.find(id); it != added_index.end()) {
+    const auto it = added_index.find(id);
+    if (parts.added_are_apart && it != added_index.end()) {
+      const AddedToken& token = parts.added.tokens()[it->second];
+      printable = PrintableForm(token.content);
+      return TokenDecoder::Token{printable, token.special};
+    }
+    if (parts.added_are_apart && text) return TokenDecoder::Token{*text, false};
+    if (it != added_index.end()) {
       text = parts.added.DecodedForm(it->second);
     }
     if (!text) return std::nullopt;

@@ -31,6 +31,9 @@ struct TokenizerParts {
   std::optional<Padding> padding;
   std::optional<TokenDecoder> decoder;  // set by every loader
   int32_t vocab_size = 0;
+  // An added token and one of the vocabulary may have one spelling: the added one is decoded byte
+  // by byte, and it alone is special.
+  bool added_are_apart = false;
   SpecialIds special_ids;
 
   // The token of `id` as the decoder sees it.

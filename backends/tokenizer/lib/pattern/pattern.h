@@ -33,20 +33,25 @@ class Pattern {
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// `regex` in the dialect of tokenizer.json (Oniguruma's). UNSUPPORTED names a construct that is
-// refused.
-Result<std::unique_ptr<const Pattern>> MakeRegexPattern(std::string_view regex);
+// In which language a pattern is written: tokenizer.json's is Oniguruma's, that of rank files (and
+// of tekken.json) is that of Rust's engines, as in tiktoken.
+enum class RegexDialect { kOniguruma, kRust };
+
+// UNSUPPORTED names a construct that is refused.
+Result<std::unique_ptr<const Pattern>> MakeRegexPattern(
+    std::string_view regex, RegexDialect dialect = RegexDialect::kOniguruma);
 // The hand-written matcher of `regex`, or null.
 std::unique_ptr<const Pattern> MakeKnownPattern(std::string_view regex);
 // The general engine, also for patterns that have a matcher of their own (tests compare the two).
-Result<std::unique_ptr<const Pattern>> MakePcrePattern(std::string_view regex);
+Result<std::unique_ptr<const Pattern>> MakePcrePattern(
+    std::string_view regex, RegexDialect dialect = RegexDialect::kOniguruma);
 // Every occurrence of `literal`, which must not be empty.
 std::unique_ptr<const Pattern> MakeLiteralPattern(std::string_view literal);
 // Every single numeric character, as the Digits pre-tokenizer counts them.
 std::unique_ptr<const Pattern> MakeDigitPattern();
 
 // `regex` rewritten for PCRE2 (UTF, UCP, MULTILINE), or UNSUPPORTED where the dialects differ.
-Result<std::string> TranslateToPcre(std::string_view regex);
+Result<std::string> TranslateToPcre(std::string_view regex, RegexDialect dialect);
 // What TranslateToPcre gives. INVALID_ARG in PCRE2's words.
 Result<std::unique_ptr<const Pattern>> CompilePcre(std::string_view regex);
 

@@ -109,8 +109,9 @@ Result<std::unique_ptr<const Pattern>> CompilePcre(std::string_view regex) {
   return std::unique_ptr<const Pattern>(std::make_unique<PcrePattern>(std::move(code)));
 }
 
-Result<std::unique_ptr<const Pattern>> MakePcrePattern(std::string_view regex) {
-  NEREID_ASSIGN_OR_RETURN(const std::string translated, TranslateToPcre(regex));
+Result<std::unique_ptr<const Pattern>> MakePcrePattern(std::string_view regex,
+                                                       RegexDialect dialect) {
+  NEREID_ASSIGN_OR_RETURN(const std::string translated, TranslateToPcre(regex, dialect));
   auto pattern = CompilePcre(translated);
   if (pattern.ok()) return pattern;
   return std::move(pattern).status().WithContext(StrCat("pattern '", regex, "'"));
@@ -120,9 +121,10 @@ std::unique_ptr<const Pattern> MakeLiteralPattern(std::string_view literal) {
   return std::make_unique<LiteralPattern>(literal);
 }
 
-Result<std::unique_ptr<const Pattern>> MakeRegexPattern(std::string_view regex) {
+Result<std::unique_ptr<const Pattern>> MakeRegexPattern(std::string_view regex,
+                                                        RegexDialect dialect) {
   if (auto known = MakeKnownPattern(regex)) return known;
-  return MakePcrePattern(regex);
+  return MakePcrePattern(regex, dialect);
 }
 
 }  // namespace nereid::tokenizer

@@ -1,5 +1,5 @@
-// Oniguruma's dialect, in which tokenizer.json writes its patterns, into PCRE2's: rewrites what has
-// another meaning, passes on what has the same and refuses the rest by name.
+// The dialects in which tokenizers write their patterns into PCRE2's: rewrites what has another
+// meaning, passes on what has the same and refuses the rest by name.
 #include <array>
 #include <cctype>
 #include <map>
@@ -20,7 +20,8 @@ constexpr size_t kMaxTranslationBytes = 1 << 20;
 
 class Translator {
  public:
-  explicit Translator(std::string_view in) : in_(in) {}
+  Translator(std::string_view in, RegexDialect dialect)
+      : in_(in), is_rust_(dialect == RegexDialect::kRust) {}
 
   Result<std::string> Run() {
     if (in_.size() > kMaxPatternBytes) {
@@ -37,7 +38,7 @@ class Translator {
  private:
   struct Group {
     size_t start;  // in out_
-    bool ignores_case;
+    bool ignores_case, is_by_line;
   };
 
   Status Refuse(std::string_view what) const {
@@ -74,7 +75,11 @@ class Translator {
     atom_ = out_.size();
     if (c == '\\') return Escape(/*in_class=*/false);
     if (c == '[') return Class();
-    Copy(1);
+    if (is_rust_ && !is_by_line_ && (c == '^' || c == '$')) {
+      Replace(1, c == '^' ? "\\A" : "\\z");
+    } else {
+      Copy(1);
+    }
     return {};
   }
 
@@ -84,8 +89,8 @@ class Translator {
     return in_.substr(begin, at - begin);
   }
 
-  // {n}, {n,}, {n,m} and {,m}; anything else is text. A '+' or '*' behind repeats the repeated, and
-  // a '?' behind {n} makes it optional: none of them is possessive or lazy.
+  // {n}, {n,}, {n,m} and {,m}; anything else is text. For Oniguruma, a '+' or '*' behind repeats
+  // the repeated, and a '?' behind {n} makes it optional: none of them is possessive or lazy.
   Status Interval() {
     size_t end = at_ + 1;
     const std::string_view low = Digits(end);
@@ -100,6 +105,7 @@ class Translator {
     at_ = end + 1;
     out_ += StrCat("{", low.empty() ? "0" : low, has_comma ? "," : "", high, "}");
     const char next = Peek();
+    if (is_rust_ && (next == '+' || next == '?')) return {};
     if (next == '+' || next == '*' || next == '{' || (next == '?' && !has_comma)) {
       out_.insert(atom_, "(?:");
       out_ += ')';
@@ -120,12 +126,13 @@ class Translator {
     for (const std::string_view head : kHeads) {
       if (Next(head)) return Enter(head.size(), head, ignores_case_);
     }
-    if (Next("(?<")) return NamedGroup();
+    if (Next("(?<")) return NamedGroup(at_ + 3);
+    if (is_rust_ && Next("(?P<")) return NamedGroup(at_ + 4);
     return Options();
   }
 
   Status Enter(size_t length, std::string_view head, bool ignores_case) {
-    groups_.push_back({out_.size(), ignores_case_});
+    groups_.push_back({out_.size(), ignores_case_, is_by_line_});
     ignores_case_ = ignores_case;
     Replace(length, head);
     content_ = at_;
@@ -136,39 +143,51 @@ class Translator {
     if (groups_.empty()) return InvalidArgError("pattern '", in_, "': an unmatched ')'");
     atom_ = groups_.back().start;
     ignores_case_ = groups_.back().ignores_case;
+    is_by_line_ = groups_.back().is_by_line;
     groups_.pop_back();
     Copy(1);
     return {};
   }
 
   // Nothing refers to groups, so that the name does not matter.
-  Status NamedGroup() {
-    size_t end = at_ + 3;
+  Status NamedGroup(size_t begin) {
+    size_t end = begin;
     while (end < in_.size() &&
            (std::isalnum(static_cast<unsigned char>(in_[end])) != 0 || in_[end] == '_')) {
       ++end;
     }
-    if (end == at_ + 3 || end == in_.size() || in_[end] != '>') return Refuse("this kind of group");
+    if (end == begin || end == in_.size() || in_[end] != '>') return Refuse("this kind of group");
     return Enter(end + 1 - at_, "(?:", ignores_case_);
   }
 
-  // (?i-m:...) and, where a group or the pattern begins, (?i). Oniguruma's m is PCRE2's s.
+  // (?i-m:...) and, where a group or the pattern begins, (?i). Oniguruma's m is PCRE2's s; Rust has
+  // both, and its m is worked in where it counts, at '^' and '$'.
   Status Options() {
     std::string flags = "(?";
-    bool on = true, ignores_case = ignores_case_;
+    bool on = true, ignores_case = ignores_case_, is_by_line = is_by_line_;
     size_t end = at_ + 2;
     for (; end < in_.size() && in_[end] != ':' && in_[end] != ')'; ++end) {
       const char flag = in_[end];
       if (flag == 'i') ignores_case = on;
-      if (flag != 'i' && flag != 'm' && (flag != '-' || !on)) return Refuse("this kind of group");
+      const bool is_known = flag == 'i' || flag == 'm' || (is_rust_ && flag == 's');
+      if (!is_known && (flag != '-' || !on)) return Refuse("this kind of group");
       on = on && flag != '-';
-      flags += flag == 'm' ? 's' : flag;
+      if (is_rust_ && flag == 'm') {
+        is_by_line = on;
+      } else {
+        flags += flag == 'm' ? 's' : flag;
+      }
     }
     if (end == in_.size()) return Refuse("this kind of group");
     flags += in_[end];
-    if (in_[end] == ':') return Enter(end + 1 - at_, flags, ignores_case);
-    if (at_ != content_) return Refuse("an option inside a group");
+    if (in_[end] == ':') {
+      NEREID_RETURN_IF_ERROR(Enter(end + 1 - at_, flags, ignores_case));
+      is_by_line_ = is_by_line;
+      return {};
+    }
+    if (at_ != content_ && !is_rust_) return Refuse("an option inside a group");
     ignores_case_ = ignores_case;
+    is_by_line_ = is_by_line;
     Replace(end + 1 - at_, flags);
     content_ = at_;
     return {};
@@ -186,6 +205,9 @@ class Translator {
     return {};
   }
 
+  // "&&" and, in Rust, "--" and "~~": all but the members of both.
+  bool AtSetOperation() const { return Next("&&") || (is_rust_ && (Next("--") || Next("~~"))); }
+
   bool AtPosix() const { return Next("[:") && in_.find(":]", at_) != in_.npos; }
 
   Status ClassMember() {
@@ -201,7 +223,7 @@ class Translator {
     if (Next("^")) Copy(1);
     if (Next("]")) return Refuse("']' as a class's first character");
     while (at_ < in_.size() && in_[at_] != ']') {
-      needs_sets_ = needs_sets_ || Next("&&") || (Next("[") && !AtPosix());
+      needs_sets_ = needs_sets_ || AtSetOperation() || (Next("[") && !AtPosix());
       if (needs_sets_) return {};
       NEREID_RETURN_IF_ERROR(ClassMember());
       NEREID_RETURN_IF_ERROR(CheckSize(out_.size()));
@@ -222,7 +244,8 @@ class Translator {
     return set;
   }
 
-  // A class with others inside, with "&&", which binds less than union, or with complements.
+  // A class with others inside, with "&&" and the like, which bind less than union, or with
+  // complements.
   Result<CodeSet> ClassOfSets(int depth) {
     if (depth == kMaxClassDepth) return Refuse("so deep a class");
     ++at_;
@@ -230,21 +253,31 @@ class Translator {
     if (is_negated) ++at_;
     if (Next("]")) return Refuse("']' as a class's first character");
     CodeSet whole, part;
-    bool has_whole = false;
+    char operation = '\0';  // what joins the part that is being read to those before it
     std::string items;
     const auto end_part = [&]() -> Status {
       NEREID_ASSIGN_OR_RETURN(const CodeSet plain, SetOf(std::move(items)));
       items.clear();
       part.Add(plain);
-      if (has_whole) whole.Intersect(part);
-      if (!has_whole) whole = part;
-      has_whole = true;
+      if (operation == '\0') whole = part;
+      if (operation == '&') whole.Intersect(part);
+      if (operation == '~') {
+        CodeSet both = whole;
+        both.Intersect(part);
+        whole.Add(part);
+        part = std::move(both);
+      }
+      if (operation == '-' || operation == '~') {
+        part.Complement();
+        whole.Intersect(part);
+      }
       part = {};
       return {};
     };
     while (at_ < in_.size() && in_[at_] != ']') {
-      if (Next("&&")) {
+      if (AtSetOperation()) {
         NEREID_RETURN_IF_ERROR(end_part());
+        operation = in_[at_];
         at_ += 2;
       } else if (Next("[") && !AtPosix()) {
         NEREID_ASSIGN_OR_RETURN(const CodeSet inner, ClassOfSets(depth + 1));
@@ -274,7 +307,9 @@ class Translator {
     const size_t end = in_.find(":]", at_);
     const bool is_negated = Peek(2) == '^';
     const size_t begin = at_ + (is_negated ? 3 : 2);
-    const auto set = end >= begin ? PosixSet(in_.substr(begin, end - begin)) : std::nullopt;
+    if (end < begin) return Refuse("this kind of class");
+    const std::string_view name = in_.substr(begin, end - begin);
+    const auto set = is_rust_ ? AsciiSet(name) : PosixSet(name);
     if (!set) return Refuse("this kind of class");
     return Set(end + 2 - at_, *set, is_negated, /*in_class=*/true);
   }
@@ -292,7 +327,7 @@ class Translator {
         return Set(2, kSpaceSet, c == 'S', in_class);
       case 'w':
       case 'W':
-        return Set(2, WordSet(in_class), c == 'W', in_class);
+        return Set(2, Word(in_class), c == 'W', in_class);
       case 'd':
       case 'D':
         return Set(2, CategorySet("Nd"), c == 'D', in_class);
@@ -322,6 +357,8 @@ class Translator {
     }
   }
 
+  std::string Word(bool in_class) const { return is_rust_ ? RustWordSet() : WordSet(in_class); }
+
   Status MemberEscape(char c) {
     if (c != 'b') return Refuse(StrCat("'\\", c, "'"));
     Replace(2, "\\x{8}");
@@ -330,7 +367,7 @@ class Translator {
 
   // Escapes that are no characters of a class.
   Status PlaceEscape(char c) {
-    const std::string word = StrCat("[", WordSet(/*in_class=*/false), "]");
+    const std::string word = StrCat("[", Word(/*in_class=*/false), "]");
     switch (c) {
       case 'A':
       case 'z':
@@ -370,6 +407,11 @@ class Translator {
   }
 
   Status Property(bool in_class) {
+    if (is_rust_ && std::isalpha(static_cast<unsigned char>(Peek(2))) != 0) {  // \pL
+      const auto category = PropertySet(in_.substr(at_ + 2, 1));
+      if (!category) return Refuse(StrCat("the property '", Peek(2), "'"));
+      return Set(3, *category, in_[at_ + 1] == 'P', in_class);
+    }
     const size_t close = in_.find('}', at_);
     if (Peek(2) != '{' || close == in_.npos) return Refuse("a property without {}");
     std::string_view name = in_.substr(at_ + 3, close - at_ - 3);
@@ -391,6 +433,12 @@ class Translator {
   }
 
   Status FourDigitCode() {
+    if (is_rust_ && Peek(2) == '{') {
+      const size_t close = in_.find('}', at_);
+      if (close == in_.npos) return Refuse("'\\u{' without '}'");
+      Replace(close + 1 - at_, StrCat("\\x", in_.substr(at_ + 2, close - at_ - 1)));
+      return {};
+    }
     const std::string_view digits = in_.substr(at_ + 2, 4);
     bool hex = digits.size() == 4;
     for (const char c : digits) hex &= std::isxdigit(static_cast<unsigned char>(c)) != 0;
@@ -400,12 +448,14 @@ class Translator {
   }
 
   std::string_view in_;
+  const bool is_rust_;
   size_t at_ = 0;
   size_t content_ = 0;  // where in in_ the content of the group begins
   std::string out_;
   size_t atom_ = 0;  // where in out_ what a quantifier repeats begins
   std::vector<Group> groups_;
   bool ignores_case_ = false;
+  bool is_by_line_ = false;  // '^' and '$' stand at lines; told for Rust only
   bool needs_sets_ = false;
   std::string complement_;  // what the last member of a class is the complement of
   std::map<std::pair<std::string, bool>, CodeSet> sets_;  // by members, and whether case counts
@@ -413,8 +463,8 @@ class Translator {
 
 }  // namespace
 
-Result<std::string> TranslateToPcre(std::string_view regex) {
-  return Translator(regex).Run();
+Result<std::string> TranslateToPcre(std::string_view regex, RegexDialect dialect) {
+  return Translator(regex, dialect).Run();
 }
 
 }  // namespace nereid::tokenizer

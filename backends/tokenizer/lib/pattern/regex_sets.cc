@@ -132,6 +132,31 @@ std::string WordSet(bool in_class) {
                 in_class ? "" : R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})");
 }
 
+std::string RustWordSet() {
+  return WordSet(/*in_class=*/true) + R"(\x{200c}\x{200d})";  // Join_Control
+}
+
+std::optional<std::string> AsciiSet(std::string_view name) {
+  constexpr Name kSets[] = {{"alnum", "0-9A-Za-z"},
+                            {"alpha", "A-Za-z"},
+                            {"ascii", R"(\x{0}-\x{7f})"},
+                            {"blank", R"(\x{9}\x{20})"},
+                            {"cntrl", R"(\x{0}-\x{1f}\x{7f})"},
+                            {"digit", "0-9"},
+                            {"graph", R"(\x{21}-\x{7e})"},
+                            {"lower", "a-z"},
+                            {"print", R"(\x{20}-\x{7e})"},
+                            {"punct", R"(\x{21}-\x{2f}\x{3a}-\x{40}\x{5b}-\x{60}\x{7b}-\x{7e})"},
+                            {"space", R"(\x{9}-\x{d}\x{20})"},
+                            {"upper", "A-Z"},
+                            {"word", "0-9A-Za-z_"},
+                            {"xdigit", kHexDigitSet}};
+  for (const Name& set : kSets) {
+    if (name == set.is) return std::string(set.means);
+  }
+  return std::nullopt;
+}
+
 // Alphabetic and lower case as PCRE2's Unicode data has them, which is a few letters behind.
 std::optional<std::string> PosixSet(std::string_view name) {
   if (name == "alpha") return CategorySet("L") + R"(\p{Alphabetic}\x{363}-\x{36f})";

@@ -16,7 +16,18 @@ class SplitStep : public PreTokenizerStep {
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
 
   bool Split(std::string_view text, bool, PieceSink& out) const override {
+    struct Matches final : PieceSink {
+      explicit Matches(PieceSink& sink) : to(sink) {}
+      bool Add(std::string_view piece, bool is_match) override {
+        return !is_match || to.Add(piece, true);
+      }
+      PieceSink& to;
+    };
     if (behavior_ == SplitBehavior::kIsolated) return pattern_->ForEachSpan(text, out);
+    if (behavior_ == SplitBehavior::kRemoved && invert_) {
+      Matches matches(out);
+      return pattern_->ForEachSpan(text, matches);
+    }
     BehaviorSink behavior(behavior_, invert_, out);
     return pattern_->ForEachSpan(text, behavior) && behavior.Finish();
   }
@@ -279,6 +290,14 @@ Result<PreTokenizer> PreTokenizer::Make(const Json& spec, std::optional<bool> ad
   } else if (!spec.is_null()) {
     NEREID_RETURN_IF_ERROR(chain.Add(spec));
   }
+  return chain;
+}
+
+PreTokenizer PreTokenizer::OfMatches(std::unique_ptr<const Pattern> pattern) {
+  PreTokenizer chain;
+  chain.steps_.push_back(
+      std::make_unique<SplitStep>(std::move(pattern), SplitBehavior::kRemoved, /*invert=*/true));
+  chain.byte_level_ = true;
   return chain;
 }
 

@@ -38,6 +38,9 @@ class PreTokenizer {
   static Result<PreTokenizer> Make(const nlohmann::json& spec,
                                    std::optional<bool> add_prefix_space = std::nullopt);
 
+  // What `pattern` matches, as bytes; what lies between matches is left out.
+  static PreTokenizer OfMatches(std::unique_ptr<const Pattern> pattern);
+
   // True when the pieces stand for bytes, each spelt as one character in the vocabulary.
   bool byte_level() const { return byte_level_; }
   // Has the pieces that stand for bytes spelt so, for a model that knows characters only.

@@ -35,6 +35,12 @@ char32_t ByteToChar(uint8_t byte) {
   return Map().to_char[byte];
 }
 
+std::string PrintableForm(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) AppendUtf8(ByteToChar(static_cast<uint8_t>(byte)), text);
+  return text;
+}
+
 bool AppendBytesOf(std::string_view printable, std::string& out) {
   const ByteMap& map = Map();
   const size_t old_size = out.size();

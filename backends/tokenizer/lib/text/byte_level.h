@@ -11,6 +11,9 @@ namespace nereid::tokenizer {
 // The character that stands for `byte`.
 char32_t ByteToChar(uint8_t byte);
 
+// `bytes`, each by its character.
+std::string PrintableForm(std::string_view bytes);
+
 // Appends the bytes that `printable` (valid UTF-8) stands for; false, appending nothing, when one
 // of its characters stands for no byte.
 bool AppendBytesOf(std::string_view printable, std::string& out);
