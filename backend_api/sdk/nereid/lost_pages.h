@@ -45,8 +45,7 @@ class LostPages {
 
   static Mapping* Watch(uintptr_t begin, size_t size_bytes, int protection) {
     const std::lock_guard lock(mutex);
-    static const bool has_handler = Install();
-    (void)has_handler;
+    static const Handler handler;
     Mapping* mapping = first.load(std::memory_order_relaxed);
     while (mapping != nullptr && mapping->is_taken) mapping = mapping->next;
     if (mapping == nullptr) {
@@ -62,12 +61,22 @@ class LostPages {
     return mapping;
   }
 
-  static bool Install() {
-    struct sigaction action {};
-    action.sa_sigaction = &OnBusError;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    return sigaction(SIGBUS, nullptr, &others) == 0 && sigaction(SIGBUS, &action, nullptr) == 0;
-  }
+  // Ends with the library that this code is in: the process may go on without it.
+  struct Handler {
+    Handler() {
+      struct sigaction action {};
+      action.sa_sigaction = &OnBusError;
+      action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+      sigaction(SIGBUS, nullptr, &others);
+      sigaction(SIGBUS, &action, nullptr);
+    }
+    ~Handler() {
+      struct sigaction now {};
+      sigaction(SIGBUS, nullptr, &now);
+      // Else a later one calls this one, and stands.
+      if (now.sa_sigaction == &OnBusError) sigaction(SIGBUS, &others, nullptr);
+    }
+  };
 
   // Allocates nothing, takes no lock. When it returns, what failed is tried again.
   static void OnBusError(int signal_number, siginfo_t* info, void* context) {
