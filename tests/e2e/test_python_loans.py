@@ -88,7 +88,8 @@ def server(start_server, tmp_path_factory):
     write_model(root, "cached", CODE.format(before="pass", answer="pass"), CONFIG + "response_cache { enable: true }\n")
     write_model(root, "stream", STREAM, CONFIG + "model_transaction_policy { decoupled: true }\n")
     running = start_server(root, python_flags(f"--backend-config=python,shm-region-prefix-name={PREFIX}", "--model-control-mode=explicit",
-                                              "--load-model=*", "--cache-config=local,size=67108864"))
+                                              "--load-model=*", "--cache-config=local,size=67108864",
+                                              "--http-write-timeout-secs=1000", "--grpc-write-timeout=1000000"))  # on a slow machine too
     yield running
     assert running.stop() == 0
     check_nothing_stays(running, PREFIX)
