@@ -1,5 +1,7 @@
 // Decode steps in one launch against the same steps by a kernel an operation.
+#include <cmath>
 #include <latch>
+#include <limits>
 #include <string>
 #include <thread>
 
@@ -219,6 +221,22 @@ TEST_F(DecodeStepOrderTest, StepsThatOverlapDrawWhatOthersDo) {
     for (const int32_t num_rows : {5, 8, 1, 3}) {
       EXPECT_EQ(overlapping.Generate(num_rows, 12, true), plain.Generate(num_rows, 12, false))
           << model.name << ", " << num_rows << " rows";
+    }
+  }
+}
+
+// Words that are not there yet are no numbers either, of another kind.
+TEST_F(DecodeStepOrderTest, ValuesThatAreNoNumbersAreNotWaitedFor) {
+  for (const WeightFormat format : {kBf16, kFp8, kInt4}) {
+    Model model = kModels[0];
+    model.format = format;
+    model.embedding_scale = std::numeric_limits<float>::quiet_NaN();
+    Steps steps(model, true);
+    ASSERT_TRUE(steps.ok());
+    steps.Prefill();
+    for (const int32_t num_rows : {8, 1, 3}) {
+      const std::vector<float> logits = steps.Decode(num_rows);
+      EXPECT_TRUE(std::isnan(logits.front()) && std::isnan(logits.back())) << num_rows << " rows";
     }
   }
 }
