@@ -1,6 +1,7 @@
 // Reads keys of config.json.
 #include "llm_core/model/config_reader.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -59,6 +60,14 @@ double ConfigReader::NumberOr(std::string_view key, double fallback) {
     return fallback;
   }
   return value->get<double>();
+}
+
+float ConfigReader::EpsilonOr(std::string_view key, double fallback) {
+  const double epsilon = NumberOr(key, fallback);
+  if (epsilon < 0.0 || epsilon > 1.0) {
+    Fail(InvalidArgError(file_, ": '", key, "' is ", epsilon, ", expected 0 to 1"));
+  }
+  return static_cast<float>(std::clamp(epsilon, 0.0, 1.0));
 }
 
 bool ConfigReader::BoolOr(std::string_view key, bool fallback) {

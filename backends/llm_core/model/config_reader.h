@@ -24,6 +24,8 @@ class ConfigReader {
   // A required size of at most `limit`: what there is one of in memory for each.
   int32_t Count(std::string_view key, int32_t limit);
   double NumberOr(std::string_view key, double fallback);
+  // What a norm adds to a variance: 0 to 1.
+  float EpsilonOr(std::string_view key, double fallback);
   bool BoolOr(std::string_view key, bool fallback);
   std::string TextOr(std::string_view key, std::string_view fallback);
   // A number or a list of numbers, as Hugging Face writes eos_token_id; empty when absent.

@@ -157,15 +157,21 @@ int32_t ReadExtendedPositions(ConfigReader& config, int32_t positions) {
 
 RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& defaults) {
   ConfigReader scaling = ScalingOf(config);
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    if (!config.Has(key) || config.json()[key].is_object()) continue;
+    config.Fail(InvalidArgError("config.json: '", key, "' is ", config.json()[key].dump(),
+                                ", expected an object"));
+  }
   const double theta =
       scaling.NumberOr("rope_theta", config.NumberOr("rope_theta", defaults.theta));
   const double partial =
       scaling.NumberOr("partial_rotary_factor",
                        config.NumberOr("partial_rotary_factor",
                                        config.NumberOr("rotary_pct", defaults.partial_factor)));
-  const int32_t dim = static_cast<int32_t>(head_dim * partial);
-  if (theta <= 1.0 || dim < 2 || dim > head_dim || dim % 2 != 0) {
-    config.Fail(InvalidArgError("config.json: rope of ", dim, " of ", head_dim,
+  const double rotated = head_dim * partial;
+  const int32_t dim = rotated >= 2.0 && rotated <= head_dim ? static_cast<int32_t>(rotated) : 0;
+  if (theta <= 1.0 || dim < 2 || dim % 2 != 0) {
+    config.Fail(InvalidArgError("config.json: rope of ", rotated, " of ", head_dim,
                                 " dimensions with rope_theta ", theta, " makes no sense"));
     return {};
   }

@@ -158,6 +158,14 @@ TEST(DecoderSpecTest, NamesTheKeyThatMakesNoSense) {
   EXPECT_THAT(MessageForConfig(std::string(100000, '[')), HasSubstr("is not a JSON object"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("head_dim":3)")), HasSubstr("rope of 3 of 3"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("rope_theta":0)")), HasSubstr("rope_theta 0"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("rms_norm_eps":-1)")),
+              HasSubstr("'rms_norm_eps' is -1, expected 0 to 1"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("rms_norm_eps":1e39)")),
+              HasSubstr("'rms_norm_eps' is 1e+39, expected 0 to 1"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("rope_scaling":5)")),
+              HasSubstr("'rope_scaling' is 5, expected an object"));
+  EXPECT_THAT(MessageForConfig(WithKey(R"("partial_rotary_factor":9e9)")),
+              HasSubstr("rope of 1.8e+10 of 2 dimensions"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("eos_token_id":"end")")), HasSubstr("'eos_token_id'"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("model_type":"mixtral","num_local_experts":9999999)")),
               HasSubstr("'num_local_experts' is 9999999, limit 1024"));

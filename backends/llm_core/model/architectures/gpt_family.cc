@@ -16,7 +16,7 @@ void ReadGptConfig(ConfigReader& config, DecoderSpec& spec) {
   spec.head_dim = std::max(1, spec.hidden_size / spec.num_heads);
   spec.max_positions = config.Size("n_positions");
   spec.norm = {.kind = NormKind::kLayer,
-               .epsilon = static_cast<float>(config.NumberOr("layer_norm_epsilon", 1e-5)),
+               .epsilon = config.EpsilonOr("layer_norm_epsilon", 1e-5),
                .weight_offset = 0.0f,
                .has_bias = true};
   spec.position = PositionKind::kLearned;

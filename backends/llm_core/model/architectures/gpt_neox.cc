@@ -14,7 +14,7 @@ void ReadNeoXConfig(ConfigReader& config, DecoderSpec& spec) {
       {.rope = {.theta = config.NumberOr("rotary_emb_base", 10000.0), .partial_factor = 0.25}});
   spec.num_kv_heads = spec.num_heads;
   spec.norm = {.kind = NormKind::kLayer,
-               .epsilon = static_cast<float>(config.NumberOr("layer_norm_eps", 1e-5)),
+               .epsilon = config.EpsilonOr("layer_norm_eps", 1e-5),
                .weight_offset = 0.0f,
                .has_bias = true};
   spec.qkv_bias = spec.attention_out_bias = config.BoolOr("attention_bias", true);

@@ -41,7 +41,7 @@ void ReadLlamaConfig(ConfigReader& config, DecoderSpec& spec, const LlamaDefault
                                                 : std::max(1, spec.hidden_size / spec.num_heads));
   spec.max_positions = config.SizeOr("max_position_embeddings", defaults.rope.max_positions);
   spec.extended_positions = ReadExtendedPositions(config, spec.max_positions);
-  spec.norm.epsilon = static_cast<float>(config.NumberOr("rms_norm_eps", defaults.norm_epsilon));
+  spec.norm.epsilon = config.EpsilonOr("rms_norm_eps", defaults.norm_epsilon);
   spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
   spec.activation = ReadActivation(config, "hidden_act", "silu");
   spec.tied_embeddings = config.BoolOr("tie_word_embeddings", false);

@@ -9,7 +9,7 @@ void BuildStarCoder2(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0,
                      spec);
   spec.norm = {.kind = NormKind::kLayer,
-               .epsilon = static_cast<float>(config.NumberOr("norm_epsilon", 1e-5)),
+               .epsilon = config.EpsilonOr("norm_epsilon", 1e-5),
                .weight_offset = 0.0f,
                .has_bias = true};
   spec.qkv_bias = spec.attention_out_bias = spec.mlp_bias = config.BoolOr("use_bias", true);
