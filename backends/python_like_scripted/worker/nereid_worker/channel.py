@@ -2,18 +2,39 @@
 import marshal
 import os
 import struct
+import threading
 
 from .errors import TritonModelException
 from .look import Looker
-from .region import IncomingRegion, NoRegion, OutgoingRegion
+from .region import IncomingRegion, OutgoingRegion
 
 _MAX_PACKET = 60000
 _ELSEWHERE = struct.Struct("<cQQ")  # in place of a long message: where it lies
 
 asked_fd = posted_fd = -1
-incoming, outgoing = None, NoRegion()
 _posted = None
 num_posted = 0
+_post_lock = threading.RLock()  # what the garbage collector ends inside it posts too
+
+
+def check_own():
+    if posted_fd < 0:
+        raise TritonModelException(f"the host can be called from the model's process alone, and process {os.getpid()} was forked or spawned by it")
+
+
+class NoRegion:
+    """In place of an outgoing one, where this is not the model's own process."""
+
+    def place(self, array):
+        check_own()
+
+    place_bytes = give_back = place
+
+    def free_bytes(self):
+        return 0
+
+
+incoming, outgoing = None, NoRegion()
 
 
 def open_channels(asked, posted, to_worker, from_worker, growth, limit):
@@ -40,11 +61,6 @@ def _leave():
 def is_own():
     """Whether this is the process that the host started."""
     return posted_fd >= 0
-
-
-def check_own():
-    if posted_fd < 0:
-        raise TritonModelException(f"the host can be called from the model's process alone, and process {os.getpid()} was forked or spawned by it")
 
 
 def _packed(message):
@@ -85,8 +101,3 @@ def next_posted():
     """None when the host is gone."""
     data = _posted.read(131072)
     return _unpacked(data) if data else None
-
-
-import threading  # noqa: E402
-
-_post_lock = threading.RLock()  # what the garbage collector ends inside it posts too

@@ -151,16 +151,3 @@ class OutgoingRegion:
             self._map = mmap.mmap(self._fd, new)
         except OSError as error:
             raise TritonModelException(f"shared memory of {new} bytes: {os.strerror(error.errno)}") from None
-
-
-class NoRegion:
-    """In place of an outgoing one, where this is not the model's own process."""
-
-    def place(self, array):
-        from .channel import check_own
-        check_own()
-
-    place_bytes = give_back = place
-
-    def free_bytes(self):
-        return 0
