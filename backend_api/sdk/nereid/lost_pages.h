@@ -89,6 +89,7 @@ class LostPages {
       others.sa_handler(signal_number);
     } else {
       signal(signal_number, SIG_DFL);
+      raise(signal_number);  // one that was sent would not come again
     }
   }
 
