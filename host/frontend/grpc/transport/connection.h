@@ -27,8 +27,7 @@ class Stream;
 struct Shared {
   const GrpcOptions& options;
   const MethodTable& methods;
-  const TlsContext* tls = nullptr;  // null: plain
-  std::atomic<size_t> num_connections{0};
+  const TlsContext* tls = nullptr;   // null: plain
   std::atomic<size_t> num_calls{0};  // whose service has not heard of their end
 };
 

@@ -51,26 +51,21 @@ Server::~Server() {
   clients_.clear();
 }
 
-bool Server::Admit(int) {
-  shared_.num_connections.fetch_add(1);
-  return true;
-}
-
 void Server::Adopt(size_t index, int fd) {
   Clients& clients = clients_[index];
   http::EventLoop& loop = port_->loop(index);
   // It dies when what is posted by now has run: until then it may be in the loop's hands.
-  const auto on_closed = [this, &clients, &loop](Connection* closed) {
-    loop.PostFunction([this, &clients, &loop, closed] {
+  const auto on_closed = [this, index, &clients, &loop](Connection* closed) {
+    loop.PostFunction([this, index, &clients, &loop, closed] {
       const auto found = clients.connections.find(closed);
       loop.DestroyLater(std::move(found->second));
       clients.connections.erase(found);
-      shared_.num_connections.fetch_sub(1);
+      port_->OnClosed(index);
     });
   };
   auto connection = std::make_unique<Connection>(fd, loop, shared_, on_closed);
   if (clients.is_stopping || !connection->Open().ok()) {
-    shared_.num_connections.fetch_sub(1);
+    port_->OnClosed(index);
     return;
   }
   clients.connections.emplace(connection.get(), std::move(connection));
@@ -87,7 +82,7 @@ void Server::ForEachConnection(const Visit& visit) {
 }
 
 bool Server::IsIdle() const {
-  return shared_.num_connections.load() == 0 && shared_.num_calls.load() == 0;
+  return port_->num_open() == 0 && shared_.num_calls.load() == 0;
 }
 
 void Server::Stop(std::chrono::milliseconds patience) {

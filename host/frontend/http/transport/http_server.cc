@@ -56,7 +56,7 @@ Status HttpServer::Open() {
   for (size_t i = 0; i < port_->num_loops(); ++i) {
     EventLoop& loop = port_->loop(i);
     connections_.push_back(
-        std::make_unique<LoopConnections>(loop, service_, config_.limits, tls_.get(), num_open_));
+        std::make_unique<LoopConnections>(*port_, i, service_, config_.limits, tls_.get()));
     loop.SetTick([this, connections = connections_.back().get(), quiet = Quiet()]() mutable {
       connections->OnTick();
       TrimWhenQuiet(quiet);
@@ -66,8 +66,7 @@ Status HttpServer::Open() {
 }
 
 bool HttpServer::Admit(int fd) {
-  if (num_open_.fetch_add(1) < config_.limits.max_connections) return true;
-  num_open_.fetch_sub(1);
+  if (port_->num_open() < config_.limits.max_connections) return true;
   [[maybe_unused]] const ssize_t sent =
       send(fd, kTooManyConnections, sizeof(kTooManyConnections) - 1, MSG_NOSIGNAL);
   return false;
@@ -108,7 +107,7 @@ void HttpServer::BeginDrain() {
 }
 
 bool HttpServer::WaitUntilIdle(std::chrono::steady_clock::time_point deadline) {
-  while (num_open_.load() != 0) {
+  while (num_connections() != 0) {
     if (std::chrono::steady_clock::now() >= deadline) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

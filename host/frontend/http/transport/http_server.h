@@ -2,7 +2,6 @@
 // said]
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -37,7 +36,7 @@ class HttpServer final : private PortUser {
   ~HttpServer();
 
   uint16_t port() const { return port_->port(); }
-  size_t num_connections() const { return num_open_.load(); }
+  size_t num_connections() const { return port_->num_open(); }
 
   // Accepts nobody any more and closes idle connections; requests in flight go on to their end.
   void BeginDrain();
@@ -65,7 +64,6 @@ class HttpServer final : private PortUser {
   std::unique_ptr<TlsContext> tls_;  // null: plain HTTP
   std::unique_ptr<Port> port_;
   std::vector<std::unique_ptr<LoopConnections>> connections_;  // by loop
-  std::atomic<size_t> num_open_{0};
   bool is_draining_ = false;
 };
 

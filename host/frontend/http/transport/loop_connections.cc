@@ -8,7 +8,7 @@ namespace nereid::http {
 void LoopConnections::Adopt(int fd) {
   auto connection = std::make_unique<Connection>(fd, loop_, *this, service_, limits_);
   if (is_draining_ || !connection->Open(tls_).ok()) {
-    num_open_.fetch_sub(1);
+    port_.OnClosed(index_);
     return;
   }
   Connection* key = connection.get();
@@ -18,7 +18,7 @@ void LoopConnections::Adopt(int fd) {
 void LoopConnections::Remove(Connection* connection) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;
-  num_open_.fetch_sub(1);
+  port_.OnClosed(index_);
   loop_.DestroyLater(std::move(found->second));
   connections_.erase(found);
 }

@@ -1,5 +1,5 @@
-// The connections of one loop: keeps them, counts them for all loops together, and sweeps them once
-// a second for those that stall. [loop thread, where not said]
+// The connections of one loop: keeps them, and sweeps them once a second for those that stall.
+// [loop thread, where not said]
 #pragma once
 
 #include <atomic>
@@ -10,19 +10,25 @@
 #include "host/frontend/http/transport/connection.h"
 #include "host/frontend/http/transport/event_loop.h"
 #include "host/frontend/http/transport/limits.h"
+#include "host/frontend/http/transport/port.h"
 #include "host/frontend/http/transport/service.h"
 
 namespace nereid::http {
 
 class LoopConnections {
  public:
-  // All outlive this object; `num_open` counts the connections of every loop, `tls` is null where
-  // sockets carry plain HTTP.
-  LoopConnections(EventLoop& loop, Service& service, const Limits& limits, const TlsContext* tls,
-                  std::atomic<size_t>& num_open)
-      : loop_(loop), service_(service), limits_(limits), tls_(tls), num_open_(num_open) {}
+  // All outlive this object. `index`: of the port's loop; `tls` is null where sockets carry plain
+  // HTTP.
+  LoopConnections(Port& port, size_t index, Service& service, const Limits& limits,
+                  const TlsContext* tls)
+      : port_(port),
+        index_(index),
+        loop_(port.loop(index)),
+        service_(service),
+        limits_(limits),
+        tls_(tls) {}
 
-  // Takes `fd`, an accepted socket already counted in `num_open`.
+  // Takes `fd`, a socket that the port dealt.
   void Adopt(int fd);
   // The connection closed itself; it dies once its callback has returned.
   void Remove(Connection* connection);
@@ -49,11 +55,12 @@ class LoopConnections {
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
+  Port& port_;
+  const size_t index_;
   EventLoop& loop_;
   Service& service_;
   const Limits& limits_;
   const TlsContext* const tls_;
-  std::atomic<size_t>& num_open_;
   std::unordered_map<Connection*, std::unique_ptr<Connection>> connections_;
   int64_t now_s_ = 0;
   std::atomic<uint64_t> num_requests_{0};

@@ -1,16 +1,47 @@
 #include "host/frontend/http/transport/port.h"
 
 #include <event2/event.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <thread>
 #include <utility>
 
 namespace nereid::http {
+namespace {
+
+bool HaveSameAddress(const sockaddr_storage& a, const sockaddr_storage& b) {
+  if (a.ss_family != b.ss_family) return false;
+  if (a.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in&>(a).sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in&>(b).sin_addr.s_addr;
+  }
+  return a.ss_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(a).sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6&>(b).sin6_addr, sizeof(in6_addr)) == 0;
+}
+
+// The core that received the last packet of a client on this same machine, which is the core that
+// the client ran on; -1 for clients of other machines.
+int CoreOfLocalClient(int fd) {
+  sockaddr_storage client = {}, own = {};
+  socklen_t client_bytes = sizeof(client), own_bytes = sizeof(own);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&client), &client_bytes) != 0 ||
+      getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) != 0 ||
+      !HaveSameAddress(client, own)) {
+    return -1;
+  }
+  int core = -1;
+  socklen_t bytes = sizeof(core);
+  return getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &bytes) == 0 ? core : -1;
+}
+
+}  // namespace
 
 int OneLoopACore() {
   return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
@@ -23,6 +54,7 @@ Result<std::unique_ptr<Port>> Port::Open(const PortOptions& options) {
     NEREID_ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop, EventLoop::Create());
     port->loops_.push_back(std::move(loop));
   }
+  port->num_open_ = std::vector<std::atomic<size_t>>(port->loops_.size());
   port->accept_event_ = event_new(port->loops_.front()->base(), port->listener_.fd(),
                                   EV_READ | EV_PERSIST, &OnAcceptEvent, port.get());
   if (port->accept_event_ == nullptr) {
@@ -51,6 +83,12 @@ void Port::StopAccepting() {
     event_del(accept_event_);
     listener_.Close();
   });
+}
+
+size_t Port::num_open() const {
+  size_t sum = 0;
+  for (const auto& of_loop : num_open_) sum += of_loop.load();
+  return sum;
 }
 
 void Port::StopLoops() {
@@ -83,9 +121,26 @@ void Port::OnAcceptable() {
 
 // [first loop]
 void Port::Deal(int fd) {
-  const size_t index = next_loop_++ % loops_.size();
+  const size_t index = LoopFor(fd);
+  num_open_[index].fetch_add(1);
   if (index == 0) return user_->Adopt(index, fd);
   loops_[index]->PostFunction([this, index, fd] { user_->Adopt(index, fd); });
+}
+
+// [first loop] The loop with the fewest connections. But the connections of one thread of a client
+// on this machine stay together where that leaves the loops about even: client and loop then take
+// turns. Spread out, loop and client on two cores can keep each other busy for whole slices of time
+// while the other pair, which shares those cores, waits.
+size_t Port::LoopFor(int fd) const {
+  // In connections. With many cores there is one for each, and even shares count more.
+  const size_t max_lead = std::max<size_t>(16 / loops_.size(), 1);
+  const auto fewest = std::min_element(num_open_.begin(), num_open_.end());
+  const int core = CoreOfLocalClient(fd);
+  if (core >= 0) {
+    const size_t preferred = static_cast<size_t>(core) % loops_.size();
+    if (num_open_[preferred] < *fewest + max_lead) return preferred;
+  }
+  return static_cast<size_t>(fewest - num_open_.begin());
 }
 
 }  // namespace nereid::http

@@ -1,8 +1,9 @@
 // A listening socket and the event loops that share its connections: accepts on the first loop and
-// deals the sockets out in turn, so that every loop has its share. Both protocols stand on it.
+// deals the sockets out, so that every loop has its share. Both protocols stand on it.
 // [owner thread, where not said]
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -29,7 +30,8 @@ class PortUser {
  public:
   // [first loop] False: there is no room for `fd`, which the port closes.
   virtual bool Admit(int fd) = 0;
-  // [the loop of that index] `fd` was admitted and is the user's from now on.
+  // [the loop of that index] `fd` was admitted and is the user's from now on, who says
+  // Port::OnClosed when its connection is gone.
   virtual void Adopt(size_t loop, int fd) = 0;
 
  protected:
@@ -48,6 +50,10 @@ class Port {
   uint16_t port() const { return listener_.port(); }
   size_t num_loops() const { return loops_.size(); }
   EventLoop& loop(size_t index) { return *loops_[index]; }
+  // [any thread] Admitted connections that are not closed yet.
+  size_t num_open() const;
+  // [any thread] A connection of that loop closed.
+  void OnClosed(size_t loop) { num_open_[loop].fetch_sub(1); }
 
   // Starts the loops and accepts.
   Status Serve(PortUser& user);
@@ -61,6 +67,7 @@ class Port {
       : loop_name_(loop_name), listener_(std::move(listener)) {}
   void OnAcceptable();
   void Deal(int fd);
+  size_t LoopFor(int fd) const;
   static void OnAcceptEvent(int fd, short what, void* self);
 
   const char* const loop_name_;
@@ -68,7 +75,7 @@ class Port {
   std::vector<std::unique_ptr<EventLoop>> loops_;
   PortUser* user_ = nullptr;
   event* accept_event_ = nullptr;
-  size_t next_loop_ = 0;  // first loop only
+  std::vector<std::atomic<size_t>> num_open_;  // connections by loop; up: first loop only
 };
 
 }  // namespace nereid::http
