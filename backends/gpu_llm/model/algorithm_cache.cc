@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <utility>
 
 namespace nereid::gpu {
 namespace {
@@ -88,9 +87,10 @@ void AlgorithmCache::Add(const AlgorithmKey& key, const Algorithm& algorithm) {
   if (path_.empty() || !is_new) return;
   const int fd = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return;
-  const std::string line =
-      (std::exchange(ends_amid_a_line_, false) ? "\n" : "") + LineOf(key, algorithm);
-  (void)!write(fd, line.data(), line.size());  // one write: lines of two processes do not mix
+  const std::string line = (ends_amid_a_line_ ? "\n" : "") + LineOf(key, algorithm);
+  // One write: lines of two processes do not mix.
+  const ssize_t written = write(fd, line.data(), line.size());
+  if (written > 0) ends_amid_a_line_ = static_cast<size_t>(written) < line.size();
   (void)close(fd);
 }
 

@@ -35,7 +35,7 @@ class AlgorithmCache {
 
  private:
   std::string path_;
-  bool ends_amid_a_line_ = false;  // the file, as it was read
+  bool ends_amid_a_line_ = false;  // the file, as it was read or last written to
   std::map<AlgorithmKey, Algorithm> known_;
 };
 

@@ -2,8 +2,10 @@
 #include "gpu_llm/model/algorithm_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -80,6 +82,40 @@ TEST_F(AlgorithmCacheTest, ALineThatWasCutOffTakesNoOtherWithIt) {
   const AlgorithmCache again(folder_, "GPU");
   EXPECT_EQ(again.Find(kOther), kSecond);
   EXPECT_EQ(again.Find(kOne), kSecond);
+}
+
+// Files of this process may have so many bytes, beyond which a write is cut off as on a full disk.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t size_bytes) : on_signal_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {.rlim_cur = size_bytes, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, on_signal_);
+  }
+
+ private:
+  void (*on_signal_)(int);
+  rlimit before_;
+};
+
+TEST_F(AlgorithmCacheTest, ALineThatAFullDiskCutOffTakesNoOtherWithIt) {
+  AlgorithmCache cache(folder_, "GPU");
+  cache.Add(kOne, kFirst);
+  const std::filesystem::path path = std::filesystem::directory_iterator(folder_)->path();
+  {
+    const FileLimit limit(std::filesystem::file_size(path) + 5);
+    cache.Add(kOther, kFirst);
+  }
+  constexpr AlgorithmKey kThird = {1, 2, 3};
+  cache.Add(kThird, kSecond);
+  const AlgorithmCache again(folder_, "GPU");
+  EXPECT_EQ(again.Find(kOne), kFirst);
+  EXPECT_FALSE(again.Find(kOther));
+  EXPECT_EQ(again.Find(kThird), kSecond);
 }
 
 TEST_F(AlgorithmCacheTest, WithoutAFolderItKeepsNothing) {
