@@ -272,8 +272,8 @@ __device__ __forceinline__ bool IsThere(const uint2& words) {
   return words.x != kMissing && words.y != kMissing;
 }
 
-// A whole warp, until `look` says for each of its threads that it has what it waits for. Blocks
-// that another process keeps from starting are not waited for for ever: the launch fails (End).
+// A whole warp, until `look` says for each of its threads that it has what it waits for. What never
+// comes is not waited for for ever: the launch fails (End).
 template <typename Look>
 __device__ __forceinline__ void LookUntilThere(const DecodeStepParams& p, const Shared& shared,
                                                const Look& look) {
@@ -316,7 +316,7 @@ __device__ __forceinline__ LayerExchange ExchangeOf(const DecodeStepParams& p, u
 }
 
 // By threads that have nothing else to do, `thread` of `count` in all blocks: the other set's words
-// go missing again, and rows of no sequence get an attention, which nobody computes.
+// go missing again, and rows of no sequence get zeros as attention: no unit computes theirs.
 __device__ __forceinline__ void ClearExchange(const DecodeStepParams& p, const Shared& shared,
                                               int thread, int count) {
   const auto fill = [&](bf16* to, int64_t num_values, uint32_t word) {
