@@ -15,6 +15,10 @@ std::string_view KindName(SharedMemoryKind kind) {
 
 }  // namespace
 
+Status SharedBlock::CheckTouched() const {
+  return keep == nullptr ? Status::Ok() : keep->CheckTouched();
+}
+
 const SharedOutput* FindShared(std::span<const SharedOutput> outputs, std::string_view tensor) {
   for (const SharedOutput& output : outputs) {
     if (output.tensor == tensor) return &output;

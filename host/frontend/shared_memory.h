@@ -27,14 +27,20 @@ struct SharedRange {
   uint64_t size_bytes = 0;
 };
 
+class SharedRegion;
+
 // That part, mapped. It stays mapped while the block lives, whatever becomes of the region's name.
 struct SharedBlock {
-  std::shared_ptr<const void> keep;
+  std::shared_ptr<const SharedRegion> keep;
   std::shared_ptr<const void> use;  // until it is dropped, clients cannot unregister the region
   char* base = nullptr;
   size_t size_bytes = 0;
   TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
   int64_t memory_type_id = 0;
+
+  // Before the answer to a request that used it: an error where what was read there, or written,
+  // was not the client's memory.
+  Status CheckTouched() const;
 };
 
 // Where an output of a request goes instead of into the response.
@@ -57,8 +63,6 @@ struct SharedRegionInfo {
   uint64_t size_bytes = 0;
   int64_t device_id = 0;  // of a CUDA region
 };
-
-class SharedRegion;
 
 class SharedMemory {
  public:

@@ -22,8 +22,10 @@ class SharedRegion {
   const SharedRegionInfo& info() const { return info_; }
   virtual char* base() const = 0;
   virtual TRITONSERVER_MemoryType memory_type() const = 0;
-  // Whether the memory is still all there: its owner may have cut it short.
+  // Whether the memory is still all there: its owner may have cut it short. Before a request.
   virtual Status Check() const { return Status::Ok(); }
+  // Whether what was read and written so far was the client's memory. After a request.
+  virtual Status CheckTouched() const { return Status::Ok(); }
 
  private:
   const SharedMemoryKind kind_;

@@ -47,13 +47,19 @@ class SystemRegion final : public SharedRegion {
   char* base() const override { return static_cast<char*>(mapping_) + lead_bytes_; }
   TRITONSERVER_MemoryType memory_type() const override { return TRITONSERVER_MEMORY_CPU; }
 
-  // Asked before a request begins. For what is cut while it runs, zeros are read.
   Status Check() const override {
     NEREID_ASSIGN_OR_RETURN(const uint64_t object_bytes, ObjectBytes(fd_, info().key));
-    if (info().offset + info().size_bytes <= object_bytes) return Status::Ok();
+    if (info().offset + info().size_bytes <= object_bytes) return CheckTouched();
     return InvalidArgError("shared memory region '", info().name, "': '", info().key,
                            "' was cut to ", object_bytes, " bytes, expected at least ",
                            info().offset + info().size_bytes);
+  }
+
+  // Pages that were lost are none of the object's, and stay so when it grows again.
+  Status CheckTouched() const override {
+    if (!lost_->any()) return Status::Ok();
+    return InvalidArgError("shared memory region '", info().name, "': '", info().key,
+                           "' lost pages while a request used it: register it again");
   }
 
  private:

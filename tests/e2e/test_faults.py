@@ -16,7 +16,11 @@ import urllib.request
 from multiprocessing import shared_memory
 
 import grpc
+import numpy
 import pytest
+import tritonclient.grpc
+import tritonclient.http
+import tritonclient.utils
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 CONFIG = """backend: "hostile"
@@ -142,38 +146,57 @@ def num_waiting(server):
         return float(re.search(r'^nv_inference_pending_request_count{model="m",version="1"} (.*)$', answer.read().decode(), re.M)[1])
 
 
-def test_shared_memory_that_its_client_cuts_while_the_request_waits_harms_nobody_else(start_server, test_backends, tmp_path):
-    """A page that the object has no longer would end the process by SIGBUS."""
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.parametrize("tensor", ["input", "output"])
+def test_shared_memory_that_its_client_cuts_while_the_request_waits_harms_nobody_else(start_server, test_backends, tmp_path, tensor, protocol):
+    """A page that the object has no longer would end the process by SIGBUS. Zeros in its place are nobody's data: an error, also later."""
     (tmp_path / "m/1").mkdir(parents=True)
     (tmp_path / "m/config.pbtxt").write_text(WAITS_FOR_TWO)
     server = start_server(tmp_path, [test_backends])
-
-    def post(path, body):
-        with urllib.request.urlopen(urllib.request.Request(server.url + path, json.dumps(body).encode()), timeout=60) as answer:
-            return json.loads(answer.read() or b"{}")
-
-    def infer(**more):
-        return post("/v2/models/m/infer", {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 2], **more}]})["outputs"][0]["data"]
-
+    kind = tritonclient.http if protocol == "http" else tritonclient.grpc
+    address = f"127.0.0.1:{server.http if protocol == 'http' else server.grpc}"
     page = resource.getpagesize()
+
+    def infer(values=(5, 6), shares=False):
+        given = kind.InferInput("INPUT0", [1, 2], "FP32")
+        wanted = kind.InferRequestedOutput("OUTPUT0")
+        if shares and tensor == "input":
+            given.set_shared_memory("r", 8, page)
+        else:
+            given.set_data_from_numpy(numpy.array([values], numpy.float32))
+        if shares and tensor == "output":
+            wanted.set_shared_memory("r", 8, page)
+        with kind.InferenceServerClient(address) as own:  # one over HTTP serves one thread
+            return own.infer("m", [given], outputs=[wanted])
+
     memory = shared_memory.SharedMemory(create=True, size=2 * page)
-    shared = {"parameters": {"shared_memory_region": "r", "shared_memory_byte_size": 8, "shared_memory_offset": page}}
+    client = kind.InferenceServerClient(address)
     try:
-        memory.buf[page:page + 8] = struct.pack("<2f", 5, 6)
-        post("/v2/systemsharedmemory/region/r/register", {"key": memory.name, "offset": 0, "byte_size": 2 * page})
+        client.register_system_shared_memory("r", memory.name, 2 * page)
         with concurrent.futures.ThreadPoolExecutor() as pool:
-            first = pool.submit(infer, **shared)
+            first = pool.submit(infer, shares=True)
             deadline = time.monotonic() + 60
             while num_waiting(server) != 1:
                 assert time.monotonic() < deadline and not first.done()
                 time.sleep(0.01)
             os.truncate(f"/dev/shm/{memory.name}", page)
-            assert infer(data=[1, 2]) == [1, 2]
-            assert first.result() == [0, 0]
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            infer(**shared)
-        assert b"was cut to" in refused.value.read()
+            assert infer([1, 2]).as_numpy("OUTPUT0").tolist() == [[1, 2]]
+            with pytest.raises(tritonclient.utils.InferenceServerException, match="'r': .* lost pages while a request used it"):
+                first.result()
+            with pytest.raises(tritonclient.utils.InferenceServerException, match="was cut to"):
+                infer(shares=True)
+            os.truncate(f"/dev/shm/{memory.name}", 2 * page)
+            with pytest.raises(tritonclient.utils.InferenceServerException, match="lost pages .* register it again"):
+                infer(shares=True)
+            client.unregister_system_shared_memory("r")
+            client.register_system_shared_memory("r", memory.name, 2 * page)
+            memory.buf[page:page + 8] = struct.pack("<2f", 5, 6)
+            second = pool.submit(infer, shares=True)
+            infer([1, 2])
+            values = second.result().as_numpy("OUTPUT0") if tensor == "input" else numpy.frombuffer(memory.buf, numpy.float32, 2, page).copy()
+            assert values.ravel().tolist() == [5, 6]
     finally:
+        client.close()
         memory.close()
         memory.unlink()
     assert server.stop() == 0

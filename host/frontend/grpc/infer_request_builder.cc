@@ -299,6 +299,14 @@ void InferParts::EndSharedUse() {
   for (SharedOutput& output : outputs.shared) output.block.use.reset();
 }
 
+Status InferParts::CheckShared() const {
+  for (const SharedBlock& block : shared_inputs) NEREID_RETURN_IF_ERROR(block.CheckTouched());
+  for (const SharedOutput& output : outputs.shared) {
+    NEREID_RETURN_IF_ERROR(output.block.CheckTouched());
+  }
+  return {};
+}
+
 Status FillRequest(const SharedMemory& shared_memory, const ForwardedHeaders& headers,
                    InferParts& parts, InferRequest& request) {
   const std::string& id = parts.message.message().id();

@@ -42,6 +42,8 @@ struct InferParts {
 
   // Once the model has answered: from here on clients may unregister the regions.
   void EndSharedUse();
+  // Before a response is passed on: whether the memory was there so far.
+  Status CheckShared() const;
 };
 
 // Fills `request`, made for the message's model, from `parts.message` and `headers`. Inputs

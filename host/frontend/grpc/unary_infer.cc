@@ -97,7 +97,8 @@ void UnaryInfer::OnResponse(InferResponse response, bool is_final) noexcept {
 }
 
 void UnaryInfer::FinishWithOnly(InferResponse response) {
-  Result<WireMessage> bytes = EncodeUnaryResponse(response, parts_);
+  const Status shared = parts_.CheckShared();
+  Result<WireMessage> bytes = shared.ok() ? EncodeUnaryResponse(response, parts_) : shared;
   response = InferResponse();  // before the client hears, so that its memory is free by then
   if (bytes.ok()) {
     FinishOnce(std::move(bytes).value());

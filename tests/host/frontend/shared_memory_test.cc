@@ -112,6 +112,29 @@ TEST(SharedMemoryTest, AnObjectThatWasCutShortIsNotTouched) {
   EXPECT_NE(block.status().message().find("cut to 4096 bytes"), std::string::npos);
 }
 
+TEST(SharedMemoryTest, ARegionThatLostPagesIsRefusedUntilItIsRegisteredAgain) {
+  Object object(8192);
+  SharedMemory memory(true);
+  ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 8192).ok());
+  Result<SharedBlock> block = memory.Find({"r", 4096, 16});
+  ASSERT_TRUE(block.ok());
+  object.Resize(4096);
+  EXPECT_TRUE(block->CheckTouched().ok()) << "nobody has looked yet";
+  std::memcpy(block->base, "an output", 9);
+  const std::string kLost = "shared memory region 'r': '" + object.key() +
+                            "' lost pages while a request used it: register it again";
+  EXPECT_EQ(block->CheckTouched().message(), kLost);
+  object.Resize(8192);
+  EXPECT_EQ(memory.Find({"r", 0, 16}).status().message(), kLost);
+  block->use.reset();
+  ASSERT_TRUE(memory.Unregister(SharedMemoryKind::kSystem, "r").ok());
+  ASSERT_TRUE(memory.RegisterSystem("r", object.key(), 0, 8192).ok());
+  object.Write(4096, "new");
+  const Result<SharedBlock> anew = memory.Find({"r", 4096, 16});
+  ASSERT_TRUE(anew.ok());
+  EXPECT_EQ(std::string(anew->base, 3), "new");
+}
+
 TEST(SharedMemoryTest, WhatCannotBeMappedIsRefused) {
   Object object(64);
   SharedMemory memory(true);

@@ -95,6 +95,14 @@ void ModelCall::EndSharedUse() {
   for (SharedOutput& output : *outputs) output.block.use.reset();
 }
 
+Status ModelCall::CheckShared() {
+  for (const InputTensor& input : inputs_) NEREID_RETURN_IF_ERROR(input.block.CheckTouched());
+  const std::vector<SharedOutput>* const outputs = shared_outputs();
+  if (outputs == nullptr) return Status::Ok();
+  for (const SharedOutput& output : *outputs) NEREID_RETURN_IF_ERROR(output.block.CheckTouched());
+  return Status::Ok();
+}
+
 void ModelCall::OnDisconnect() {
   connection_ = nullptr;
   Cancel();

@@ -47,6 +47,8 @@ class ModelCall : public InferObserver, public LoopTask, public ActiveCall {
   std::string ExtraHeaders() const;
   // [loop thread] Asks the model to stop.
   void Cancel();
+  // [loop thread] Whether the memory that the request shares was there to the end.
+  Status CheckShared();
   // Outputs that go into shared memory; null for none. Constant.
   virtual std::vector<SharedOutput>* shared_outputs() { return nullptr; }
 

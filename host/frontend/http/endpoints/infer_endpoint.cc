@@ -46,6 +46,7 @@ class InferCall final : public ModelCall {
                         ? response_.Error()
                         : InternalError("expected a single response, got ", num_responses_);
     InferReply reply;
+    if (status.ok()) status = CheckShared();
     if (status.ok()) status = BuildInferReply(response_, forms_, reply);
     if (status.ok()) {
       Send(reply);
