@@ -9,6 +9,8 @@ import urllib.request
 
 import pytest
 
+from python_support import is_ready
+
 
 def weights(model):
     return model / "1/model.safetensors"
@@ -94,13 +96,16 @@ def test_weights_that_are_cut_while_they_serve_fail_their_model_alone(server):
     shutil.copytree(repository / "tensorrt_llm", repository / "cut")
     request = json.dumps({"input_ids": [1, 2, 3], "input_lengths": 3, "request_output_len": 4}).encode()
     assert post(server, "/v2/repository/models/cut/load")[0] == 200
+    assert is_ready(server, "cut")
     status, answer = post(server, "/v2/models/cut/generate", request)
     assert status == 200, answer
     os.truncate(weights(repository / "cut"), 4096)
     status, answer = post(server, "/v2/models/cut/generate", request)
     assert status >= 400 and "model.safetensors" in json.loads(answer)["error"], answer
+    assert not is_ready(server, "cut")
     assert post(server, "/v2/models/ensemble/generate", json.dumps({"text_input": "Once upon a time", "max_tokens": 4}).encode())[0] == 200
     shutil.copy(weights(repository / "tensorrt_llm"), weights(repository / "cut"))
     assert post(server, "/v2/repository/models/cut/load")[0] == 200
+    assert is_ready(server, "cut")
     status, answer = post(server, "/v2/models/cut/generate", request)
     assert status == 200, answer
