@@ -183,13 +183,13 @@ void Decoder::RunAttention(const llm::Batch& batch, int32_t layer) {
   }
 }
 
-// Norms and rotates heads [first, last) of keys and values of a sequence's tokens, with the queries
+// Norms and rotates heads [first, last) of keys and values of a tile's tokens, with the queries
 // that read them, and puts them into the cache.
-void Decoder::ReadyHeads(const llm::BatchSequence& sequence, int32_t layer, int32_t first,
+void Decoder::ReadyHeads(const llm::Batch& batch, const Tile& tile, int32_t layer, int32_t first,
                          int32_t last) {
   const int32_t queries = spec_.num_heads / spec_.num_kv_heads;
-  for (int32_t i = 0; i < sequence.num_tokens; ++i) {
-    const int64_t token = sequence.first_token + i;
+  for (int32_t i = 0; i < tile.num_tokens; ++i) {
+    const int64_t token = tile.first_token + i;
     const int64_t key = token * spec_.num_kv_heads + first;
     for (const auto& [norm, heads, count] :
          {std::tuple(&weights_.layers[layer].q_norm, q_.data() + key * queries * spec_.head_dim,
@@ -200,31 +200,36 @@ void Decoder::ReadyHeads(const llm::BatchSequence& sequence, int32_t layer, int3
       if (spec_.position == llm::PositionKind::kRope) ApplyRope(layer, token, heads, count);
     }
   }
-  WriteCache(sequence, layer, first, last);
+  WriteCache(batch.sequences[tile.sequence], tile, layer, first, last);
 }
 
+// A unit of work is a tile's head of keys and values: few such heads keep many threads busy too.
 void Decoder::ReadyAllHeads(const llm::Batch& batch, int32_t layer) {
+  const int32_t heads = spec_.num_kv_heads;
   const auto run = [&](int64_t first, int64_t last, int) {
-    for (const llm::BatchSequence& sequence : batch.sequences) {
-      ReadyHeads(sequence, layer, static_cast<int32_t>(first), static_cast<int32_t>(last));
+    for (int64_t unit = first, count = 0; unit < last; unit += count) {
+      const auto head = static_cast<int32_t>(unit % heads);
+      count = std::min<int64_t>(heads - head, last - unit);
+      ReadyHeads(batch, tiles_[unit / heads], layer, head, static_cast<int32_t>(head + count));
     }
   };
-  num_tokens_* spec_.kv_size() < kMinSharedWork / 4
-      ? run(0, spec_.num_kv_heads, 0)
-      : pool_.ParallelRanges(spec_.num_kv_heads, 1, run);
+  const auto units = static_cast<int64_t>(tiles_.size()) * heads;
+  num_tokens_* spec_.q_size() < kMinSharedWork / 4 ? run(0, units, 0)
+                                                   : pool_.ParallelRanges(units, 1, run);
 }
 
-void Decoder::WriteCache(const llm::BatchSequence& sequence, int32_t layer, int32_t first_head,
-                         int32_t last_head) {
-  const float* keys = k_.data() + sequence.first_token * spec_.kv_size();
-  const float* values = v_.data() + sequence.first_token * spec_.kv_size();
+void Decoder::WriteCache(const llm::BatchSequence& sequence, const Tile& tile, int32_t layer,
+                         int32_t first_head, int32_t last_head) {
+  const float* keys = k_.data() + tile.first_token * spec_.kv_size();
+  const float* values = v_.data() + tile.first_token * spec_.kv_size();
+  const int32_t first_position = positions_[tile.first_token];
   if (!cache_.is_encoded()) {
-    ops_.paged_kv_write({keys, values, sequence.num_tokens, sequence.num_cached,
-                         sequence.block_table.data(), cache_.Layer(layer), first_head, last_head});
+    ops_.paged_kv_write({keys, values, tile.num_tokens, first_position, sequence.block_table.data(),
+                         cache_.Layer(layer), first_head, last_head});
     return;
   }
-  for (int32_t token = 0; token < sequence.num_tokens; ++token) {
-    const int32_t position = sequence.num_cached + token;
+  for (int32_t token = 0; token < tile.num_tokens; ++token) {
+    const int32_t position = first_position + token;
     const int32_t block = sequence.block_table[position / kBlockSize];
     for (int32_t head = first_head; head < last_head; ++head) {
       const int64_t from = (int64_t{token} * spec_.num_kv_heads + head) * spec_.head_dim;
@@ -278,7 +283,7 @@ void Decoder::Attend(const llm::Batch& batch, int32_t layer) {
       const Tile& tile = tiles_[unit / spec_.num_kv_heads];
       const llm::BatchSequence& sequence = batch.sequences[tile.sequence];
       params.kv_head = static_cast<int32_t>(unit % spec_.num_kv_heads);
-      if (is_decode(batch)) ReadyHeads(sequence, layer, params.kv_head, params.kv_head + 1);
+      if (is_decode(batch)) ReadyHeads(batch, tile, layer, params.kv_head, params.kv_head + 1);
       rows.clear();
       for (int32_t token = tile.first_token; token < tile.first_token + tile.num_tokens; ++token) {
         for (int32_t query = 0; query < queries; ++query) {

@@ -44,10 +44,11 @@ class Decoder {
   bool is_decode(const llm::Batch& batch) const {
     return num_tokens_ == static_cast<int64_t>(batch.sequences.size());
   }
-  void ReadyHeads(const llm::BatchSequence& sequence, int32_t layer, int32_t first, int32_t last);
+  void ReadyHeads(const llm::Batch& batch, const Tile& tile, int32_t layer, int32_t first,
+                  int32_t last);
   void ReadyAllHeads(const llm::Batch& batch, int32_t layer);
-  void WriteCache(const llm::BatchSequence& sequence, int32_t layer, int32_t first_head,
-                  int32_t last_head);
+  void WriteCache(const llm::BatchSequence& sequence, const Tile& tile, int32_t layer,
+                  int32_t first_head, int32_t last_head);
   void DecodeBlocks(int32_t layer, int thread, PagedAttentionParams& params);
   void Attend(const llm::Batch& batch, int32_t layer);
   // out (+)= MLP(in), of `num_rows` rows.

@@ -135,7 +135,7 @@ TEST_P(BatchInvarianceTest, AloneInCompanyOrPreemptedTheAnswerIsTheSame) {
   for (const Setting& setting :
        {Setting{}, Setting{.num_threads = 3, .max_num_tokens = 16},
         Setting{.num_threads = 2, .max_num_sequences = 5, .max_num_tokens = 7},
-        Setting{.max_num_sequences = 40, .max_num_tokens = 500},
+        Setting{.num_threads = 3, .max_num_sequences = 40, .max_num_tokens = 500},
         Setting{.num_threads = 2, .max_cache_tokens = 160, .policy = kEvict},
         Setting{.max_num_tokens = 50,
         .max_cache_tokens = 320,
@@ -183,7 +183,7 @@ TEST(KvSettingsTest, AnswersAreTheSameAloneInCompanyOrPreempted) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, BatchInvarianceTest,
                          ::testing::Values("llama", "mistral-swa", "gpt2", "gpt_bigcode", "mixtral",
-                                           "gemma2"),
+                                           "gemma2", "qwen3", "llama-mqa-bias"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name) c = c == '-' ? '_' : c;
