@@ -16,18 +16,7 @@ class SplitStep : public PreTokenizerStep {
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
 
   bool Split(std::string_view text, bool, PieceSink& out) const override {
-    struct Matches final : PieceSink {
-      explicit Matches(PieceSink& sink) : to(sink) {}
-      bool Add(std::string_view piece, bool is_match) override {
-        return !is_match || to.Add(piece, true);
-      }
-      PieceSink& to;
-    };
     if (behavior_ == SplitBehavior::kIsolated) return pattern_->ForEachSpan(text, out);
-    if (behavior_ == SplitBehavior::kRemoved && invert_) {
-      Matches matches(out);
-      return pattern_->ForEachSpan(text, matches);
-    }
     BehaviorSink behavior(behavior_, invert_, out);
     return pattern_->ForEachSpan(text, behavior) && behavior.Finish();
   }
