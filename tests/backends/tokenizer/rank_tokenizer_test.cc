@@ -71,6 +71,11 @@ TEST(TekkenTest, PatternsAreReadAsRustsEnginesReadThem) {
   EXPECT_EQ(count("[a-g~~c-z]+", "abcdez"), 3u);
   EXPECT_EQ(count(R"([\w--\d]+)", "a1\u200c"), 4u);
   EXPECT_EQ(count("a(?i)b|c", "aB C"), 3u);
+  EXPECT_EQ(count("[--/]", "-./"), 2u);  // leading hyphens are members
+  EXPECT_EQ(count("[^--a]", "-a./b"), 3u);
+  EXPECT_EQ(count("[---a--a]", "-a"), 1u);
+  EXPECT_EQ(count(R"([\w[--/]])", "a-./"), 3u);
+  EXPECT_EQ(count("[a--]", "a-"), 1u);
 }
 
 TEST(TekkenTest, ASpecialTokenMayBeSpeltAsAnOrdinaryOne) {

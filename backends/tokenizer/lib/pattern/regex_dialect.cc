@@ -1,5 +1,6 @@
 // The dialects in which tokenizers write their patterns into PCRE2's: rewrites what has another
 // meaning, passes on what has the same and refuses the rest by name.
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <map>
@@ -217,11 +218,18 @@ class Translator {
     return {};
   }
 
+  // In Rust, hyphens that begin a class are members, before "--" could be an operation.
+  size_t LeadingHyphens() const {
+    if (!is_rust_) return 0;
+    return std::min(in_.find_first_not_of('-', at_), in_.size()) - at_;
+  }
+
   // Stops with needs_sets_ where PCRE2 has no words for the class.
   Status PlainClass() {
     Copy(1);
     if (Next("^")) Copy(1);
     if (Next("]")) return Refuse("']' as a class's first character");
+    if (const size_t hyphens = LeadingHyphens(); hyphens > 0) Replace(hyphens, "\\-");
     while (at_ < in_.size() && in_[at_] != ']') {
       needs_sets_ = needs_sets_ || AtSetOperation() || (Next("[") && !AtPosix());
       if (needs_sets_) return {};
@@ -255,6 +263,10 @@ class Translator {
     CodeSet whole, part;
     char operation = '\0';  // what joins the part that is being read to those before it
     std::string items;
+    if (const size_t hyphens = LeadingHyphens(); hyphens > 0) {
+      items = "\\-";
+      at_ += hyphens;
+    }
     const auto end_part = [&]() -> Status {
       NEREID_ASSIGN_OR_RETURN(const CodeSet plain, SetOf(std::move(items)));
       items.clear();
