@@ -177,5 +177,28 @@ TEST(PatternTest, RefusesByNameWhereDialectsDiffer) {
   }
 }
 
+// What fancy-regex, which is under tiktoken, reads otherwise than PCRE2.
+TEST(PatternTest, RefusesByNameWhatRustsEnginesReadOtherwise) {
+  for (const auto& [regex, name] : std::vector<std::pair<std::string, std::string>>{
+           {R"(\<a)", "'\\<'"},
+           {R"(a\>)", "'\\>'"},
+           {R"(\b{start}a)", "'\\b{'"},
+           {R"(\B{2}a)", "'\\B{'"},
+           {"x{2}{3}", "the second quantifier '{3}'"},
+           {"x{1,2}*", "the second quantifier '*'"},
+           {"x*{3,}", "the second quantifier '{3,}'"},
+           {"x{2}?{,3}", "the second quantifier '{,3}'"},
+           {"x**", "the second quantifier '*'"},
+           {"x++?", "the second quantifier '?'"},
+           {"(a(?i)b)c", "an option inside a group"},
+           {"(?:(?m)^a)", "an option inside a group"}}) {
+    const auto pattern = MakeRegexPattern(regex, RegexDialect::kRust);
+    ASSERT_FALSE(pattern.ok()) << regex;
+    EXPECT_EQ(pattern.status().code(), StatusCode::kUnsupported) << pattern.status().message();
+    EXPECT_NE(pattern.status().message().find(name), std::string::npos)
+        << pattern.status().message();
+  }
+}
+
 }  // namespace
 }  // namespace nereid::tokenizer

@@ -76,6 +76,13 @@ TEST(TekkenTest, PatternsAreReadAsRustsEnginesReadThem) {
   EXPECT_EQ(count("[---a--a]", "-a"), 1u);
   EXPECT_EQ(count(R"([\w[--/]])", "a-./"), 3u);
   EXPECT_EQ(count("[a--]", "a-"), 1u);
+  EXPECT_EQ(count(R"([\<\b{]+)", "<{ \b"), 3u);
+  EXPECT_EQ(count(R"(a\Z)", "aa\n\n"), 1u);
+  EXPECT_EQ(count(R"(a\Z)", "a\nb"), 0u);
+  EXPECT_EQ(count(R"(\n(?m)^|b)", "b\nb\n"), 4u);  // behind the final newline too
+  EXPECT_EQ(count("x{,}y", "xxy"), 3u);
+  EXPECT_EQ(count("x{2}{|y", "xx{y"), 4u);
+  EXPECT_EQ(count("x{2}?x|x{1,2}+y", "xxxxy"), 5u);
 }
 
 TEST(TekkenTest, ASpecialTokenMayBeSpeltAsAnOrdinaryOne) {

@@ -26,7 +26,8 @@ PATTERNS = [
     r"\p{L}+|\p{N}|[^\p{L}\p{N}]+", r"\s?[\p{L}\p{N}_]+|\S", r".{1,4}", r"[a-m]+|\P{L}{2}|\p{Lu}\p{M}*|\s", r"(?<=a)b+|(?i:the)|\S+\s?",
     # What Rust's engines read otherwise than Oniguruma's.
     r"\w+|\W", r"\w+(?!\S)|[^\w\s]+|\s", r"\b\w+\b|[\W]{2}", r"a{1,2}+a?|[b-e]{2,3}?|\S$|^\s|\w", r"(?m)^.|.$|\s+|\w{2}", r"(?s:.{3})|(?m:^\w$)|.", r"[\w--\d]+|\d{2}",
-    r"[a-g~~c-z]+|[[:alpha:]]+|[[:^ascii:]]", r"\pL\PL|(?P<word>[\w&&[^aeiou]]+)|[\W\d]", r"\u{e9}|\x{4f60}+|[^\w\u{1f468}]+|a(?i)B|L+", r"[\W_]+|\B\w|\b."]
+    r"[a-g~~c-z]+|[[:alpha:]]+|[[:^ascii:]]", r"\pL\PL|(?P<word>[\w&&[^aeiou]]+)|[\W\d]", r"\u{e9}|\x{4f60}+|[^\w\u{1f468}]+|a(?i)B|L+", r"[\W_]+|\B\w|\b.",
+    r"[--/]|[^--a]{2}|a", r"[\w[--\d]]+|[---\s--\n]", r"\w\Z|\s+\Z|[a-e]+", r"(?m)\n^|^\w|\s", r"a{,}b|[b-e]{1,2}?{|\w{2}+|\s"]
 # Some are spelt as ordinary tokens are; none begins another.
 SPECIALS = ["ll", "12", "eh", "bb", "<s>", "</s>", "<unk>", "[INST]", "[/INST]", "<|a b|>", "h\u00e9llo!", "\u2581\u2581x", "<\u4f60>", "]]", "the end", "\U0001f468\u200d", "#12#", "  >"]
 LETTERS = "abcdehlt '12\u00e9\u4f60\u0301\U0001f468\n\u200c\u200d"

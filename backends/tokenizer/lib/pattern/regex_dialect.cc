@@ -66,7 +66,11 @@ class Translator {
 
   Status Item() {
     const char c = in_[at_];
-    if (c == '*' || c == '+' || c == '?' || c == '|') {
+    if (c == '*' || c == '+' || c == '?') {
+      Copy(1);
+      return EndQuantifier();
+    }
+    if (c == '|') {
       Copy(1);
       return {};
     }
@@ -76,7 +80,9 @@ class Translator {
     atom_ = out_.size();
     if (c == '\\') return Escape(/*in_class=*/false);
     if (c == '[') return Class();
-    if (is_rust_ && !is_by_line_ && (c == '^' || c == '$')) {
+    if (is_rust_ && is_by_line_ && c == '^') {
+      Replace(1, R"((?:\A|(?<=\n)))");  // behind a final newline too, where PCRE2's is not
+    } else if (is_rust_ && !is_by_line_ && (c == '^' || c == '$')) {
       Replace(1, c == '^' ? "\\A" : "\\z");
     } else {
       Copy(1);
@@ -90,28 +96,55 @@ class Translator {
     return in_.substr(begin, at - begin);
   }
 
-  // {n}, {n,}, {n,m} and {,m}; anything else is text. For Oniguruma, a '+' or '*' behind repeats
-  // the repeated, and a '?' behind {n} makes it optional: none of them is possessive or lazy.
-  Status Interval() {
+  struct Bounds {
+    std::string_view low, high;
+    bool has_comma = false;
+    size_t size = 0;  // in bytes; 0: no interval
+  };
+
+  // {n}, {n,}, {n,m}, {,m} and, in Rust, {,}; anything else is text.
+  Bounds BoundsHere() const {
+    if (Peek() != '{') return {};
     size_t end = at_ + 1;
-    const std::string_view low = Digits(end);
-    const bool has_comma = end < in_.size() && in_[end] == ',';
-    if (has_comma) ++end;
-    const std::string_view high = has_comma ? Digits(end) : "";
-    if (end == in_.size() || in_[end] != '}' || (low.empty() && high.empty())) {
+    Bounds bounds;
+    bounds.low = Digits(end);
+    bounds.has_comma = end < in_.size() && in_[end] == ',';
+    if (bounds.has_comma) ++end;
+    if (bounds.has_comma) bounds.high = Digits(end);
+    const bool has_bound = !bounds.low.empty() || !bounds.high.empty();
+    const bool is_whole = has_bound || (is_rust_ && bounds.has_comma);
+    if (is_whole && end < in_.size() && in_[end] == '}') bounds.size = end + 1 - at_;
+    return bounds;
+  }
+
+  // For Oniguruma, a '+' or '*' behind an interval repeats the repeated, and a '?' behind {n} makes
+  // it optional: none of them is possessive or lazy.
+  Status Interval() {
+    const auto [low, high, has_comma, size] = BoundsHere();
+    if (size == 0) {
       atom_ = out_.size();
       Replace(1, "\\{");
       return {};
     }
-    at_ = end + 1;
-    out_ += StrCat("{", low.empty() ? "0" : low, has_comma ? "," : "", high, "}");
+    Replace(size, StrCat("{", low.empty() ? "0" : low, has_comma ? "," : "", high, "}"));
+    if (is_rust_) return EndQuantifier();
     const char next = Peek();
-    if (is_rust_ && (next == '+' || next == '?')) return {};
     if (next == '+' || next == '*' || next == '{' || (next == '?' && !has_comma)) {
       out_.insert(atom_, "(?:");
       out_ += ')';
     }
     return {};
+  }
+
+  // Takes what makes a quantifier lazy or possessive. In Rust an interval behind is text and any
+  // other quantifier an error, where PCRE2 may repeat what is repeated.
+  Status EndQuantifier() {
+    if (!is_rust_) return {};
+    if (Peek() == '?' || Peek() == '+') Copy(1);
+    const size_t interval = BoundsHere().size;
+    if (interval == 0 && Peek() != '*' && Peek() != '+' && Peek() != '?') return {};
+    return Refuse(StrCat("the second quantifier '", in_.substr(at_, std::max(interval, size_t{1})),
+                         "' behind another"));
   }
 
   Status OpenGroup() {
@@ -161,8 +194,9 @@ class Translator {
     return Enter(end + 1 - at_, "(?:", ignores_case_);
   }
 
-  // (?i-m:...) and, where a group or the pattern begins, (?i). Oniguruma's m is PCRE2's s; Rust has
-  // both, and its m is worked in where it counts, at '^' and '$'.
+  // (?i-m:...) and (?i), for Oniguruma where a group or the pattern begins, for Rust outside of
+  // groups: fancy-regex, which is under tiktoken, keeps it past the end of a plain one. Oniguruma's
+  // m is PCRE2's s; Rust has both, and its m is worked in where it counts, at '^' and '$'.
   Status Options() {
     std::string flags = "(?";
     bool on = true, ignores_case = ignores_case_, is_by_line = is_by_line_;
@@ -186,7 +220,7 @@ class Translator {
       is_by_line_ = is_by_line;
       return {};
     }
-    if (at_ != content_ && !is_rust_) return Refuse("an option inside a group");
+    if (is_rust_ ? !groups_.empty() : at_ != content_) return Refuse("an option inside a group");
     ignores_case_ = ignores_case;
     is_by_line_ = is_by_line;
     Replace(end + 1 - at_, flags);
@@ -329,6 +363,7 @@ class Translator {
   Status Escape(bool in_class) {
     if (at_ + 1 == in_.size()) return InvalidArgError("pattern '", in_, "': ends with a backslash");
     const char c = in_[at_ + 1];
+    if (is_rust_ && !in_class && (c == '<' || c == '>')) return Refuse(StrCat("'\\", c, "'"));
     if (!std::isalnum(static_cast<unsigned char>(c))) {
       Copy(2);
       return {};
@@ -379,6 +414,11 @@ class Translator {
 
   // Escapes that are no characters of a class.
   Status PlaceEscape(char c) {
+    if (is_rust_ && (c == 'b' || c == 'B') && Peek(2) == '{') return Refuse(StrCat("'\\", c, "{'"));
+    if (is_rust_ && c == 'Z') {
+      Replace(2, R"((?=\n*\z))");
+      return {};
+    }
     const std::string word = StrCat("[", Word(/*in_class=*/false), "]");
     switch (c) {
       case 'A':
