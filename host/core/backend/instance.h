@@ -17,6 +17,7 @@
 #include "base/message.h"
 #include "nereid/status.h"
 #include "observe/statistics.h"
+#include "request/give_back.h"
 #include "request/infer_request.h"
 
 namespace nereid {
@@ -46,7 +47,7 @@ class InputLoan {
         lender_userp_(other.lender_userp_) {}
   InputLoan& operator=(InputLoan&&) = delete;
   ~InputLoan() {
-    if (base_ != nullptr) give_back_(lender_userp_);
+    if (base_ != nullptr) GiveBack(give_back_, lender_userp_);
   }
 
   void* base() const { return base_; }

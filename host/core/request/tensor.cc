@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "observe/log.h"
+#include "request/give_back.h"
 #include "request/request_plan.h"
 #include "request/response_sink.h"
 
@@ -17,7 +18,7 @@ struct Loan {
 
   static void End(void* loan) {
     const std::unique_ptr<Loan> self(static_cast<Loan*>(loan));
-    self->give_back(self->lender_userp);
+    GiveBack(self->give_back, self->lender_userp);
   }
 };
 
