@@ -353,9 +353,13 @@ InputLoan Model::OfferInput(uint64_t size_bytes) {
       std::any_of(plan_.inputs.begin(), plan_.inputs.end(), is_text)) {
     return {};
   }
-  std::lock_guard lock(seats_mutex_);  // an instance that leaves does not end meanwhile
-  if (seats_.size() != 1) return {};
-  return seats_.front().instance->OfferInput(size_bytes);
+  std::shared_ptr<Instance> instance;  // one that leaves does not end meanwhile
+  {
+    std::lock_guard lock(seats_mutex_);
+    if (seats_.size() == 1) instance = seats_.front().instance;
+  }
+  // Without the lock, which is that of the configuration, too: backends read it as they like.
+  return instance == nullptr ? InputLoan() : instance->OfferInput(size_bytes);
 }
 
 std::string Model::ConfigJson() const {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <stdexcept>
 
 #include "serving_fixture.h"
 
@@ -44,6 +45,26 @@ TEST_F(ModelOfferTest, ALoanOutlivesItsModel) {
   End();
   EXPECT_EQ(num_destroyed, 1);
   EXPECT_EQ(backend.num_given_back, 0);
+}
+
+TEST_F(ModelOfferTest, ABackendMayReadItsConfigurationWhileItOffers) {
+  std::string config;
+  backend.offer_input = [&](uint64_t) {
+    config = model_->ConfigJson();
+    return memory_;
+  };
+  Start(Config(""));
+  EXPECT_EQ(model_->OfferInput(16).base(), memory_);
+  EXPECT_NE(config.find("\"IN\""), std::string::npos) << config;
+}
+
+TEST_F(ModelOfferTest, ABackendMayThrowWhereItsMemoryComesBack) {
+  Start(Config(""));
+  const auto give_back = [](void*) { throw std::runtime_error("boom"); };
+  testing::internal::CaptureStderr();
+  { const InputLoan loan(memory_, give_back, nullptr); }
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("threw where memory was given back to it: boom"), std::string::npos) << log;
 }
 
 TEST_F(ModelOfferTest, ABackendMayOfferNothing) {
