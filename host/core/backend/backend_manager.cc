@@ -1,6 +1,7 @@
 #include "backend/backend_manager.h"
 
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <thread>
 
 #include "base/clock.h"
@@ -14,6 +15,22 @@ namespace {
 std::string SlotKey(const BackendLocation& location) {
   return location.is_python_based ? StrCat(location.library, " for ", location.directory)
                                   : location.library;
+}
+
+// On a thread that can be left behind; here where the system gives none.
+std::future<void> End(std::unique_ptr<Backend> owned) {
+  const auto ended = std::make_shared<std::promise<void>>();
+  Backend* const backend = owned.release();
+  const auto end = [backend, ended] {
+    delete backend;
+    ended->set_value();
+  };
+  try {
+    std::thread(end).detach();
+  } catch (const std::system_error&) {
+    end();
+  }
+  return ended->get_future();
 }
 
 }  // namespace
@@ -71,19 +88,21 @@ bool BackendManager::EndAll(uint64_t timeout_ns) {
     std::lock_guard lock(mutex_);
     slots.swap(slots_);
   }
-  bool have_ended = true;
+  const uint64_t deadline_ns = AddNs(SteadyNowNs(), timeout_ns);
+  std::vector<std::pair<std::string, std::future<void>>> late;
   for (auto& [key, slot] : slots) {
     if (slot.backend == nullptr) continue;
     const std::string name = slot.backend->name();
-    std::promise<void> ended;
-    const std::future<void> outcome = ended.get_future();
-    // On a thread that can be left behind.
-    std::thread([backend = std::move(slot.backend), ended = std::move(ended)]() mutable {
-      backend.reset();
-      ended.set_value();
-    }).detach();
-    const auto deadline = SteadyDeadline(AddNs(SteadyNowNs(), timeout_ns));
-    if (outcome.wait_until(deadline) == std::future_status::ready) continue;
+    std::future<void> ended = End(std::move(slot.backend));
+    if (ended.wait_until(SteadyDeadline(deadline_ns)) == std::future_status::ready) continue;
+    late.emplace_back(name, std::move(ended));
+  }
+  // Those whose turn came after the deadline have some time too, all of them the same.
+  constexpr uint64_t kGraceNs = 1'000'000'000;
+  const auto last = SteadyDeadline(AddNs(deadline_ns, kGraceNs));
+  bool have_ended = true;
+  for (const auto& [name, ended] : late) {
+    if (ended.wait_until(last) == std::future_status::ready) continue;
     have_ended = false;
     NEREID_LOG_ERROR("backend '", name, "' has not ended: Finalize did not return within ",
                      timeout_ns / 1'000'000'000, " s");

@@ -1,5 +1,5 @@
 // Every backend that was ever needed, by library path. One a server; backends stay until it ends.
-// [load threads]
+// [any thread]
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,9 @@ class BackendManager {
   Result<Backend*> Get(const ModelConfig& config, const std::string& model_dir, int64_t version);
   // Makes a backend known under `name` without a library: for tests.
   Status AddBuiltIn(const std::string& name, const BackendEntryPoints& entry_points);
-  // Ends every backend, one after the other, once nobody uses one any more. False where one did not
-  // end within its time: it is named in the log, runs on, and needs all that it was given.
+  // Ends every backend, once nobody uses one any more: each after the one before, and those that
+  // are left at the deadline at once, which have a second then. False where one did not end: it is
+  // named in the log, runs on, and needs all that it was given.
   bool EndAll(uint64_t timeout_ns);
 
   const BackendOptions& options() const { return options_; }

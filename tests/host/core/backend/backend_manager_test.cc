@@ -1,10 +1,13 @@
 #include "backend/backend_manager.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <future>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <system_error>
+#include <thread>
 
 #include "base/error.h"
 
@@ -58,18 +61,35 @@ TEST(BackendManagerTest, FinalizesBackendsWhenItEnds) {
   EXPECT_EQ(g_num_finalized, 1);
 }
 
-std::promise<void> g_may_finalize;
+// A backend that hangs in Finalize until this object ends.
+class StuckBackend {
+ public:
+  StuckBackend() { current = this; }
+  ~StuckBackend() {
+    may_finalize_.set_value();
+    has_finalized_.get_future().wait();
+  }
+  static BackendEntryPoints StuckEntryPoints() {
+    BackendEntryPoints entry = EntryPoints();
+    entry.finalize = [](TRITONBACKEND_Backend*) -> TRITONSERVER_Error* {
+      current->may_finalize_.get_future().wait();
+      current->has_finalized_.set_value();
+      return nullptr;
+    };
+    return entry;
+  }
+
+ private:
+  static inline StuckBackend* current = nullptr;
+  std::promise<void> may_finalize_, has_finalized_;
+};
 
 TEST(BackendManagerTest, LeavesABackendBehindThatDoesNotEnd) {
   g_num_finalized = 0;
   MemoryManager memory;
   BackendManager manager({}, &memory);
-  BackendEntryPoints stuck = EntryPoints();
-  stuck.finalize = [](TRITONBACKEND_Backend*) -> TRITONSERVER_Error* {
-    g_may_finalize.get_future().wait();
-    return nullptr;
-  };
-  ASSERT_TRUE(manager.AddBuiltIn("a_stuck_one", stuck).ok());
+  const StuckBackend stuck;
+  ASSERT_TRUE(manager.AddBuiltIn("a_stuck_one", stuck.StuckEntryPoints()).ok());
   ASSERT_TRUE(manager.AddBuiltIn("b", EntryPoints()).ok());
   testing::internal::CaptureStderr();
   EXPECT_FALSE(manager.EndAll(1'000'000'000));
@@ -77,9 +97,53 @@ TEST(BackendManagerTest, LeavesABackendBehindThatDoesNotEnd) {
   EXPECT_NE(log.find("backend 'a_stuck_one' has not ended: Finalize did not return within 1 s"),
             std::string::npos)
       << log;
+  EXPECT_EQ(log.find("'b'"), std::string::npos) << log;
   EXPECT_EQ(g_num_finalized, 1) << "the other had its turn";
   EXPECT_TRUE(manager.List().empty());
-  g_may_finalize.set_value();
+}
+
+std::promise<void>* g_last_finalizes = nullptr;
+
+TEST(BackendManagerTest, BackendsLeftAtTheDeadlineDoNotWaitForEachOther) {
+  MemoryManager memory;
+  BackendManager manager({}, &memory);
+  std::promise<void> last_finalizes;
+  g_last_finalizes = &last_finalizes;
+  const StuckBackend stuck;
+  ASSERT_TRUE(manager.AddBuiltIn("a_stuck_one", stuck.StuckEntryPoints()).ok());
+  BackendEntryPoints waits = EntryPoints();
+  waits.finalize = [](TRITONBACKEND_Backend*) -> TRITONSERVER_Error* {
+    g_last_finalizes->get_future().wait();
+    return nullptr;
+  };
+  ASSERT_TRUE(manager.AddBuiltIn("b_waits_for_c", waits).ok());
+  BackendEntryPoints last = EntryPoints();
+  last.finalize = [](TRITONBACKEND_Backend*) -> TRITONSERVER_Error* {
+    g_last_finalizes->set_value();
+    return nullptr;
+  };
+  ASSERT_TRUE(manager.AddBuiltIn("c", last).ok());
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(manager.EndAll(1'000'000));
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("'a_stuck_one' has not ended"), std::string::npos) << log;
+  EXPECT_EQ(log.find("'b_waits_for_c'"), std::string::npos) << log;
+}
+
+TEST(BackendManagerTest, EndsBackendsWithoutAThreadWhereThereIsNone) {
+  g_num_finalized = 0;
+  MemoryManager memory;
+  BackendManager manager({}, &memory);
+  ASSERT_TRUE(manager.AddBuiltIn("b", EntryPoints()).ok());
+  pthread_attr_t usual, vast;
+  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(pthread_getattr_default_np(&vast), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&vast, size_t{1} << 60), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&vast), 0);
+  EXPECT_THROW(std::thread([] {}).join(), std::system_error);
+  EXPECT_TRUE(manager.EndAll(1'000'000'000));
+  EXPECT_EQ(pthread_setattr_default_np(&usual), 0);
+  EXPECT_EQ(g_num_finalized, 1);
 }
 
 TEST(BackendManagerTest, ReportsABackendThatFailsToInitialise) {
