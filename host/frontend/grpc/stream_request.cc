@@ -59,8 +59,8 @@ void StreamRequest::OnResponse(InferResponse response, bool is_final) noexcept {
     const size_t size_bytes =
         parts_.outputs.num_allocated.exchange(0, std::memory_order_relaxed) + kReplyOverheadBytes;
     Status shared = response.empty() ? Status() : parts_.CheckShared();
-    sink_->OnReply({shared_from_this(), std::move(shared), std::move(response), is_final,
-                    size_bytes});
+    sink_->OnReply(
+        {shared_from_this(), std::move(shared), std::move(response), is_final, size_bytes});
   } else if (is_final) {
     sink_->OnSilentEnd(shared_from_this());
   }
