@@ -85,15 +85,24 @@ bool StopServing(const Server& server, Frontends& frontends, const Options& opti
   return is_stopped && frontends.IsIdle();
 }
 
+// Code of a backend that has not ended must not run under static destructors.
+void EndServer(Server server, const Status& outcome) {
+  const Status ended = std::move(server).End();
+  if (ended.ok()) return;
+  if (!outcome.ok()) LogError(outcome.message());
+  LogError("ending without what still runs: ", ended.message());
+  std::_Exit(outcome.ok() ? 0 : 1);
+}
+
 Status Serve(const Options& options) {
   NEREID_ASSIGN_OR_RETURN(const ServerOptions core, MakeCoreOptions(options, InstallRoot()));
-  NEREID_ASSIGN_OR_RETURN(const Server server, Server::Start(core));
+  NEREID_ASSIGN_OR_RETURN(Server server, Server::Start(core));
   for (const std::string& flag : options.ineffective_flags) LogInfo(flag, " has no effect");
   // Whoever sees a port answer may stop the server as it should be stopped.
   ShutdownSignal::BeginServing();
   Result<std::unique_ptr<Frontends>> frontends = Frontends::Start(server, options);
   if (!frontends.ok()) {
-    (void)server.Stop();
+    EndServer(std::move(server), frontends.status());
     return std::move(frontends).status();
   }
   WaitForSignal(server, options);
@@ -102,6 +111,8 @@ Status Serve(const Options& options) {
     LogError("requests are still running: ending without them");
     std::_Exit(0);
   }
+  frontends->reset();
+  EndServer(std::move(server), Status::Ok());
   return Status::Ok();
 }
 

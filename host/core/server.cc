@@ -148,20 +148,28 @@ Status Server::LoadStartupModels() {
 }
 
 Server::~Server() {
-  if (repository_ == nullptr) return;  // it did not get as far as to have models
-  const Status stopped = Stop();
+  if (has_ended_) return;
+  const Status ended = End();
+  if (!ended.ok()) NEREID_LOG_ERROR(ended.message());
+}
+
+Status Server::End() {
+  has_ended_ = true;
+  if (repository_ == nullptr) return Status::Ok();  // it did not get as far as to have models
+  Status stopped = Stop();
   // What still runs uses what it was given: leaking that is the lesser evil.
   if (!stopped.ok()) {
-    NEREID_LOG_ERROR(stopped.message());
     (void)services_.release();
     (void)loader_.release();
-    return;
+    return stopped;
   }
   repository_.reset();
   lifecycle_.reset();  // and with it every thread that loads
   services_->reaper.WaitIdle();
   const uint64_t timeout_ns = std::max(exit_timeout_secs_ * uint64_t{1'000'000'000}, kMinEndNs);
-  if (!services_->backends.EndAll(timeout_ns)) (void)services_.release();
+  if (services_->backends.EndAll(timeout_ns)) return Status::Ok();
+  (void)services_.release();
+  return InternalError("backends have not ended: the process must not end by exit()");
 }
 
 Status Server::Stop() {

@@ -28,7 +28,7 @@ class Server {
   // Loads the start-up models before it returns. With exit_on_error, a model that fails to load
   // fails the call.
   static Result<std::unique_ptr<Server>> Create(const ServerOptions& options);
-  // Stops first, if Stop was not called.
+  // Ends first, if End was not called; then an error is in the log alone.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -37,6 +37,9 @@ class Server {
   // accepted while it waits, because those in flight may need more of them (the steps of an
   // ensemble, the next of a sequence): it is the frontends that stop taking new ones.
   Status Stop();
+  // Stops if that was not done, and ends what the server has. Once, with no other call beside or
+  // after it. An error: something of a model or a backend runs on and has what it uses.
+  Status End();
   void SetExitTimeout(unsigned seconds) { exit_timeout_secs_ = seconds; }
 
   bool IsLive() const { return state_.load() != State::kStopped; }
@@ -90,6 +93,7 @@ class Server {
   std::atomic<State> state_{State::kStarting};
   std::atomic<unsigned> exit_timeout_secs_;
   std::mutex stop_mutex_;  // one Stop at a time
+  bool has_ended_ = false;
   // In the order of wiring.
   std::unique_ptr<CoreServices> services_;
   ModelTable models_;

@@ -138,6 +138,10 @@ class Server {
     return ToStatus(TRITONSERVER_ServerUnregisterModelRepository(get(), path));
   }
 
+  // What the destructor does otherwise, with its outcome. An error: code of a model or a backend
+  // runs on, which static destructors must not run under.
+  Status End() && { return ToStatus(TRITONSERVER_ServerDelete(server_.release())); }
+
   // ---- inference
   // Fails when the model is unknown or not ready.
   Result<InferRequest> NewRequest(const char* model_name, int64_t model_version = -1) const {

@@ -25,10 +25,8 @@ TRITONSERVER_Error* TRITONSERVER_ServerNew(TRITONSERVER_Server** server,
 
 TRITONSERVER_Error* TRITONSERVER_ServerDelete(TRITONSERVER_Server* server) {
   return AtCEdge([&]() -> Status {
-    if (server == nullptr) return Status::Ok();
-    Status stopped = FromHandle(server)->Stop();
-    delete FromHandle(server);
-    return stopped;
+    const std::unique_ptr<Server> owned(FromHandle(server));
+    return owned == nullptr ? Status::Ok() : owned->End();
   });
 }
 
