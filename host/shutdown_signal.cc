@@ -6,7 +6,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <climits>
 #include <cstdint>
 
 namespace nereid {
@@ -46,8 +48,14 @@ void ShutdownSignal::BeginServing() {
 }
 
 bool ShutdownSignal::Wait(std::chrono::milliseconds timeout) {
+  using std::chrono::milliseconds;
+  const auto end = std::chrono::steady_clock::now() + timeout;
   pollfd waited{wake_fd, POLLIN, 0};
-  poll(&waited, 1, static_cast<int>(timeout.count()));
+  while (!was_signalled.load()) {
+    const auto left = std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
+    if (left <= milliseconds(0)) break;
+    poll(&waited, 1, static_cast<int>(std::min(left, milliseconds(INT_MAX)).count()));
+  }
   return was_signalled.load();
 }
 
