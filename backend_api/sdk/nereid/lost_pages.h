@@ -1,6 +1,8 @@
-// What of a mapped file or shared memory object is no longer there. One that is cut while it is
-// mapped raises SIGBUS where its bytes are touched, which ends the process: in mappings that are
-// watched such a page becomes one of zeros instead, and whoever touched them can ask. [any thread]
+// What of a mapped file or shared memory object is no longer there. Bytes that were cut off while
+// it is mapped, that the disk cannot read (EIO) or has no room for (ENOSPC, a full tmpfs) raise
+// SIGBUS where they are touched, which ends the process: in mappings that are watched such a page
+// becomes one of zeros instead, a private one for good, and whoever touched them can ask.
+// [any thread]
 #pragma once
 
 #include <sys/mman.h>

@@ -15,10 +15,11 @@ extern "C" {
 
 // `byte_size` bytes of host memory for inputs of one request, which may be of this instance or come
 // to nothing. The memory is the request's until `give_back` is called, once, with `lender_userp`,
-// also when the instance has ended by then. Sets `base` to null where it offers none. Inputs that
-// lie there are recognised by their address; the backend may write to them from the execution on.
-// Must not wait. The host asks it for models of one
-// instance without sequences and texts. [any thread]
+// also when the instance has ended by then; whoever serves gives it back before the server ends.
+// Sets `base` to null where it offers none; a base without a `give_back` is no offer either and is
+// passed over. Inputs that lie there are recognised by their address; the backend may write to them
+// from the execution on. Must not wait. The host asks it for models of one instance without
+// sequences and texts. [any thread]
 TRITONBACKEND_ISPEC TRITONSERVER_Error* NEREID_ModelInstanceOfferInput(
     TRITONBACKEND_ModelInstance* instance, const uint64_t byte_size, void** base,
     NEREID_GiveBackFn_t* give_back, void** lender_userp);

@@ -40,7 +40,7 @@ MappedFile::MappedFile(std::string path, const uint8_t* data, size_t size_bytes)
 
 Status MappedFile::CheckWhole() const {
   if (!lost_->any()) return {};
-  return UnavailableError("'", path_, "' was cut while it was in use: it had ", size_bytes_,
+  return UnavailableError("'", path_, "' lost bytes (cut, or not readable): it had ", size_bytes_,
                           " bytes");
 }
 

@@ -36,7 +36,8 @@ struct CoreServices {
 
   TRITONSERVER_Server* const server;  // the handle that backends get; may call the C API
   const CoreOptions options;
-  // Destroyed bottom up: models end first, then queues, metrics and at last the backends.
+  // Destroyed bottom up once every model has ended: queues, metrics and at last the backends.
+  // Leaked where a model or a backend has not ended.
   MemoryManager memory;
   BackendManager backends;
   std::unique_ptr<ResponseCache> cache;  // set before any model; null: none is configured
