@@ -77,6 +77,7 @@ Status PythonInstance::Execute(Batch& batch) {
   if (!done.ok()) GiveUp(*session, keys, done);
   answers_on_gpu_ |= session->answers_on_gpu();
   NoteTime(start, 1);
+  session->MakeRoomForOffers();
   return {};
 }
 
@@ -135,6 +136,7 @@ void PythonInstance::ExecuteInTurn(std::span<const uint64_t> keys) {
     });
     if (!done.ok()) GiveUp(**session, keys, done);
     NoteTime(start, num_over);
+    (*session)->MakeRoomForOffers();
     keys = keys.subspan(num_over);
   }
 }

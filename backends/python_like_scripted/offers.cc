@@ -22,8 +22,8 @@ Offers::Offer Offers::Make(SharedRegion& region, uint64_t size_bytes) {
   std::lock_guard lock(mutex_);
   if (given_.size() == kMaxBlocks || size_bytes > max_bytes_ - num_bytes_) return {};
   std::unique_ptr<Given> given(new Given{shared_from_this(), {}});
-  Result<Block> block = region.Allocate(size_bytes);
-  if (!block.ok()) return {};
+  std::optional<Block> block = region.AllocateAtOnce(size_bytes);
+  if (!block.has_value()) return {};
   given->block = std::move(*block);
   given->block.AddReader();
   given->block.Release();  // the worker does not have it yet

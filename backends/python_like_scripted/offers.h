@@ -35,7 +35,8 @@ class Offers : public std::enable_shared_from_this<Offers> {
   // out.
   explicit Offers(uint64_t region_max_bytes);
 
-  // Of the worker's region, which the offer may outlive.
+  // Of the worker's region, which the offer may outlive. Where that is too short there is none, and
+  // the region's next GrowAsMissed makes room.
   Offer Make(SharedRegion& region, uint64_t size_bytes);
   // The block that all of `bytes` lie in, while it is offered.
   std::optional<Block> Find(std::span<const std::byte> bytes);

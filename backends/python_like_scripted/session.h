@@ -47,10 +47,13 @@ class Session : public WorkerListener {
   // Some output lay on a GPU. There a model may write to what it answered with, so that only
   // answers that are read at once may name it; in turn it would be copied. [instance's thread]
   bool answers_on_gpu() const { return answers_on_gpu_; }
-  // Memory for inputs that somebody receives. [any thread]
+  // Memory for inputs that somebody receives, where the worker's has room. [any thread]
   Offers::Offer OfferInput(uint64_t size_bytes) {
     return worker_->offers().Make(worker_->to_worker(), size_bytes);
   }
+  // So that there is room for what could not be offered; without it inputs are copied. [instance's
+  // thread]
+  void MakeRoomForOffers() { (void)worker_->to_worker().GrowAsMissed(); }
   // Asks the model, when it has an opinion; who asks while it is asked hears the same. [any thread]
   Status IsReady();
   void Stop(std::chrono::milliseconds timeout);

@@ -8,9 +8,12 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace nereid::scripted {
 namespace {
+
+constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // of a block
 
 uint64_t RoundUp(uint64_t value, uint64_t step) {
   return (value + step - 1) / step * step;
@@ -80,11 +83,35 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::string& na
       RoundUp(max_bytes, 4096)));
 }
 
-// First fit: the memory that was used last is used again, and is warm.
 Result<Block> SharedRegion::Allocate(uint64_t size_bytes) {
-  if (size_bytes > uint64_t{1} << 46) {
+  if (size_bytes > kMostBytes) {
     return UnavailableError("shared memory: ", size_bytes, " bytes are too many");
   }
+  for (;;) {
+    const Place place = Take(size_bytes);
+    if (place.block.has_value()) return *place.block;
+    NEREID_RETURN_IF_ERROR(Grow(place.needed_bytes));
+  }
+}
+
+std::optional<Block> SharedRegion::AllocateAtOnce(uint64_t size_bytes) {
+  if (size_bytes > kMostBytes) return std::nullopt;
+  const Place place = Take(size_bytes);
+  if (place.block.has_value()) return place.block;
+  std::lock_guard lock(mutex_);
+  missed_bytes_ = std::max(missed_bytes_, place.needed_bytes);
+  return std::nullopt;
+}
+
+Status SharedRegion::GrowAsMissed() {
+  std::unique_lock lock(mutex_);
+  const uint64_t missed_bytes = std::exchange(missed_bytes_, 0);
+  lock.unlock();
+  return missed_bytes == 0 ? Status() : Grow(missed_bytes);
+}
+
+// First fit: the memory that was used last is used again, and is warm.
+SharedRegion::Place SharedRegion::Take(uint64_t size_bytes) {
   const uint64_t needed_bytes = kBlockHeaderBytes + RoundUp(size_bytes, kBlockHeaderBytes);
   std::lock_guard lock(mutex_);
   uint64_t begin = 0;
@@ -99,18 +126,23 @@ Result<Block> SharedRegion::Allocate(uint64_t size_bytes) {
     begin = it->second;
     ++it;
   }
-  if (begin + needed_bytes > mapping_->size_bytes()) {
-    NEREID_RETURN_IF_ERROR(Grow(begin + needed_bytes));
-  }
-  used_.emplace(begin, begin + needed_bytes);
+  const uint64_t end = begin + needed_bytes;
+  if (end > mapping_->size_bytes()) return {std::nullopt, end};
+  used_.emplace(begin, end);
   NumReaders(mapping_->base() + begin).store(0, std::memory_order_relaxed);
   InUse(mapping_->base() + begin).store(1, std::memory_order_release);
-  return Block{mapping_, begin + kBlockHeaderBytes, size_bytes};
+  return {Block{mapping_, begin + kBlockHeaderBytes, size_bytes}, end};
 }
 
 // Memory is reserved here, so that a full machine is an error and not a signal later.
 Status SharedRegion::Grow(uint64_t size_bytes) {
-  const uint64_t old_bytes = mapping_->size_bytes();
+  std::lock_guard growth_lock(growth_mutex_);
+  uint64_t old_bytes = 0;
+  {
+    std::lock_guard lock(mutex_);
+    old_bytes = mapping_->size_bytes();
+  }
+  if (old_bytes >= size_bytes) return {};  // another thread's growth will do
   uint64_t new_bytes = RoundUp(std::max(size_bytes, old_bytes + growth_bytes_), 4096);
   if (max_bytes_ != 0 && size_bytes > max_bytes_) {
     return UnavailableError("shared memory of ", new_bytes, " bytes: at most ", max_bytes_,
@@ -122,7 +154,9 @@ Status SharedRegion::Grow(uint64_t size_bytes) {
   if (error != 0) {
     return UnavailableError("shared memory of ", new_bytes, " bytes: ", std::strerror(error));
   }
-  NEREID_ASSIGN_OR_RETURN(mapping_, Mapping::Of(fd_.get(), new_bytes));
+  NEREID_ASSIGN_OR_RETURN(auto mapping, Mapping::Of(fd_.get(), new_bytes));
+  std::lock_guard lock(mutex_);
+  if (mapping->size_bytes() > mapping_->size_bytes()) mapping_.swap(mapping);
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "nereid/status.h"
@@ -68,6 +69,10 @@ class SharedRegion {
   // Of the region that the host writes. UNAVAILABLE when memory, or what
   // is allowed of it, ran out. [any thread]
   Result<Block> Allocate(uint64_t size_bytes);
+  // The same where no memory has to be got for it; else nothing, and the next GrowAsMissed gets
+  // what was missing. Waits for nobody's growth. [any thread]
+  std::optional<Block> AllocateAtOnce(uint64_t size_bytes);
+  Status GrowAsMissed();  // [any thread]
   // Of the region that the worker writes: checks what it claims. [any thread]
   Result<Block> Find(uint64_t offset, uint64_t size_bytes);
 
@@ -78,12 +83,21 @@ class SharedRegion {
         mapping_(std::move(mapping)),
         growth_bytes_(growth_bytes),
         max_bytes_(max_bytes) {}
+  // A block, or how long the file has to be for it.
+  struct Place {
+    std::optional<Block> block;
+    uint64_t needed_bytes = 0;
+  };
+  Place Take(uint64_t size_bytes);
+  // To `size_bytes` at least.
   Status Grow(uint64_t size_bytes);
 
   const UniqueFd fd_;
-  std::mutex mutex_;                   // guards what follows
+  std::mutex growth_mutex_;  // of who gets memory, which takes long; taken before the other
+  std::mutex mutex_;         // guards what follows; held for a moment
   std::shared_ptr<Mapping> mapping_;   // the newest
   std::map<uint64_t, uint64_t> used_;  // blocks handed out, header included: begin -> end
+  uint64_t missed_bytes_ = 0;          // how long the file would have had to be
   const uint64_t growth_bytes_;
   const uint64_t max_bytes_;
 };

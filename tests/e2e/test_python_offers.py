@@ -217,19 +217,44 @@ def test_several_inputs_of_one_body_keep_apart(server, sizes):
 
 def test_a_body_is_received_into_the_workers_memory_while_it_comes(fresh):
     values = floats(4 * MIB, 1)
+    assert np.array_equal(answered(fresh, "mirror", values), values)
+    assert values.nbytes < largest_region(fresh) < 2 * values.nbytes
     one = SlowUpload(fresh, "mirror", values)
-    wait_for(lambda: largest_region(fresh) > values.nbytes, "the memory has grown for the body")
+
+    def has_its_place():
+        other = floats(4 * MIB, 2)
+        assert np.array_equal(answered(fresh, "mirror", other), other)
+        return largest_region(fresh) > 2 * values.nbytes  # the other had to go behind it
+
+    wait_for(has_its_place, "the half body lies in the worker's memory")
     for seed in range(4):
-        other = floats(2 * MIB, (2, seed))
+        other = floats(2 * MIB, (3, seed))
         assert np.array_equal(answered(fresh, "mirror", other), other)
     assert np.array_equal(one.output(), values)
 
 
+def test_the_memory_grows_by_what_the_bodies_of_a_time_need(fresh):
+    values = floats(MIB, 1)
+    for _ in range(8):
+        waiting = [SlowUpload(fresh, "mirror", values) for _ in range(4)]
+        for one in waiting:
+            assert np.array_equal(one.output(), values)
+            one.raw.close()
+    assert 4 * values.nbytes < largest_region(fresh) < 16 * values.nbytes
+
+
 def test_no_body_is_received_there_for_several_instances_and_texts(fresh):
-    for model in ("two_instances", "text"):
-        SlowUpload(fresh, model, floats(4 * MIB, 1))
-    assert np.array_equal(answered(fresh, "mirror", floats(16, 1)), floats(16, 1))
-    assert largest_region(fresh) == REGION
+    short = floats(16, 1)
+    waiting = [SlowUpload(fresh, model, floats(4 * MIB, 1)) for model in ("two_instances", "two_instances", "text", "text")]
+    with httpclient.InferenceServerClient(f"127.0.0.1:{fresh.http}") as client:
+        given = httpclient.InferInput("IN", [1], "BYTES")
+        given.set_data_from_numpy(np.array([b"x"], np.object_))
+        for _ in range(8):
+            assert np.array_equal(answered(fresh, "two_instances", short), short)
+            assert client.infer("text", [given]).as_numpy("OUT").tolist() == [b"x"]
+    assert largest_region(fresh) == REGION  # for what could not be offered it would have grown
+    for each in waiting:
+        each.raw.close()
 
 
 def test_clients_that_stop_in_the_middle_give_the_memory_back(fresh):
@@ -246,6 +271,16 @@ def test_more_slow_clients_than_have_a_place(fresh):
     for one, each in reversed(list(zip(waiting, values))):
         assert np.array_equal(one.output(), each)
     assert largest_region(fresh) <= (64 << 20) + 4 * values[0].nbytes
+
+
+def test_the_memory_grows_to_what_slow_clients_may_have(fresh):
+    values = floats(MAX_BLOCK, 1)
+    for _ in range(6):  # in each there is room for one more
+        waiting = [SlowUpload(fresh, "mirror", values) for _ in range(7)]
+        for one in reversed(waiting):
+            assert np.array_equal(one.output(), values)
+            one.raw.close()
+    assert (64 << 20) < largest_region(fresh) <= (64 << 20) + 3 * values.nbytes  # two are copied at a time
 
 
 def test_a_worker_that_dies_takes_no_body_with_it(server):

@@ -1,9 +1,11 @@
 #include "backends/python_like_scripted/offers.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "backends/python_like_scripted/tensor_codec.h"
@@ -26,6 +28,12 @@ class OffersTest : public ::testing::Test {
   }
   ~OffersTest() override {
     while (!made_.empty()) GiveBackFirst();
+  }
+
+  uint64_t FileBytes() const {
+    struct stat file {};
+    EXPECT_EQ(fstat(region_->fd(), &file), 0);
+    return static_cast<uint64_t>(file.st_size);
   }
 
   // How an input is named to the worker: the numbers of its place, none for a copy.
@@ -53,7 +61,7 @@ class OffersTest : public ::testing::Test {
     return PlaceOf({&piece, 1});
   }
 
-  std::unique_ptr<SharedRegion> region_ = *SharedRegion::Create("test", 4096, 1 << 20);
+  std::unique_ptr<SharedRegion> region_ = *SharedRegion::Create("test", 128 << 20, 1 << 20);
   std::shared_ptr<Offers> offers_ = std::make_shared<Offers>(0);
   std::vector<Offers::Offer> made_;
   std::vector<Block> blocks_;
@@ -106,10 +114,62 @@ TEST_F(OffersTest, AQuarterOfTheMemoryThatAWorkerMayHaveIsOffered) {
   EXPECT_EQ(Make(kBytes), nullptr);
 }
 
-TEST_F(OffersTest, NothingIsOfferedWhereTheRegionIsFull) {
-  region_ = *SharedRegion::Create("test", 4096, 4096, 2 * kBytes);
-  EXPECT_NE(Make(kBytes), nullptr);
+TEST_F(OffersTest, NoMemoryIsGotForAnOfferThatHasNoRoomUntilThereIsTime) {
+  region_ = *SharedRegion::Create("test", 4096, 4096);
   EXPECT_EQ(Make(kBytes), nullptr);
+  EXPECT_EQ(Make(3 * kBytes), nullptr);
+  EXPECT_EQ(FileBytes(), 4096u);
+  ASSERT_TRUE(region_->GrowAsMissed().ok());
+  EXPECT_NE(Make(3 * kBytes), nullptr);
+  const uint64_t grown_bytes = FileBytes();
+  ASSERT_TRUE(region_->GrowAsMissed().ok());  // nothing was missed since
+  EXPECT_EQ(FileBytes(), grown_bytes);
+}
+
+// Inputs come eight at a time. What is not offered is copied, and all of them are read.
+TEST_F(OffersTest, InTheSteadyStateAllInputsAreOffered) {
+  region_ = *SharedRegion::Create("test", 1 << 20, 1 << 20);
+  size_t num_refused = 0, num_refused_late = 0;
+  for (int round = 0; round < 40; ++round) {
+    size_t num_copied = 0;
+    for (int i = 0; i < 8; ++i) num_copied += Make(1 << 20) == nullptr ? 1 : 0;
+    num_refused += num_copied;
+    if (round >= 20) num_refused_late += num_copied;
+    for (int i = 0; i < 8; ++i) {
+      if (num_copied > 0) {
+        --num_copied;
+        region_->Allocate(1 << 20)->Release();
+      } else {
+        GiveBackFirst();
+      }
+      ASSERT_TRUE(region_->GrowAsMissed().ok());
+    }
+  }
+  EXPECT_GT(num_refused, 0u);
+  EXPECT_EQ(num_refused_late, 0u);
+  EXPECT_LE(FileBytes(), 20u << 20);
+}
+
+TEST_F(OffersTest, BlocksKeepApartWhileTheRegionGrows) {
+  region_ = *SharedRegion::Create("test", 16 * kBytes, 4096);
+  std::vector<Block> copied;
+  std::thread executing([&] {
+    for (int i = 0; i < 200; ++i) {
+      copied.push_back(*region_->Allocate(kBytes));
+      std::memset(copied.back().data(), 1, kBytes);
+      EXPECT_TRUE(region_->GrowAsMissed().ok());
+    }
+  });
+  for (int i = 0; i < 2000; ++i) {
+    if (std::byte* const base = Make(kBytes); base != nullptr) std::memset(base, 2, kBytes);
+    if (made_.size() > 8) GiveBackFirst();
+  }
+  executing.join();
+  for (const Block& block : copied) {
+    for (uint64_t i = 0; i < kBytes; i += 4096) {
+      ASSERT_EQ(block.data()[i], std::byte{1}) << block.offset << " " << i;
+    }
+  }
 }
 
 TEST_F(OffersTest, AWorkerThatSaysItIsFreeDoesNotHaveItOfferedTwice) {
