@@ -15,7 +15,7 @@ struct Offers::Given {
 };
 
 Offers::Offers(uint64_t region_max_bytes)
-    : max_bytes_(region_max_bytes == 0 ? kMaxBytes : std::min(kMaxBytes, region_max_bytes / 4)) {}
+    : max_bytes_(region_max_bytes == 0 ? kMaxBytes : 0) {}
 
 Offers::Offer Offers::Make(SharedRegion& region, uint64_t size_bytes) {
   if (size_bytes < kMinBlockBytes || size_bytes > kMaxBlockBytes) return {};

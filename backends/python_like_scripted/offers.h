@@ -31,8 +31,8 @@ class Offers : public std::enable_shared_from_this<Offers> {
     void* lender_userp = nullptr;
   };
 
-  // A worker whose memory may grow to `region_max_bytes` (0: without limit) has a quarter of it
-  // out.
+  // None where the worker's memory may grow to `region_max_bytes` alone (0: without limit): between
+  // what slow clients hold, a long input might find no place.
   explicit Offers(uint64_t region_max_bytes);
 
   // Of the worker's region, which the offer may outlive. Where that is too short there is none, and

@@ -1,8 +1,10 @@
 """Shared memory that runs out: the requests that want more get an error, what was begun for them is given back, and the rest goes on."""
 import os
 
+import numpy as np
 import pytest
-from python_support import check_nothing_stays, post, python_flags, write_model
+from python_support import binary_request, check_nothing_stays, post, python_flags, write_model
+from raw_http import Raw
 
 PREFIX = f"nereid_memory_{os.getpid()}"
 LIMIT_BYTES = 1 << 20
@@ -130,6 +132,22 @@ def test_inputs_that_a_model_keeps_run_out_of_memory_alone(server):
         assert ask(server, KEEP) is None  # a short one needs none
         assert ask(server, FORGET) is None
     assert ask(server, FORGET, NUM_FLOATS) is None
+
+
+def test_slow_clients_leave_a_long_input_its_place(server):
+    """Inputs that are kept lie between what the clients bring, and go."""
+    part = np.zeros(NUM_FLOATS, np.float32)
+    request = binary_request("hoarder", part)
+    slow = []
+    for _ in range(4):
+        slow.append(Raw(server.http))
+        slow[-1].send(request[:len(request) // 2])
+        for _ in range(3):
+            assert ask(server, KEEP, NUM_FLOATS) is None
+    assert ask(server, FORGET) is None
+    assert ask(server, FORGET, 15 * NUM_FLOATS) is None
+    for each in slow:
+        each.close()
 
 
 @pytest.mark.parametrize("case", [TOO_LONG, SECOND_TOO_LONG, SEND, CALL_TOO_LONG])
