@@ -14,8 +14,7 @@ struct Offers::Given {
   }
 };
 
-Offers::Offers(uint64_t region_max_bytes)
-    : max_bytes_(region_max_bytes == 0 ? kMaxBytes : 0) {}
+Offers::Offers(uint64_t region_max_bytes) : max_bytes_(region_max_bytes == 0 ? kMaxBytes : 0) {}
 
 Offers::Offer Offers::Make(SharedRegion& region, uint64_t size_bytes) {
   if (size_bytes < kMinBlockBytes || size_bytes > kMaxBlockBytes) return {};
@@ -28,7 +27,13 @@ Offers::Offer Offers::Make(SharedRegion& region, uint64_t size_bytes) {
   given->block.AddReader();
   given->block.Release();  // the worker does not have it yet
   // A worker that says that nobody reads what is still given could have it given twice.
-  if (!given_.emplace(given->block.data(), given->block).second) return {};
+  const auto overlaps = [&](const auto& other) {
+    return given->block.offset <
+               other.second.offset + other.second.size_bytes + kBlockHeaderBytes &&
+           other.second.offset < given->block.offset + size_bytes + kBlockHeaderBytes;
+  };
+  if (std::any_of(given_.begin(), given_.end(), overlaps)) return {};
+  given_.emplace(given->block.data(), given->block);
   num_bytes_ += size_bytes;
   std::byte* const base = given->block.data();
   return {base, &GiveBack, given.release()};

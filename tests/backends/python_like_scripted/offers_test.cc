@@ -177,6 +177,22 @@ TEST_F(OffersTest, AWorkerThatSaysItIsFreeDoesNotHaveItOfferedTwice) {
   EXPECT_TRUE(offers_->Find({base, kBytes}).has_value());
 }
 
+TEST_F(OffersTest, AWorkerThatSaysItIsFreeDoesNotHaveAPartOfItOffered) {
+  const Block before = *region_->Allocate(kBytes);
+  std::byte* const base = Make(kBytes);
+  before.Release();
+  std::memset(base - kBlockHeaderBytes, 0, kBlockHeaderBytes);
+  EXPECT_EQ(Make(2 * kBytes), nullptr);  // where `before` was, and into the next one
+  EXPECT_NE(Make(kBytes), nullptr);
+}
+
+TEST_F(OffersTest, AWorkerThatSaysItIsFreeDoesNotHaveItOfferedTwiceWhenTheRegionHasGrown) {
+  std::byte* const base = Make(kBytes);
+  ASSERT_TRUE(region_->Allocate(256 << 20).ok());  // mapped anew
+  std::memset(base - kBlockHeaderBytes, 0, kBlockHeaderBytes);
+  EXPECT_EQ(Make(kBytes), nullptr);
+}
+
 TEST_F(OffersTest, AnInputThatIsAWholeBlockIsNotCopied) {
   std::byte* const base = Make(kBytes);
   const Block block = *offers_->Find({base, kBytes});

@@ -79,6 +79,7 @@ class IncomingRegion:
         """From now on nothing is given back: another process does that."""
         self._living.clear()
         self._offsets.clear()
+        self._shared.clear()
 
     def _give_back(self, reference):
         _, offset, block = self._living.pop(id(reference))
