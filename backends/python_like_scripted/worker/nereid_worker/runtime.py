@@ -210,7 +210,9 @@ def _execute(packed, num_unread):
     try:
         if _num_to_ask and num_unread is not None:
             _num_to_ask -= 1
-            if requests[0].is_cancelled():
+            is_cancelled = requests[0].is_cancelled()
+            began = time.perf_counter()  # the question is no part of the execution
+            if is_cancelled:
                 requests[0]._close()
                 return (channel.num_posted, None, (_CANCELLED,))
         execute = getattr(_model, "execute", None)

@@ -1,0 +1,70 @@
+"""When requests that wait in the worker's hands are asked about, with a clock of its own."""
+import pathlib
+import sys
+import types
+
+import pytest
+
+WORKER = pathlib.Path(__file__).parents[3] / "backends/python_like_scripted/worker"
+
+
+@pytest.fixture
+def clock():
+    return types.SimpleNamespace(now_s=0.0)
+
+
+@pytest.fixture
+def runtime(monkeypatch, clock):
+    monkeypatch.syspath_prepend(str(WORKER))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    from nereid_worker import runtime
+    monkeypatch.setattr(runtime, "time", types.SimpleNamespace(perf_counter=lambda: clock.now_s))
+    monkeypatch.setattr(runtime.response, "is_decoupled", True)
+    yield runtime
+    for name in [each for each in sys.modules if each.split(".")[0] == "nereid_worker"]:
+        del sys.modules[name]
+
+
+class Request:
+    _release_flags = 1
+    is_over = False
+
+    def __init__(self, clock, is_cancelled=False):
+        self.clock = clock
+        self.num_asked = 0
+        self._is_cancelled = is_cancelled
+
+    def is_cancelled(self):
+        self.clock.now_s += 0.005  # the host was long about it
+        self.num_asked += 1
+        return self._is_cancelled
+
+    def get_response_sender(self):
+        pass
+
+    def _close(self):
+        self.is_over = True
+
+
+def execute(runtime, monkeypatch, request, takes_s):
+    def execute(requests):
+        request.clock.now_s += takes_s
+    monkeypatch.setattr(runtime, "_model", types.SimpleNamespace(execute=execute))
+    monkeypatch.setattr(runtime.InferenceRequest, "received", lambda packed: request)
+    return runtime._execute(((),), 0)
+
+
+def test_a_question_that_took_long_is_no_long_execution(runtime, monkeypatch, clock):
+    execute(runtime, monkeypatch, Request(clock), takes_s=0.1)
+    asked = [Request(clock, is_cancelled=i % 2 == 1) for i in range(20)]
+    for each in asked:
+        execute(runtime, monkeypatch, each, takes_s=0.0001)
+    assert [each.num_asked for each in asked] == [1] * 16 + [0] * 4
+
+
+def test_after_a_long_execution_the_next_ones_are_asked_about(runtime, monkeypatch, clock):
+    for _ in range(2):
+        execute(runtime, monkeypatch, Request(clock), takes_s=0.1)
+        cancelled = Request(clock, is_cancelled=True)
+        assert execute(runtime, monkeypatch, cancelled, takes_s=0.0001)[1:] == (None, (runtime._CANCELLED,))
+        assert cancelled.is_over
