@@ -94,6 +94,14 @@ void OpenRequests::Fail(uint64_t key, const Status& error) {
   Remove(key);
 }
 
+void OpenRequests::FailUnrun(uint64_t key, const Status& error) {
+  if (const std::shared_ptr<Open> open = Find(key); open != nullptr) {
+    std::lock_guard lock(open->mutex);
+    if (open->request.is_open()) open->request.sender().MarkNeverRan();
+  }
+  Fail(key, error);
+}
+
 void OpenRequests::FailAll(const Status& error) {
   std::vector<std::pair<uint64_t, std::shared_ptr<Open>>> all;
   {

@@ -29,6 +29,8 @@ class OpenRequests {
   // was quicker than its own error. [any thread]
   void Respond(uint64_t key, PackedResponse* response, bool is_final);
   void Fail(uint64_t key, const Status& error);
+  // The same for one that was added in advance and never ran.
+  void FailUnrun(uint64_t key, const Status& error);
   // Everything that is open and not awaited. [any thread]
   void FailAll(const Status& error);
   // Back to the scheduler, for an iterative sequence.

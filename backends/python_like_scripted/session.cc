@@ -286,8 +286,8 @@ Status Session::Finish(const std::vector<uint64_t>& keys, const std::string& ans
       if (outcome == kRescheduled) {
         open_.Reschedule(key);
       } else if (outcome == kCancelled) {
-        open_.Fail(key, CancelledError("request to model '", instance_.model().name(),
-                                       "' was cancelled before it ran"));
+        open_.FailUnrun(key, CancelledError("request to model '", instance_.model().name(),
+                                            "' was cancelled before it ran"));
       } else {
         reader.Fail("a response is a number");
       }

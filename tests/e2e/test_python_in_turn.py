@@ -117,10 +117,18 @@ def statistics(server, model="steps"):
         return json.load(answer)["model_stats"][0]
 
 
-def pending(server):
+def metric(server, name, label):
     with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=PATIENCE_S) as answer:
         lines = answer.read().decode().splitlines()
-    return next(float(each.rsplit(" ", 1)[1]) for each in lines if each.startswith('nv_inference_pending_request_count{model="steps"'))
+    return sum(float(each.rsplit(" ", 1)[1]) for each in lines if each.startswith(name + "{") and 'model="steps"' in each and label in each)
+
+
+def pending(server):
+    return metric(server, "nv_inference_pending_request_count", "")
+
+
+def canceled(server):
+    return metric(server, "nv_inference_request_failure", 'reason="CANCELED"')
 
 
 def behind_a_long_one(server, cases):
@@ -163,6 +171,7 @@ def test_what_a_dead_worker_had_not_begun_goes_to_the_next_one(server):
 
 
 def test_what_is_cancelled_in_the_workers_hands_is_not_executed(server):
+    before, canceled_before = statistics(server), canceled(server)
     first, again = server.go, server.go.with_name("go.again")
     for each in (first, again):
         each.unlink(missing_ok=True)
@@ -189,6 +198,10 @@ def test_what_is_cancelled_in_the_workers_hands_is_not_executed(server):
         assert binary_output(clients[number - 100]).tolist()[1] == number
     status, answer = ask(server, TELL, 110)
     assert status == 200 and [each for each in answer["outputs"][0]["data"] if each >= 100] == [100, 101, 102, 103, 105, 106, 108, 110]
+    after = statistics(server)
+    assert after["execution_count"] - before["execution_count"] == 8
+    assert after["inference_stats"]["fail"]["count"] - before["inference_stats"]["fail"]["count"] == 3
+    assert canceled(server) - canceled_before == 3
 
 
 def num_connections(server):

@@ -32,6 +32,7 @@ class Execution {
 
   // Statistics that the host refuses are lost: no request fails for them.
   ~Execution() {
+    if (start_ns() == 0) return;
     const uint64_t end_ns = NowNs();
     (void)ToStatus(TRITONBACKEND_ModelInstanceReportBatchStatistics(
         instance_.handle(), batch_size_, start_ns_, compute_start_ns(), compute_end_ns(end_ns),
@@ -40,9 +41,12 @@ class Execution {
 
   // It was taken in advance and begins only now.
   void MarkBegun() { start_ns_ = NowNs(); }
+  // It was taken in advance and will not begin: the batch is not reported.
+  void MarkNeverRan() { start_ns_ = 0; }
   void MarkInputsRead() { inputs_read_ns_ = NowNs(); }
   void MarkComputed() { computed_ns_ = NowNs(); }
 
+  // 0: it never ran.
   uint64_t start_ns() const { return start_ns_.load(); }
   // Start <= compute start <= compute end <= `end_ns`, whatever was marked.
   uint64_t compute_start_ns() const { return std::max(start_ns(), inputs_read_ns_.load()); }

@@ -59,6 +59,11 @@ class ResponseSender {
     last_response_ns_ = execution_->start_ns();
   }
 
+  // The request was taken in advance and is answered, with an error, without an execution.
+  void MarkNeverRan() {
+    if (execution_ != nullptr) execution_->MarkNeverRan();
+  }
+
   // Whether the client gave up; the answer is then best Fail(CancelledError(...)). Cheap: ask in
   // every step of a long computation.
   bool IsCancelled() const {

@@ -63,7 +63,8 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportStatistics(
   if (object.uncounted()) return nullptr;
   nereid::StatisticsShard& statistics = FromHandle(instance)->statistics();
   const uint64_t now_ns = nereid::SteadyNowNs();
-  if (nereid::InferenceTrace* trace = object.trace(); trace != nullptr) {
+  // What failed without an execution has no times of one.
+  if (nereid::InferenceTrace* trace = object.trace(); trace != nullptr && exec_start_ns != 0) {
     trace->Report(TRITONSERVER_TRACE_COMPUTE_START, exec_start_ns);
     trace->Report(TRITONSERVER_TRACE_COMPUTE_INPUT_END, compute_start_ns);
     trace->Report(TRITONSERVER_TRACE_COMPUTE_OUTPUT_START, compute_end_ns);
