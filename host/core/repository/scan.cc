@@ -56,6 +56,29 @@ uint64_t EntryHash(const fs::path& path) {
   return hash;
 }
 
+std::error_code WalkModelFolder(const std::string& model_path, const std::string& config_path,
+                                FolderScan* scan) {
+  Fingerprints& sums = scan->prints;  // of entries, so that the order of listing does not matter
+  sums.all = EntryHash(model_path);
+  std::error_code error;
+  constexpr auto kSkipForbidden = fs::directory_options::skip_permission_denied;
+  for (fs::recursive_directory_iterator it(model_path, kSkipForbidden, error), end;
+       !error && it != end; it.increment(error)) {
+    // What interpreters leave behind while the model serves is no change of the model.
+    if (it->path().filename() == "__pycache__") {
+      it.disable_recursion_pending();
+      continue;
+    }
+    if (it.depth() == 0) AddVersion(*it, &scan->versions);
+    std::error_code ignored;
+    if (it->is_directory(ignored)) continue;
+    const uint64_t hash = EntryHash(it->path());
+    sums.all += hash;
+    if (it->path() != config_path) sums.files += hash;
+  }
+  return error;
+}
+
 }  // namespace
 
 Status CheckIsLocal(const std::string& path) {
@@ -117,24 +140,14 @@ Result<std::vector<int64_t>> ScanVersions(const std::string& model_path) {
 }
 
 Result<FolderScan> ScanModelFolder(const std::string& model_path, const std::string& config_path) {
+  constexpr int kMostWalks = 10;
   FolderScan scan;
-  Fingerprints& sums = scan.prints;  // of entries, so that the order of listing does not matter
-  sums.all = EntryHash(model_path);
   std::error_code error;
-  constexpr auto kSkipForbidden = fs::directory_options::skip_permission_denied;
-  for (fs::recursive_directory_iterator it(model_path, kSkipForbidden, error), end;
-       !error && it != end; it.increment(error)) {
-    // What interpreters leave behind while the model serves is no change of the model.
-    if (it->path().filename() == "__pycache__") {
-      it.disable_recursion_pending();
-      continue;
-    }
-    if (it.depth() == 0) AddVersion(*it, &scan.versions);
-    std::error_code ignored;
-    if (it->is_directory(ignored)) continue;
-    const uint64_t hash = EntryHash(it->path());
-    sums.all += hash;
-    if (it->path() != config_path) sums.files += hash;
+  // A folder below may vanish between its listing and its visit, which ends the walk.
+  for (int i = 0; i < kMostWalks; ++i) {
+    scan = FolderScan();
+    error = WalkModelFolder(model_path, config_path, &scan);
+    if (error != std::errc::no_such_file_or_directory) break;
   }
   if (error) return ListingError("model folder", model_path, error);
   std::sort(scan.versions.begin(), scan.versions.end());
