@@ -6,6 +6,7 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -101,8 +102,10 @@ class LostPages {
       if (address >= each->end || address < each->begin) continue;
       const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
       void* const page = reinterpret_cast<void*>(address / page_bytes * page_bytes);
-      constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-      if (mmap(page, page_bytes, each->protection, kFlags, -1, 0) == MAP_FAILED) return false;
+      constexpr long kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+      // Of the kernel: sanitizers take the C library's for writing to the page.
+      const long protection = each->protection.load();
+      if (syscall(SYS_mmap, page, page_bytes, protection, kFlags, -1L, 0L) == -1) return false;
       each->has_lost_pages.store(true, std::memory_order_relaxed);
       return true;
     }
