@@ -8,17 +8,18 @@
 #include <map>
 #include <random>
 
-#include "fake_executor.h"
 #include "llm_core/engine/engine.h"
-#include "llm_core/sampling/philox.h"
+#include "sequential_model.h"
 
 namespace nereid::llm {
 namespace {
 
+using testing::ContinueAlone;
 using testing::FakeExecutor;
 using ::testing::HasSubstr;
 using testing::LogitsAfter;
-using testing::NextToken;
+using testing::SearchAlone;
+using testing::SeedAlone;
 
 ExecutorLimits Limits() {
   return {.vocab_size = 40,
@@ -134,47 +135,6 @@ class EngineOutputsTest : public ::testing::TestWithParam<Mode> {
     for (int32_t& id : prompt) id = static_cast<int32_t>(random_() % 3);  // often begins alike
     return prompt;
   }
-  TokenIds Alone(TokenIds tokens, int32_t count, uint64_t seed) {
-    const size_t num_prompt = tokens.size();
-    for (int32_t i = 0; i < count; ++i) tokens.push_back(NextToken(tokens, limits_, seed));
-    return TokenIds(tokens.begin() + static_cast<ptrdiff_t>(num_prompt), tokens.end());
-  }
-  // The same search over the bare model.
-  std::vector<BeamHypothesis> SearchAlone(const GenerationRequest& request) {
-    struct Beam {
-      TokenIds tokens;
-      std::vector<float> log_probs;
-      float sum = 0.0f;
-    };
-    BeamSearch search(request.beams, request.stop);
-    std::vector<Beam> beams = {{request.prompt, {}, 0.0f}};
-    while (true) {
-      std::vector<std::vector<SampledToken>> candidates;
-      std::vector<BeamView> views;
-      for (const Beam& beam : beams) {
-        std::vector<float> logits = LogitsAfter(beam.tokens, limits_);
-        candidates.push_back(
-            Sampler().Candidates(logits, {&request.sampling, beam.tokens, 0, {}},
-                                 BeamSearch::NumCandidates(request.beams, request.stop)));
-      }
-      for (size_t i = 0; i < beams.size(); ++i) {
-        const auto output =
-            std::span<const int32_t>(beams[i].tokens).subspan(request.prompt.size());
-        views.push_back({output, beams[i].log_probs, beams[i].sum, candidates[i]});
-      }
-      const auto next = search.Advance(views);
-      if (next.empty()) return search.finished();
-      std::vector<Beam> moved;
-      for (const BeamContinuation& continuation : next) {
-        Beam beam = beams[continuation.parent];
-        beam.tokens.push_back(continuation.token.id);
-        beam.log_probs.push_back(continuation.token.log_prob);
-        beam.sum = continuation.cum_log_prob;
-        moved.push_back(std::move(beam));
-      }
-      beams = std::move(moved);
-    }
-  }
 
   ExecutorLimits limits_ = Limits();
   std::mt19937 random_{11};
@@ -220,7 +180,7 @@ TEST_P(EngineOutputsTest, AnyMixOfRequestsGetsWhatEachGetsAlone) {
     };
     if (request.uses_beams()) {
       if (is_cancelled(0)) continue;
-      const std::vector<BeamHypothesis> expected = SearchAlone(request);
+      const std::vector<BeamHypothesis> expected = SearchAlone(request, limits_);
       ASSERT_EQ(answer.ids.size(), static_cast<size_t>(request.num_sequences));
       for (size_t j = 0; j < expected.size(); ++j) {
         EXPECT_EQ(answer.ids[static_cast<int32_t>(j)], expected[j].ids) << j;
@@ -228,10 +188,8 @@ TEST_P(EngineOutputsTest, AnyMixOfRequestsGetsWhatEachGetsAlone) {
       continue;
     }
     for (const auto& [index, ids] : answer.ids) {
-      const bool draws = !request.sampling.is_greedy();
-      const uint64_t seed =
-          draws ? SequenceSeed(request.sampling.seed, static_cast<uint32_t>(index)) : 0;
-      TokenIds expected = Alone(request.prompt, request.stop.max_tokens, seed);
+      TokenIds expected = ContinueAlone(request.prompt, request.stop.max_tokens, limits_,
+                                        SeedAlone(request, index));
       const auto end = std::find(expected.begin(), expected.end(), request.stop.end_ids[0]);
       expected.erase(end, expected.end());
       if (is_cancelled(index)) expected.resize(std::min(ids.size(), expected.size()));
@@ -255,7 +213,7 @@ TEST_P(EngineOutputsTest, LogitsAndLogProbsAreThoseOfEachPosition) {
   for (auto& future : answers) {
     const Answer answer = future.get();
     TokenIds tokens = prompt;
-    const TokenIds output = Alone(prompt, 5, 0);
+    const TokenIds output = ContinueAlone(prompt, 5, limits_, 0);
     tokens.insert(tokens.end(), output.begin(), output.end());
     ASSERT_EQ(answer.ids.at(0), output);
     ASSERT_EQ(answer.context_logits.size(), prompt.size() * 40);

@@ -1,0 +1,352 @@
+// The whole engine under random traffic against the plain model of each request by itself: the same
+// tokens whatever else runs, whoever is cancelled while a step runs, however little room there is;
+// no block lost, nobody starved.
+//
+// All of it happens on the engine's thread, from within its steps: a seed gives one run.
+#include <gtest/gtest.h>
+
+#include <future>
+#include <map>
+#include <memory>
+#include <random>
+
+#include "llm_core/engine/engine.h"
+#include "llm_core/engine/stop_criteria.h"
+#include "sequential_model.h"
+
+namespace nereid::llm {
+namespace {
+
+using testing::ContinueAlone;
+using testing::FakeExecutor;
+using testing::SearchAlone;
+using testing::SeedAlone;
+
+constexpr int kNumRequests = 50;
+constexpr int kMaxSteps = 20000;
+
+struct Mode {
+  const char* name;
+  bool overlap = false;
+  CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
+  bool prefix_cache = false;
+  bool chunked = true;
+  bool copies = true;
+  int32_t window = 0;
+  int32_t sinks = 0;
+  int32_t long_positions = 0;
+  int32_t dynamic_positions = 0;
+  int32_t mixed = 0;
+  bool asks_sinks = true;
+};
+
+// A request, without its sink, and what has come of it.
+struct Asked {
+  GenerationRequest request;
+  bool is_cancelled = false;
+  bool is_open = true;
+  std::map<int32_t, TokenIds> ids;  // by sequence
+  std::map<int32_t, FinishReason> finish;
+  Status error;
+};
+
+class Traffic;
+
+class TrafficSink : public OutputSink {
+ public:
+  TrafficSink(Traffic* traffic, Asked* asked) : traffic_(traffic), asked_(asked) {}
+
+  bool IsCancelled() const override { return asked_->is_cancelled; }
+  StopVerdict OnToken(int32_t sequence_index, std::span<const int32_t> ids) override;
+  void OnOutput(const Output& output) override;
+  void OnError(const Status& status) override;
+
+ private:
+  Traffic* const traffic_;
+  Asked* const asked_;
+};
+
+// Sends requests and cancels some, at each step. [engine thread, but for Start and wait]
+class Traffic {
+ public:
+  Traffic(uint32_t seed, int32_t vocab_size) : random_(seed), vocab_size_(vocab_size) {}
+
+  void Start(Engine* engine) {
+    engine_ = engine;
+    SendOne();
+  }
+  void Wait() { ended_.get_future().wait(); }
+  const std::vector<std::unique_ptr<Asked>>& all() const { return all_; }
+
+  Status OnSubmit() {
+    if (++num_steps_ > kMaxSteps) return InternalError("somebody starves");
+    for (int n = Pick(0, 3); n > 0 && num_sent_ < kNumRequests; --n) SendOne();
+    if (Pick(0, 5) == 0) CancelOne();
+    return Status::Ok();
+  }
+  // A step is half applied.
+  void OnToken() {
+    if (Pick(0, 60) == 0) CancelOne();
+  }
+  void OnEnd(Asked& asked) {
+    asked.is_open = false;
+    --num_open_;
+    if (!asked.error.ok()) num_sent_ = kNumRequests;  // no others would be taken
+    while (num_open_ == 0 && num_sent_ < kNumRequests) SendOne();
+    if (num_open_ == 0 && num_sent_ == kNumRequests) ended_.set_value();
+  }
+
+ private:
+  int Pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+
+  // Prompts begin alike often; ends and stop words come now and then.
+  GenerationRequest Draw() {
+    GenerationRequest request;
+    const int shared = Pick(0, 2) == 0 ? 0 : Pick(1, 30);
+    const int family = Pick(0, 2);
+    for (int i = 0; i < shared; ++i) request.prompt.push_back((family * 11 + i) % vocab_size_);
+    for (int own = Pick(shared > 0 ? 0 : 1, 12); own > 0; --own) {
+      request.prompt.push_back(Pick(0, vocab_size_ - 1));
+    }
+    request.stop.max_tokens = Pick(1, 18);
+    if (Pick(0, 1) == 0) request.stop.end_ids = {Pick(0, vocab_size_ - 1)};
+    if (Pick(0, 3) == 0) {
+      request.stop.stop_words = {{Pick(0, vocab_size_ - 1)},
+                                 {Pick(0, vocab_size_ - 1), Pick(0, vocab_size_ - 1)}};
+    }
+    request.priority = Pick(0, 2);
+    request.cache_salt = static_cast<uint64_t>(Pick(0, 1));
+    const int kind = Pick(0, 5);
+    if (kind == 0) {  // several, drawn
+      request.num_sequences = Pick(2, 4);
+      request.sampling.top_k = 5;
+      request.sampling.seed = random_() + 1;
+    } else if (kind <= 2) {
+      request.beams.width = Pick(2, 4);
+      request.num_sequences = Pick(1, request.beams.width);
+      request.beams.early_stopping = Pick(0, 1) == 0;
+      request.beams.length_penalty = static_cast<float>(Pick(-1, 1));
+      request.beams.diversity_rate = static_cast<float>(Pick(0, 1)) * 0.5f;
+    } else if (kind == 3) {  // waits for each of its own steps
+      request.want_generation_logits = true;
+      request.want_prompt_log_probs = Pick(0, 1) == 0;
+    }
+    return request;
+  }
+  static std::unique_ptr<GenerationRequest> CopyOf(const GenerationRequest& request) {
+    auto copy = std::make_unique<GenerationRequest>();
+    copy->prompt = request.prompt;
+    copy->sampling = request.sampling;
+    copy->stop = request.stop;
+    copy->num_sequences = request.num_sequences;
+    copy->beams = request.beams;
+    copy->priority = request.priority;
+    copy->cache_salt = request.cache_salt;
+    copy->want_generation_logits = request.want_generation_logits;
+    copy->want_prompt_log_probs = request.want_prompt_log_probs;
+    return copy;
+  }
+  // Until one fits.
+  void SendOne() {
+    while (num_sent_ < kNumRequests) {
+      auto asked = std::make_unique<Asked>();
+      asked->request = Draw();
+      auto request = CopyOf(asked->request);
+      request->sink = std::make_unique<TrafficSink>(this, asked.get());
+      all_.push_back(std::move(asked));
+      ++num_sent_;
+      ++num_open_;
+      if (engine_->Enqueue(request).ok()) return;  // from here on it may be the engine's turn
+      --num_sent_;
+      --num_open_;
+      all_.pop_back();
+    }
+  }
+  void CancelOne() {
+    Asked& asked = *all_[static_cast<size_t>(Pick(0, static_cast<int>(all_.size()) - 1))];
+    if (!asked.is_open) return;
+    asked.is_cancelled = true;
+    engine_->LookForCancelled();
+  }
+
+  std::mt19937 random_;
+  const int32_t vocab_size_;
+  Engine* engine_ = nullptr;
+  std::vector<std::unique_ptr<Asked>> all_;
+  int num_sent_ = 0;
+  int num_open_ = 0;
+  int num_steps_ = 0;
+  std::promise<void> ended_;
+};
+
+StopVerdict TrafficSink::OnToken(int32_t sequence_index, std::span<const int32_t> ids) {
+  traffic_->OnToken();
+  return OutputSink::OnToken(sequence_index, ids);
+}
+
+void TrafficSink::OnOutput(const Output& output) {
+  const int32_t index = output.sequence_index;
+  EXPECT_EQ(asked_->finish.count(index), 0u) << "output behind the end of sequence " << index;
+  asked_->ids[index].assign(output.ids.begin(), output.ids.end());
+  if (output.finish == FinishReason::kNone) return;
+  asked_->finish[index] = output.finish;
+  if (static_cast<int32_t>(asked_->finish.size()) == asked_->request.num_sequences) {
+    traffic_->OnEnd(*asked_);
+  }
+}
+
+void TrafficSink::OnError(const Status& status) {
+  asked_->error = status;
+  traffic_->OnEnd(*asked_);
+}
+
+class EnginePropertyTest : public ::testing::TestWithParam<Mode> {
+ protected:
+  void Run(uint32_t seed) {
+    std::mt19937 random(seed);
+    ExecutorLimits limits = {.vocab_size = 40,
+                             .max_positions = 64,
+                             .max_num_sequences = 6,
+                             .max_num_tokens = 16,
+                             .block_size = 4,
+                             .num_blocks = std::uniform_int_distribution<int>(12, 60)(random)};
+    limits.attention_window = GetParam().window;
+    limits.num_sink_tokens = GetParam().sinks;
+    limits.long_positions = GetParam().long_positions;
+    limits.dynamic_positions = GetParam().dynamic_positions;
+    Traffic traffic(seed, limits.vocab_size);
+    auto executor =
+        std::make_unique<FakeExecutor>(limits, ExecutorFeatures{.block_copies = GetParam().copies,
+                                                                .candidates = true,
+                                                                .logits = true,
+                                                                .prompt_log_probs = true,
+                                                                .overlap = GetParam().overlap});
+    executor->on_submit = [&](const Batch&) { return traffic.OnSubmit(); };
+    Engine engine(Options(), std::move(executor));
+    traffic.Start(&engine);
+    traffic.Wait();
+    while (engine.stats().counts.num_running > 0) std::this_thread::yield();  // the step ends
+    EXPECT_TRUE(engine.health().ok()) << engine.health().message();
+    EXPECT_EQ(engine.stats().num_used_blocks, 0);
+    num_preemptions_ += engine.stats().counts.num_preemptions;
+    num_reused_ += engine.stats().counts.num_reused_blocks;
+    for (size_t i = 0; i < traffic.all().size(); ++i) {
+      SCOPED_TRACE(i);
+      Check(*traffic.all()[i], limits);
+    }
+  }
+
+  EngineOptions Options() {
+    EngineOptions options;
+    options.scheduler.policy = GetParam().policy;
+    options.scheduler.chunked_prefill = GetParam().chunked;
+    options.scheduler.prefix_cache = GetParam().prefix_cache;
+    options.scheduler.mixed_step_tokens = GetParam().mixed;
+    options.scheduler.steps_per_priority = 50;
+    options.asks_sinks = GetParam().asks_sinks;
+    options.on_check = [](const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); };
+    return options;
+  }
+
+  void Check(const Asked& asked, const ExecutorLimits& limits) {
+    ASSERT_TRUE(asked.error.ok()) << asked.error.message();
+    const GenerationRequest& request = asked.request;
+    ASSERT_EQ(static_cast<int32_t>(asked.finish.size()), request.num_sequences);
+    std::vector<BeamHypothesis> beams;
+    if (request.uses_beams()) beams = SearchAlone(request, limits);
+    for (const auto& [index, finish] : asked.finish) {
+      SCOPED_TRACE(index);
+      const TokenIds& ids = asked.ids.at(index);
+      if (finish == FinishReason::kCancelled) {
+        EXPECT_TRUE(asked.is_cancelled);
+        ++num_cancelled_[request.uses_beams()];
+      }
+      if (!request.uses_beams()) {
+        CheckDrawn(request, index, ids, finish, limits);
+      } else if (finish == FinishReason::kCancelled) {
+        EXPECT_TRUE(ids.empty());
+      } else {
+        const bool is_there = static_cast<size_t>(index) < beams.size();
+        EXPECT_EQ(ids, is_there ? beams[index].ids : TokenIds());
+        EXPECT_EQ(finish, is_there ? beams[index].finish : FinishReason::kStop);
+      }
+    }
+  }
+  // Of a cancelled one, as far as it came; stop words that had begun are shown.
+  static void CheckDrawn(const GenerationRequest& request, int32_t index, const TokenIds& ids,
+                         FinishReason finish, const ExecutorLimits& limits) {
+    const TokenIds all =
+        ContinueAlone(request.prompt, request.stop.max_tokens, limits, SeedAlone(request, index));
+    StopVerdict verdict;
+    size_t num_drawn = 0;
+    while (verdict.finish == FinishReason::kNone) {
+      verdict = CheckStop(request.stop, std::span<const int32_t>(all).first(++num_drawn));
+    }
+    if (finish == FinishReason::kCancelled) {
+      ASSERT_LT(ids.size(), num_drawn);
+      EXPECT_TRUE(std::equal(ids.begin(), ids.end(), all.begin()));
+      return;
+    }
+    EXPECT_EQ(finish, verdict.finish);
+    EXPECT_EQ(ids, TokenIds(all.begin(), all.begin() + verdict.num_visible));
+  }
+
+  int64_t num_preemptions_ = 0;
+  int64_t num_reused_ = 0;
+  std::map<bool, int> num_cancelled_;  // beams, others
+};
+
+TEST_P(EnginePropertyTest, EveryRequestGetsWhatItGetsAlone) {
+  for (uint32_t seed = 0; seed < 25; ++seed) {
+    SCOPED_TRACE(seed);
+    Run(seed);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(num_cancelled_[true], 0);
+  EXPECT_GT(num_cancelled_[false], 0);
+  EXPECT_EQ(num_reused_ > 0, GetParam().prefix_cache);
+  EXPECT_EQ(num_preemptions_ > 0,
+            GetParam().policy == CapacityPolicy::kMaxUtilization || GetParam().long_positions > 0);
+}
+
+constexpr auto kEvict = CapacityPolicy::kMaxUtilization;
+
+INSTANTIATE_TEST_SUITE_P(
+    Modes, EnginePropertyTest,
+    ::testing::Values(
+        Mode{.name = "Plain"}, Mode{.name = "Overlap", .overlap = true},
+        Mode{.name = "Prefix", .prefix_cache = true},
+        Mode{.name = "OverlapPrefix", .overlap = true, .prefix_cache = true, .asks_sinks = false},
+        Mode{.name = "OverlapWhole", .overlap = true, .chunked = false},
+        Mode{.name = "EvictMixed", .policy = kEvict, .mixed = 3},
+        Mode{.name = "OverlapEvictPrefixMixed",
+             .overlap = true,
+             .policy = kEvict,
+             .prefix_cache = true,
+             .mixed = 3,
+             .asks_sinks = false},
+        Mode{
+            .name = "EvictPrefixNoCopies", .policy = kEvict, .prefix_cache = true, .copies = false},
+        Mode{.name = "OverlapEvictWindowPrefixSinks",
+             .overlap = true,
+             .policy = kEvict,
+             .prefix_cache = true,
+             .window = 13,
+             .sinks = 5},
+        Mode{.name = "WindowPrefix", .prefix_cache = true, .window = 10},
+        Mode{.name = "OverlapWindow", .overlap = true, .window = 10},
+        Mode{.name = "OverlapEvictLongPrefix",
+             .overlap = true,
+             .policy = kEvict,
+             .prefix_cache = true,
+             .long_positions = 20},
+        Mode{.name = "LongPrefixWindow", .prefix_cache = true, .window = 13, .long_positions = 17},
+        Mode{.name = "OverlapEvictDynamicPrefix",
+             .overlap = true,
+             .policy = kEvict,
+             .prefix_cache = true,
+             .dynamic_positions = 16}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace nereid::llm
