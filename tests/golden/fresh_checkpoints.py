@@ -13,6 +13,7 @@ import pathlib
 import random
 import sys
 
+import safetensors.torch
 import torch
 import transformers
 import transformers.generation.utils
@@ -122,17 +123,77 @@ CASES = {
 }
 
 
+def respelt(change):
+    """Of config.json: what `change` does to it."""
+
+    def rewrite(folder):
+        path = folder / "config.json"
+        config = json.loads(path.read_text())
+        change(config)
+        path.write_text(json.dumps(config))
+
+    return rewrite
+
+
+def with_other_head(folder):
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].flip(0).contiguous()
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+def with_head_alone(folder):
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    tensors["lm_head.weight"] = tensors.pop("model.embed_tokens.weight")
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+def in_both_spellings(config):
+    config["rope_theta"] = 500.0
+    config["rope_scaling"] = {"type": "linear", "factor": 3.0}
+
+
+def with_layer_types(config):
+    config["layer_types"] = ["full_attention", "sliding_attention"]
+
+
+def with_names_of_others(config):
+    for own, usual in {"n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers", "n_positions": "max_position_embeddings"}.items():
+        config[usual] = config.pop(own)
+
+
+def with_older_name(config):
+    parameters = config["rope_parameters"]
+    parameters |= {"type": "su", "original_max_position_embeddings": 7}
+    del parameters["rope_type"]
+
+
+# Checkpoints as others write them, which are changed after they were saved and then read by `transformers` like any other.
+CHANGED = {
+    "llama-untied": (CASES["llama-tied"], with_other_head),
+    "llama-head-alone": (CASES["llama-tied"], with_head_alone),
+    "llama-both-spellings": (CASES["llama-llama3"], respelt(in_both_spellings)),
+    "llama-stray-part": (CASES["llama"], respelt(lambda config: config.update(partial_rotary_factor=0.5, rotary_pct=0.5))),
+    "mistral-layer-types": (CASES["mistral-window"], respelt(with_layer_types)),
+    "mixtral-layer-types": (model("mixtral", num_local_experts=4, sliding_window=20), respelt(with_layer_types)),
+    "phi3-older-name": (LONG_PHI3, respelt(with_older_name)),
+    "gemma3-both-spellings": (CASES["gemma3"], respelt(in_both_spellings)),
+    "gpt2-other-names": (CASES["gpt2"], respelt(with_names_of_others)),
+    "gpt_neox-odd": (model("gpt_neox", hidden_size=80, rope_parameters=rope("linear", factor=2.0, partial_rotary_factor=0.25)), lambda folder: None),
+}
+CASES |= {name: make for name, (make, change) in CHANGED.items()}
+
+
 # What older versions do otherwise than the model's own code and the newer ones: there is nothing to compare with.
 ONLY_NEWER = {
     "llama-yarn": "takes max_position_embeddings for the length that yarn extends",
     "qwen2-window": "gives every layer the window, whatever max_window_layers says",
-}
+} | {name: "reads it otherwise" for name in CHANGED}
 
 
 def prompts(name, seed):
     """Of a longrope, contexts that stay on one side of its border; of a dynamic rope, those that lie or grow beyond it too."""
     generator = torch.Generator().manual_seed(seed)
-    lengths = {"phi3-longrope": (7, 20, LONG + 8, LONG + 40), "phi3-longrope-short": (LONG - 20,),
+    lengths = {"phi3-longrope": (7, 20, LONG + 8, LONG + 40), "phi3-older-name": (20, LONG + 8), "phi3-longrope-short": (LONG - 20,),
                "llama-dynamic-beyond": (7, LONG - 4, LONG, 90)}.get(name, (1, 7, 33, 90))
     return [torch.randint(3, VOCAB, (length,), generator=generator).tolist() for length in lengths]
 
@@ -149,7 +210,10 @@ def make(name, seed, folder):
         parameter.copy_(center + torch.randn(parameter.shape) * scale)
     made.tie_weights()
     made.save_pretrained(folder, safe_serialization=True)
-    return made
+    if name not in CHANGED:
+        return made
+    CHANGED[name][1](folder)
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
 
 
 def last_rows(made, ids):

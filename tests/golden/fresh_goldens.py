@@ -22,6 +22,9 @@ ROOT = pathlib.Path(__file__).parents[2]
 # The versions of transformers from which on these cases can be made, or are made as newer ones do.
 SINCE = {"llama-yarn": (5,), "qwen2-window": (5,), "qwen3": (4, 51), "qwen3_moe": (4, 51), "gemma3": (4, 50), "qwen3-drawn": (5,), "qwen3_moe-drawn": (4, 51),
          "gemma3-drawn": (5,)}
+CHANGED = ("llama-untied llama-head-alone llama-both-spellings llama-stray-part mistral-layer-types mixtral-layer-types phi3-older-name gemma3-both-spellings "
+           "gpt2-other-names gpt_neox-odd").split()
+SINCE |= dict.fromkeys(CHANGED, (5,))
 
 
 def candidates():

@@ -148,6 +148,8 @@ Result<DecoderModel> ReadDecoder(const Checkpoint& checkpoint, bool takes_quanti
   WeightMap map;
   NEREID_ASSIGN_OR_RETURN(DecoderModel model, ReadSpec(checkpoint, takes_quantised, map));
   NEREID_ASSIGN_OR_RETURN(model.weights, ResolveWeights(map, checkpoint, model.quantization));
+  // The checkpoint's word counts before the config's.
+  model.spec.tied_embeddings &= !model.weights.contains({kNoLayer, WeightKind::kLmHead, kNoExpert});
   return model;
 }
 

@@ -20,6 +20,7 @@ enum class MlpKind : uint8_t { kGated, kPlain };
 // elements of a head. inv_freq already holds the context-extension scaling.
 struct RopeSpec {
   int32_t dim = 0;
+  int32_t exponent_dim = 0;     // what exponents are parts of: dim, or the odd number before it
   std::vector<float> inv_freq;  // [dim / 2]
   float magnitude = 1.0f;       // multiplies cos and sin (yarn, longrope)
   // longrope: inv_freq are the frequencies of sequences longer than this, short_inv_freq those of

@@ -90,11 +90,13 @@ std::vector<float> LongRopeFrequencies(ConfigReader& scaling, std::string_view k
   return inv_freq;
 }
 
-// `original`: where neither says it.
-void ApplyLongRope(ConfigReader& config, ConfigReader& scaling, int32_t original,
+void ApplyLongRope(ConfigReader& config, ConfigReader& scaling, const RopeDefaults& defaults,
                    int32_t max_positions, RopeSpec& rope) {
   constexpr const char* kOriginal = "original_max_position_embeddings";
-  const int32_t context = config.SizeOr(kOriginal, scaling.SizeOr(kOriginal, original));
+  const int32_t fallback = defaults.original_positions > 0
+                               ? defaults.original_positions
+                               : scaling.SizeOr(kOriginal, max_positions);
+  const int32_t context = config.SizeOr(kOriginal, fallback);
   const double factor = scaling.NumberOr("factor", static_cast<double>(max_positions) / context);
   const double magnitude =
       factor <= 1.0 || context < 2 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(context));
@@ -104,13 +106,22 @@ void ApplyLongRope(ConfigReader& config, ConfigReader& scaling, int32_t original
   rope.inv_freq = LongRopeFrequencies(scaling, "long_factor", rope.inv_freq);
 }
 
-// Newer configs keep everything in rope_parameters, older ones in rope_scaling + rope_theta.
+// Older configs have rope_scaling + rope_theta, newer ones keep everything in rope_parameters. Of
+// both, the older counts, as in the reference.
 ConfigReader ScalingOf(const ConfigReader& config) {
-  return config.Object(config.Has("rope_parameters") ? "rope_parameters" : "rope_scaling");
+  const bool is_old = !config.Object("rope_scaling").json().empty();
+  return config.Object(is_old ? "rope_scaling" : "rope_parameters");
 }
 
 std::string KindOf(ConfigReader& scaling) {
   return scaling.TextOr("rope_type", scaling.TextOr("type", "default"));
+}
+
+// The share of a head that turns.
+double TurningShare(ConfigReader& config, ConfigReader& scaling, const RopeDefaults& defaults) {
+  if (!defaults.turns_in_part && KindOf(scaling) == "default") return defaults.partial_factor;
+  constexpr const char* kKey = "partial_rotary_factor";
+  return scaling.NumberOr(kKey, config.NumberOr(kKey, defaults.partial_factor));
 }
 
 }  // namespace
@@ -128,8 +139,9 @@ void LimitPositions(DecoderSpec& spec, int32_t max_positions) {
 
 RopeSpec PlainRope(int32_t dim, double theta) {
   RopeSpec rope;
-  rope.dim = dim;
-  for (int32_t i = 0; i < dim / 2; ++i) {
+  rope.dim = dim + dim % 2;
+  rope.exponent_dim = dim;
+  for (int32_t i = 0; i < rope.dim / 2; ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(dim);
     rope.inv_freq.push_back(1.0f / static_cast<float>(std::pow(theta, exponent)));
   }
@@ -139,8 +151,8 @@ RopeSpec PlainRope(int32_t dim, double theta) {
 void DynamicFrequencies(const RopeSpec& rope, int32_t num_tokens, float* inv_freq) {
   const double stretch = rope.dynamic_factor * num_tokens / rope.trained_positions;
   const double theta = rope.theta * std::pow(stretch - (rope.dynamic_factor - 1.0),
-                                             static_cast<double>(rope.dim) / (rope.dim - 2));
-  const std::vector<float> plain = PlainRope(rope.dim, theta).inv_freq;
+                                             rope.exponent_dim / (rope.exponent_dim - 2.0));
+  const std::vector<float> plain = PlainRope(rope.exponent_dim, theta).inv_freq;
   std::copy(plain.begin(), plain.end(), inv_freq);
 }
 
@@ -164,19 +176,16 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& de
   }
   const double theta =
       scaling.NumberOr("rope_theta", config.NumberOr("rope_theta", defaults.theta));
-  const double partial =
-      scaling.NumberOr("partial_rotary_factor",
-                       config.NumberOr("partial_rotary_factor",
-                                       config.NumberOr("rotary_pct", defaults.partial_factor)));
-  const double rotated = head_dim * partial;
-  const int32_t dim = rotated >= 2.0 && rotated <= head_dim ? static_cast<int32_t>(rotated) : 0;
-  if (theta <= 1.0 || dim < 2 || dim % 2 != 0) {
-    config.Fail(InvalidArgError("config.json: rope of ", rotated, " of ", head_dim,
+  const double turning = head_dim * TurningShare(config, scaling, defaults);
+  const int32_t dim = turning >= 1.0 && turning <= head_dim ? static_cast<int32_t>(turning) : 0;
+  RopeSpec rope = PlainRope(dim, theta);
+  if (theta <= 1.0 || dim == 0 || rope.dim > head_dim) {
+    config.Fail(InvalidArgError("config.json: rope of ", turning, " of ", head_dim,
                                 " dimensions with rope_theta ", theta, " makes no sense"));
     return {};
   }
-  RopeSpec rope = PlainRope(dim, theta);
-  const std::string kind = KindOf(scaling);
+  std::string kind = KindOf(scaling);
+  if (kind == "su" || (kind == "yarn" && defaults.original_positions > 0)) kind = "longrope";
   const int32_t max_positions = config.SizeOr("max_position_embeddings", defaults.max_positions);
   // Yarn's is how far the context was extended, where it is left open.
   const double context = OriginalPositions(config, scaling, max_positions);
@@ -184,17 +193,19 @@ RopeSpec ReadRope(ConfigReader& config, int32_t head_dim, const RopeDefaults& de
   const double factor = scaling.NumberOr("factor", extension);
   if (factor < 1.0) {
     config.Fail(InvalidArgError("config.json: rope factor is ", factor, ", expected 1 or more"));
+  } else if (dim % 2 != 0 && kind == "yarn") {  // its ramp has one step a pair
+    config.Fail(UnsupportedError("config.json: rope type 'yarn' of ", dim,
+                                 " dimensions is not supported (expected an even number)"));
   } else if (kind == "linear") {
     for (float& frequency : rope.inv_freq) frequency /= static_cast<float>(factor);
   } else if (kind == "llama3") {
     ApplyLlama3(scaling, context, rope.inv_freq);
   } else if (kind == "yarn") {
     ApplyYarn(scaling, theta, factor, context, rope);
-  } else if (kind == "longrope" || kind == "su") {
-    const int32_t original = defaults.original_positions;
-    ApplyLongRope(config, scaling, original > 0 ? original : max_positions, max_positions, rope);
+  } else if (kind == "longrope") {
+    ApplyLongRope(config, scaling, defaults, max_positions, rope);
   } else if (kind == "dynamic") {
-    if (dim > 2) rope.trained_positions = max_positions;  // the base of one pair does not count
+    if (rope.dim > 2) rope.trained_positions = max_positions;  // the base of one pair counts not
     rope.dynamic_factor = factor;
     rope.theta = theta;
   } else if (kind != "default") {

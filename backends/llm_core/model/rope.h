@@ -6,15 +6,19 @@
 
 namespace nereid::llm {
 
-// inv_freq[i] = theta^(-2i / dim).
+// inv_freq[i] = theta^(-2i / dim). An odd `dim` turns one dimension more.
 RopeSpec PlainRope(int32_t dim, double theta);
 
 // Of what config.json leaves open.
 struct RopeDefaults {
   double theta = 10000.0;
   double partial_factor = 1.0;  // the share of a head that turns
+  // Heads may turn in part without a scaling: else the config's share counts for scaled ropes
+  // alone.
+  bool turns_in_part = false;
   int32_t max_positions = 2048;
-  // longrope: what the model was trained on first; 0: max_position_embeddings.
+  // Of a family whose one scaling is longrope ("su" and "yarn" are older names of it): what the
+  // model was trained on first, which its scaling does not say; 0: of another family.
   int32_t original_positions = 0;
 };
 

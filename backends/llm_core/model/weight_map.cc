@@ -23,6 +23,7 @@ struct Faults {
 // quantise, and the biases of zeros that they give to layers without one.
 bool IsIgnored(const WeightMap& map, const QuantSpec& quant, std::string_view name,
                const TensorView& tensor) {
+  if (!map.tied_head.empty() && name.ends_with(map.tied_head)) return true;
   for (const std::string& suffix : map.ignored_suffixes) {
     if (name.ends_with(suffix)) return true;
   }
@@ -216,6 +217,30 @@ std::string Renamed(const std::string& name, const OtherPrefix* other) {
   return other->to + name.substr(other->from.size());
 }
 
+bool AreEqual(const TensorView& a, const TensorView& b) {
+  return a.type == b.type &&
+         std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
+}
+
+// Embedding and head as the checkpoint has them, where the config takes them for one.
+void ResolveTiedHead(const WeightMap& map, const OtherPrefix* prefix, const Checkpoint& checkpoint,
+                     std::map<WeightKey, WeightSource>& sources) {
+  const auto found = sources.find({kNoLayer, WeightKind::kTokenEmbedding, kNoExpert});
+  if (map.tied_head.empty() || found == sources.end()) return;
+  WeightSource& embedding = found->second;
+  const TensorView* table = checkpoint.Find(Renamed(embedding.tensor, prefix));
+  const TensorView* head = checkpoint.Find(map.tied_head);
+  if (head == nullptr || head->shape != embedding.tensor_shape) return;
+  if (table == nullptr) {
+    embedding.tensor = map.tied_head;
+  } else if (AreEqual(*table, *head)) {
+    checkpoint.LetGo(*head);
+  } else {
+    sources[{kNoLayer, WeightKind::kLmHead, kNoExpert}] =
+        Matrix(map.tied_head, head->shape[0], head->shape[1]);
+  }
+}
+
 // How the checkpoint's names begin, judged by the token embedding; null: as the architecture's.
 const OtherPrefix* FindPrefix(const WeightMap& map, const Checkpoint& checkpoint) {
   const auto embedding = map.sources.find({kNoLayer, WeightKind::kTokenEmbedding, kNoExpert});
@@ -257,7 +282,9 @@ Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& c
   Matcher match(checkpoint, faults);
   ResolvedWeights resolved;
   const OtherPrefix* const prefix = FindPrefix(map, checkpoint);
-  for (const auto& [key, source] : map.sources) {
+  std::map<WeightKey, WeightSource> sources = map.sources;
+  ResolveTiedHead(map, prefix, checkpoint, sources);
+  for (const auto& [key, source] : sources) {
     const std::string name = Renamed(source.tensor, prefix);
     const std::string base = name.ends_with("weight") ? name.substr(0, name.size() - 6) : "";
     ResolvedWeight weight;

@@ -91,6 +91,10 @@ struct WeightMap {
   std::vector<std::string> ignored_suffixes;
   // Nor are those whose names begin so: of a part that is not the decoder.
   std::vector<std::string> ignored_prefixes;
+  // Of embeddings that are the head's weight as well: what a head of its own would be called. Where
+  // the checkpoint has both and they differ, its config is wrong and they count as two; a head
+  // alone is both.
+  std::string tied_head;
   // Other beginnings of names, tried in turn where the checkpoint has no token embedding of the
   // plain name (GPT-2 of the hub, decoders within a larger model).
   struct OtherPrefix {

@@ -196,5 +196,44 @@ TEST(CheckpointTest, IgnoresATiedHeadThatWasSavedAnyway) {
   EXPECT_EQ(MessageOf(folder), "");
 }
 
+// The config is wrong of such a checkpoint.
+TEST(CheckpointTest, AHeadThatDiffersFromItsTiedEmbeddingCounts) {
+  std::vector<TestTensor> tensors = LlamaTensors();
+  tensors.push_back({"lm_head.weight", {8, 4}});
+  std::string bytes = SafetensorsBytes(tensors);
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  const auto read = [&]() -> DecoderModel {
+    folder.Write("model.safetensors", bytes);
+    const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
+    Result<DecoderModel> model = ReadDecoder(*checkpoint);
+    EXPECT_TRUE(model.ok()) << model.status().message();
+    return model.ok() ? std::move(*model) : DecoderModel{};
+  };
+  const WeightKey head = {kNoLayer, WeightKind::kLmHead, kNoExpert};
+  const DecoderModel tied = read();
+  EXPECT_TRUE(tied.spec.tied_embeddings);
+  EXPECT_FALSE(tied.weights.contains(head));
+  bytes.back() = 1;  // of the head, the last tensor
+  const DecoderModel untied = read();
+  EXPECT_FALSE(untied.spec.tied_embeddings);
+  ASSERT_TRUE(untied.weights.contains(head));
+  EXPECT_EQ(untied.weights.at(head).source.tensor, "lm_head.weight");
+}
+
+TEST(CheckpointTest, AHeadAloneIsItsTiedEmbedding) {
+  std::vector<TestTensor> tensors = LlamaTensors();
+  tensors[0].name = "lm_head.weight";
+  TempFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  const Result<DecoderSpec> spec = ReadSpec(folder);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  EXPECT_TRUE(spec->tied_embeddings);
+  tensors[0].shape = {8, 2};
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  EXPECT_THAT(MessageOf(folder), HasSubstr("missing (1): 'model.embed_tokens.weight' [8, 4]"));
+}
+
 }  // namespace
 }  // namespace nereid::llm

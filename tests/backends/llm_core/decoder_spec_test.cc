@@ -82,6 +82,40 @@ TEST(DecoderSpecTest, QwensWindowIsTheFamilysUnlessItSaysAnother) {
   EXPECT_EQ(windows("qwen3_moe", slides + R"(,"sliding_window":null)"), (Windows{0, 0}));
 }
 
+TEST(DecoderSpecTest, LayerTypesCountInFamiliesThatKnowThem) {
+  const auto windows = [](const char* type) {
+    const DecoderSpec spec =
+        SpecOf(StrCat(R"({"model_type":")", type, R"(","vocab_size":8,"hidden_size":64,)",
+                      R"("intermediate_size":64,"num_attention_heads":4,"num_hidden_layers":2,)",
+                      R"("num_key_value_heads":4,"num_local_experts":4,"num_experts_per_tok":2,)",
+                      R"("moe_intermediate_size":8,"sliding_window":7,"use_sliding_window":true,)",
+                      R"("layer_types":["full_attention","sliding_attention"]})"));
+    std::vector<int32_t> found;
+    for (const LayerSpec& layer : spec.layers) found.push_back(layer.sliding_window);
+    return found;
+  };
+  using Windows = std::vector<int32_t>;
+  for (const char* type : {"mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"}) {
+    EXPECT_EQ(windows(type), (Windows{0, 7})) << type;
+  }
+  for (const char* type : {"mixtral", "qwen3_moe", "phi3", "starcoder2"}) {
+    EXPECT_EQ(windows(type), (Windows{7, 7})) << type;
+  }
+  EXPECT_EQ(windows("llama"), (Windows{0, 0}));
+}
+
+TEST(DecoderSpecTest, SizesOfAGptMayHaveTheNamesOfOtherFamilies) {
+  for (const char* type : {"gpt2", "gpt_bigcode"}) {
+    const DecoderSpec spec = SpecOf(StrCat(
+        R"({"model_type":")", type, R"(","vocab_size":8,"hidden_size":64,)",
+        R"("num_attention_heads":4,"num_hidden_layers":2,)", R"("max_position_embeddings":32})"));
+    EXPECT_EQ(spec.hidden_size, 64);
+    EXPECT_EQ(spec.num_heads, 4);
+    EXPECT_EQ(spec.num_layers(), 2);
+    EXPECT_EQ(spec.max_positions, 32);
+  }
+}
+
 TEST(DecoderSpecTest, TheTextModelBesidePicturesIsTheFamilysUnlessItSaysOtherwise) {
   const auto spec_of = [](const std::string& pairs, const std::string& text) {
     return SpecOf(StrCat(R"({"model_type":"gemma3",)", pairs, R"("text_config":{)", text, "}}"));
@@ -164,7 +198,8 @@ TEST(DecoderSpecTest, NamesTheKeyThatMakesNoSense) {
               HasSubstr("'rms_norm_eps' is 1e+39, expected 0 to 1"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("rope_scaling":5)")),
               HasSubstr("'rope_scaling' is 5, expected an object"));
-  EXPECT_THAT(MessageForConfig(WithKey(R"("partial_rotary_factor":9e9)")),
+  EXPECT_THAT(MessageForConfig(WithKey(R"("partial_rotary_factor":9e9,)"
+                                       R"("rope_scaling":{"rope_type":"linear","factor":2})")),
               HasSubstr("rope of 1.8e+10 of 2 dimensions"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("eos_token_id":"end")")), HasSubstr("'eos_token_id'"));
   EXPECT_THAT(MessageForConfig(WithKey(R"("model_type":"mixtral","num_local_experts":9999999)")),

@@ -126,6 +126,65 @@ TEST(RopeSpecTest, APhi3WasTrainedOnItsFamilysPositionsUnlessItSaysOthers) {
   EXPECT_EQ(spec_of(R"("original_max_position_embeddings":8192,)").ropes[0].short_positions, 8192);
 }
 
+// Its family's longrope had other names, and what it was trained on never stands in the scaling.
+TEST(RopeSpecTest, APhi3HasNoOtherScalingThanLongropeWhateverItIsCalled) {
+  const auto spec_of = [](const std::string& kind) {
+    return SpecOf(StrCat(
+        R"({"model_type":"phi3","vocab_size":8,"hidden_size":64,"intermediate_size":64,)",
+        R"("num_attention_heads":16,"num_hidden_layers":1,"max_position_embeddings":131072,)",
+        R"("rope_scaling":{"type":")", kind, R"(","short_factor":[1.0,1.0],)",
+        R"("original_max_position_embeddings":16,"long_factor":[2.0,4.0]}})"));
+  };
+  for (const char* kind : {"longrope", "su", "yarn"}) {
+    EXPECT_EQ(spec_of(kind).ropes[0].short_positions, 4096) << kind;
+    EXPECT_EQ(spec_of(kind).ropes[0].inv_freq, (std::vector<float>{0.5f, 0.0025f})) << kind;
+  }
+}
+
+TEST(RopeSpecTest, AnOddNumberOfDimensionsTurnsOneMore) {
+  const DecoderSpec spec =
+      SpecOf(R"({"model_type":"gpt_neox","vocab_size":8,"hidden_size":40,"intermediate_size":64,)"
+             R"("num_attention_heads":2,"num_hidden_layers":1,"max_position_embeddings":32,)"
+             R"("rope_scaling":{"rope_type":"dynamic","factor":2}})");
+  const RopeSpec& rope = spec.ropes[0];  // a quarter of 20 dimensions
+  EXPECT_EQ(rope.dim, 6);
+  ASSERT_EQ(rope.inv_freq.size(), 3u);
+  EXPECT_FLOAT_EQ(rope.inv_freq[1], 0.025118864f);  // 10000 ^ -2/5
+  EXPECT_FLOAT_EQ(rope.inv_freq[2], 6.3095734e-4f);
+  float inv_freq[3];
+  DynamicFrequencies(rope, 48, inv_freq);
+  EXPECT_FLOAT_EQ(inv_freq[1], 0.025118864f * 0.62996052f);  // (2 x 48 / 32 - 1) ^ -2/3
+}
+
+TEST(RopeSpecTest, HeadsTurnInPartOnlyInFamiliesThatKnowIt) {
+  const auto dim_of = [](const char* type, const std::string& pairs) {
+    return SpecOf(StrCat(R"({"model_type":")", type, R"(","vocab_size":8,"hidden_size":64,)",
+                         R"("intermediate_size":64,"num_attention_heads":4,"num_hidden_layers":1,)",
+                         R"("num_key_value_heads":4,"sliding_window":8,)", pairs, "}"))
+        .ropes[0]
+        .dim;
+  };
+  for (const char* key : {"partial_rotary_factor", "rotary_pct"}) {
+    const std::string half = StrCat("\"", key, "\":0.5");
+    for (const char* type : {"llama", "mistral", "qwen2", "starcoder2"}) {
+      EXPECT_EQ(dim_of(type, half), 16) << type;
+    }
+  }
+  EXPECT_EQ(dim_of("phi3", R"("partial_rotary_factor":0.5)"), 8);
+  EXPECT_EQ(dim_of("phi3", R"("rotary_pct":0.5)"), 16);
+  EXPECT_EQ(dim_of("gpt_neox", R"("rotary_pct":0.5)"), 8);
+  EXPECT_EQ(dim_of("gpt_neox", R"("rope_parameters":{"partial_rotary_factor":0.5})"), 8);
+}
+
+TEST(RopeSpecTest, OfAnOlderAndANewerSpellingTheOlderCounts) {
+  const std::string newer = R"("rope_parameters":{"rope_type":"linear","factor":2,"rope_theta":7})";
+  EXPECT_FLOAT_EQ(RopeOf(newer).inv_freq[0], 0.5f);
+  EXPECT_FLOAT_EQ(RopeOf(newer + R"(,"rope_scaling":{"type":"linear","factor":4})").inv_freq[0],
+                  0.25f);
+  EXPECT_FLOAT_EQ(RopeOf(newer + R"(,"rope_scaling":{})").inv_freq[0], 0.5f);
+  EXPECT_FLOAT_EQ(RopeOf(newer + R"(,"rope_scaling":null)").inv_freq[0], 0.5f);
+}
+
 // A Gemma 3 whose global layers have this rope.
 DecoderSpec NestedSpec(const std::string& rope, const std::string& pairs = "") {
   return SpecOf(
@@ -172,6 +231,27 @@ TEST(RopeSpecTest, AGemma3RopeKnowsNoTrainedPositionsFromBesideIt) {
   EXPECT_EQ(own.extended_positions, 64);
   ASSERT_EQ(flat.ropes.size(), 2u);
   EXPECT_EQ(flat.ropes[0].inv_freq, nested.ropes[0].inv_freq);
+}
+
+TEST(RopeSpecTest, AGemma3ReadsTheRopeOfEachKindOfLayerAndNoneForAll) {
+  const auto ropes_of = [](const std::string& pairs) {
+    return SpecOf(StrCat(R"({"model_type":"gemma3_text","vocab_size":8,"hidden_size":64,)",
+                         R"("head_dim":4,"intermediate_size":64,"num_attention_heads":4,)",
+                         R"("num_hidden_layers":1,)", pairs, "}"))
+        .ropes;
+  };
+  const auto expect = [&](const std::string& pairs, float global, float local) {
+    const std::vector<RopeSpec> ropes = ropes_of(pairs);
+    ASSERT_EQ(ropes.size(), 2u);
+    EXPECT_FLOAT_EQ(ropes[0].inv_freq[1], global) << pairs;  // theta ^ -1/2, scaled
+    EXPECT_FLOAT_EQ(ropes[1].inv_freq[1], local) << pairs;
+  };
+  expect(R"("rope_parameters":{"rope_type":"linear","factor":2,"rope_theta":100})", 1e-3f, 1e-2f);
+  expect(R"("rope_theta":400,"rope_local_base_freq":100)", 0.05f, 0.1f);
+  const std::string nested =
+      R"("rope_parameters":{"full_attention":{"rope_theta":100},"sliding_attention":{}})";
+  expect(nested, 0.1f, 1e-2f);
+  expect(nested + R"(,"rope_scaling":{"rope_type":"linear","factor":4})", 0.025f, 1e-2f);
 }
 
 TEST(RopeSpecTest, TheLimitFollowsTheRopeOfTheGlobalLayers) {

@@ -40,6 +40,24 @@ void ReadGemmaWindows(ConfigReader& config, int32_t pattern, DecoderSpec& spec) 
   }
 }
 
+// Under rope_parameters the ropes of both kinds of layers, as newer configs have them: older ones
+// say them beside it. What stands right under it is none of them.
+void NestRopes(nlohmann::json& own) {
+  const ConfigReader config(own);
+  const auto rope_of = [&](const char* key, const char* theta_key) {
+    nlohmann::json rope = config.Object("rope_parameters").Object(key).json();
+    if (!rope.contains("rope_theta") && config.Has(theta_key)) rope["rope_theta"] = own[theta_key];
+    return rope;
+  };
+  nlohmann::json global = rope_of("full_attention", "rope_theta");
+  global.update(config.Object("rope_scaling").json());
+  if (!config.Has("rope_scaling") || own["rope_scaling"].is_object()) own.erase("rope_scaling");
+  if (config.Has("rope_parameters") && !own["rope_parameters"].is_object()) return;
+  own["rope_parameters"] = {
+      {"full_attention", std::move(global)},
+      {"sliding_attention", rope_of("sliding_attention", "rope_local_base_freq")}};
+}
+
 // The rope under `key` of rope_parameters, for the positions that the config says.
 RopeSpec ReadNestedRope(ConfigReader& config, const char* key, int32_t head_dim,
                         const RopeDefaults& defaults) {
@@ -80,6 +98,7 @@ void BuildGemma3(ConfigReader& whole, DecoderSpec& spec, WeightMap& map) {
   // Only within a rope does this key count, in other families beside it too.
   nlohmann::json own = whole.json();
   own.erase("original_max_position_embeddings");
+  NestRopes(own);
   ConfigReader config(std::move(own));
   const RopeDefaults rope = {.theta = 1e6, .max_positions = 131072};
   ReadGemmaConfig(config, rope, spec);
@@ -88,14 +107,9 @@ void BuildGemma3(ConfigReader& whole, DecoderSpec& spec, WeightMap& map) {
   spec.logit_soft_cap = ReadCap(config, "final_logit_softcapping", 0.0);
   ReadGemmaWindows(config, config.SizeOr("sliding_window_pattern", 6), spec);
   // Rope 0 serves global layers, rope 1 local ones.
-  if (config.Object("rope_parameters").Has("full_attention")) {
-    spec.ropes = {ReadNestedRope(config, "full_attention", spec.head_dim, rope),
-                  ReadNestedRope(config, "sliding_attention", spec.head_dim,
-                                 {.max_positions = rope.max_positions})};
-  } else {
-    spec.ropes = {ReadRope(config, spec.head_dim, rope),
-                  PlainRope(spec.head_dim, config.NumberOr("rope_local_base_freq", 1e4))};
-  }
+  spec.ropes = {ReadNestedRope(config, "full_attention", spec.head_dim, rope),
+                ReadNestedRope(config, "sliding_attention", spec.head_dim,
+                               {.max_positions = rope.max_positions})};
   for (LayerSpec& layer : spec.layers) layer.rope = layer.sliding_window > 0 ? 1 : 0;
   MapGemma(spec, map);
   whole.Fail(config.status());

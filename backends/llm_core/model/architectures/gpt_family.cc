@@ -7,14 +7,23 @@
 
 namespace nereid::llm {
 
+namespace {
+
+// Configs may have the names that other families use.
+const char* NameOf(const ConfigReader& config, const char* own, const char* usual) {
+  return config.Has(usual) ? usual : own;
+}
+
+}  // namespace
+
 void ReadGptConfig(ConfigReader& config, DecoderSpec& spec) {
   spec.vocab_size = config.Size("vocab_size");
-  spec.hidden_size = config.Size("n_embd");
+  spec.hidden_size = config.Size(NameOf(config, "n_embd", "hidden_size"));
   spec.intermediate_size = config.Has("n_inner") ? config.Size("n_inner") : 4 * spec.hidden_size;
-  spec.num_heads = config.Size("n_head");
+  spec.num_heads = config.Size(NameOf(config, "n_head", "num_attention_heads"));
   spec.num_kv_heads = spec.num_heads;
   spec.head_dim = std::max(1, spec.hidden_size / spec.num_heads);
-  spec.max_positions = config.Size("n_positions");
+  spec.max_positions = config.Size(NameOf(config, "n_positions", "max_position_embeddings"));
   spec.norm = {.kind = NormKind::kLayer,
                .epsilon = config.EpsilonOr("layer_norm_epsilon", 1e-5),
                .weight_offset = 0.0f,
@@ -27,7 +36,7 @@ void ReadGptConfig(ConfigReader& config, DecoderSpec& spec) {
   spec.attention_scale = config.BoolOr("scale_attn_weights", true)
                              ? 1.0f / std::sqrt(static_cast<float>(spec.head_dim))
                              : 1.0f;
-  spec.layers.resize(config.Count("n_layer", kMaxLayers));
+  spec.layers.resize(config.Count(NameOf(config, "n_layer", "num_hidden_layers"), kMaxLayers));
   if (config.BoolOr("scale_attn_by_inverse_layer_idx", false)) {
     for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
       spec.layers[layer].score_scale = 1.0f / static_cast<float>(layer + 1);
@@ -45,7 +54,7 @@ void MapGpt(const DecoderSpec& spec, bool transposed, WeightMap& map) {
   const int64_t hidden = spec.hidden_size;
   const int64_t inner = spec.intermediate_size;
   map.other_prefixes = {{"transformer.", ""}};
-  map.ignored_suffixes = {".attn.bias", ".attn.masked_bias", "lm_head.weight"};
+  map.ignored_suffixes = {".attn.bias", ".attn.masked_bias"};
   const auto add = [&](int32_t layer, WeightKind kind, WeightSource source) {
     map.sources[{layer, kind, kNoExpert}] = std::move(source);
   };
@@ -55,8 +64,11 @@ void MapGpt(const DecoderSpec& spec, bool transposed, WeightMap& map) {
       Matrix("transformer.wpe.weight", spec.max_positions, hidden));
   add(kNoLayer, WeightKind::kFinalNorm, Vector("transformer.ln_f.weight", hidden));
   add(kNoLayer, WeightKind::kFinalNormBias, Vector("transformer.ln_f.bias", hidden));
-  if (!spec.tied_embeddings)
+  if (spec.tied_embeddings) {
+    map.tied_head = "lm_head.weight";
+  } else {
     add(kNoLayer, WeightKind::kLmHead, Matrix("lm_head.weight", spec.vocab_size, hidden));
+  }
   for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
     const std::string h = StrCat("transformer.h.", layer, ".");
     add(layer, WeightKind::kInputNorm, Vector(h + "ln_1.weight", hidden));

@@ -8,10 +8,11 @@ namespace nereid::llm {
 namespace {
 
 void ReadNeoXConfig(ConfigReader& config, DecoderSpec& spec) {
-  // Pythia's configs have this key in place of rope_theta, and may leave out rotary_pct.
-  ReadLlamaConfig(
-      config, spec,
-      {.rope = {.theta = config.NumberOr("rotary_emb_base", 10000.0), .partial_factor = 0.25}});
+  // Pythia's configs have these keys in place of rope_theta and partial_rotary_factor.
+  ReadLlamaConfig(config, spec,
+                  {.rope = {.theta = config.NumberOr("rotary_emb_base", 10000.0),
+                            .partial_factor = config.NumberOr("rotary_pct", 0.25),
+                            .turns_in_part = true}});
   spec.num_kv_heads = spec.num_heads;
   spec.norm = {.kind = NormKind::kLayer,
                .epsilon = config.EpsilonOr("layer_norm_eps", 1e-5),
@@ -70,7 +71,9 @@ void BuildGptNeoX(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   add(WeightKind::kTokenEmbedding, Matrix("gpt_neox.embed_in.weight", spec.vocab_size, hidden));
   add(WeightKind::kFinalNorm, Vector("gpt_neox.final_layer_norm.weight", hidden));
   add(WeightKind::kFinalNormBias, Vector("gpt_neox.final_layer_norm.bias", hidden));
-  if (!spec.tied_embeddings) {
+  if (spec.tied_embeddings) {
+    map.tied_head = "embed_out.weight";
+  } else {
     add(WeightKind::kLmHead, Matrix("embed_out.weight", spec.vocab_size, hidden));
   }
   map.ignored_suffixes = {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"};

@@ -10,8 +10,8 @@ Activation ReadActivation(ConfigReader& config, std::string_view key, std::strin
   const std::string name = config.TextOr(key, fallback);
   if (name == "silu" || name == "swish") return Activation::kSilu;
   if (name == "gelu" || name == "gelu_python") return Activation::kGelu;
-  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast" ||
-      name == "gelu_accurate") {
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_python_tanh" ||
+      name == "gelu_fast" || name == "gelu_accurate") {
     return Activation::kGeluTanh;
   }
   if (name == "relu") return Activation::kRelu;
@@ -94,7 +94,7 @@ void MapLlamaDecoder(const DecoderSpec& spec, WeightMap& map) {
     map.sources[{kNoLayer, WeightKind::kLmHead, kNoExpert}] =
         Matrix("lm_head.weight", spec.vocab_size, hidden);
   } else {
-    map.ignored_suffixes.push_back("lm_head.weight");
+    map.tied_head = "lm_head.weight";
   }
   for (int32_t layer = 0; layer < spec.num_layers(); ++layer) {
     const std::string prefix = LlamaLayerPrefix(layer);
@@ -129,6 +129,10 @@ void MapLlamaMlp(const DecoderSpec& spec, WeightMap& map) {
 int32_t ReadExpertCount(ConfigReader& config, std::string_view key, const DecoderSpec& spec) {
   return config.Count(
       key, std::min(kMaxExperts, kMaxExpertsOfAllLayers / std::max(1, spec.num_layers())));
+}
+
+void SetSlidingWindow(int32_t window, DecoderSpec& spec) {
+  for (LayerSpec& layer : spec.layers) layer.sliding_window = window;
 }
 
 void ReadSlidingWindows(ConfigReader& config, int32_t window, DecoderSpec& spec) {

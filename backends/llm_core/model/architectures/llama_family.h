@@ -39,7 +39,9 @@ void MapLlamaMlp(const DecoderSpec& spec, WeightMap& map);
 // The number of experts of each layer, under `key`; the layers are known.
 int32_t ReadExpertCount(ConfigReader& config, std::string_view key, const DecoderSpec& spec);
 
-// The window of every layer, by `layer_types` when config.json has them, else `fallback` for all.
+// The window of every layer, 0: none; for families that do not know `layer_types`.
+void SetSlidingWindow(int32_t window, DecoderSpec& spec);
+// The same of the layers that `layer_types` says, of all when config.json has no such list.
 void ReadSlidingWindows(ConfigReader& config, int32_t window, DecoderSpec& spec);
 
 // Qwen's window, 0: none; null says that, absent means the family's.

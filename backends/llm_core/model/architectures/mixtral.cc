@@ -8,8 +8,7 @@ void BuildMixtral(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadLlamaConfig(
       config, spec,
       {.rope = {.theta = 1e6, .max_positions = 131072}, .norm_epsilon = 1e-5, .num_kv_heads = 8});
-  ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0,
-                     spec);
+  SetSlidingWindow(config.Has("sliding_window") ? config.Size("sliding_window") : 0, spec);
   spec.moe = {.num_experts = ReadExpertCount(config, "num_local_experts", spec),
               .experts_per_token = config.Size("num_experts_per_tok"),
               .intermediate_size = spec.intermediate_size,

@@ -7,9 +7,9 @@ namespace nereid::llm {
 void BuildPhi3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadLlamaConfig(
       config, spec,
-      {.rope = {.max_positions = 4096, .original_positions = 4096}, .norm_epsilon = 1e-5});
-  ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0,
-                     spec);
+      {.rope = {.turns_in_part = true, .max_positions = 4096, .original_positions = 4096},
+       .norm_epsilon = 1e-5});
+  SetSlidingWindow(config.Has("sliding_window") ? config.Size("sliding_window") : 0, spec);
   MapLlamaDecoder(spec, map);
   MapLlamaMlp(spec, map);
   if (config.BoolOr("split_projections", false)) return;  // of TensorRT-LLM checkpoints

@@ -35,9 +35,7 @@ void BuildQwen3(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
 
 void BuildQwen3Moe(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadQwen3Config(config, {.rope = {.max_positions = 32768}, .num_kv_heads = 4}, spec);
-  if (const int32_t window = ReadQwenWindow(config); window > 0) {
-    ReadSlidingWindows(config, window, spec);
-  }
+  SetSlidingWindow(ReadQwenWindow(config), spec);
   const char* experts_key = config.Has("num_experts") ? "num_experts" : "num_local_experts";
   spec.moe = {.num_experts = ReadExpertCount(config, experts_key, spec),
               .experts_per_token = config.Size("num_experts_per_tok"),

@@ -6,8 +6,7 @@ namespace nereid::llm {
 
 void BuildStarCoder2(ConfigReader& config, DecoderSpec& spec, WeightMap& map) {
   ReadLlamaConfig(config, spec, {.rope = {.max_positions = 4096}, .num_kv_heads = 2});
-  ReadSlidingWindows(config, config.Has("sliding_window") ? config.Size("sliding_window") : 0,
-                     spec);
+  SetSlidingWindow(config.Has("sliding_window") ? config.Size("sliding_window") : 0, spec);
   spec.norm = {.kind = NormKind::kLayer,
                .epsilon = config.EpsilonOr("norm_epsilon", 1e-5),
                .weight_offset = 0.0f,
