@@ -66,6 +66,9 @@ def test_a_forked_process_that_comes_back_ends(python_server):
 @pytest.mark.parametrize("case, text", [
     ("wrong_type", "Expected an 'InferenceResponse' object in the execute function return list, found type '<class 'str'>'."),
     ("unprintable", "Unprintable: <MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"),
+    ("unprintable", "\n\nMESSAGE UNAVAILABLE DUE TO EXCEPTION: ValueError: no text\n\nAt:\n  "),
+    ("half_text", "ValueError: half \\ud800"),
+    ("caused_by_itself", "ValueError: mine"),
     ("recursion", "RecursionError: "),
     ("out_of_memory", "MemoryError: <EMPTY MESSAGE>"),
     ("sys_exit", "SystemExit: 4"),
@@ -85,6 +88,17 @@ def test_a_task_that_exits_ends_no_other(python_server):
     before = recovered_pid(python_server)
     assert hurt(python_server, "sys_exit_of_a_task")[1]["outputs"][0]["data"] == ["goes on"]
     assert recovered_pid(python_server) == before
+
+
+def test_a_coroutine_that_raises_is_told_with_its_own_places(python_server):
+    status, answer = hurt(python_server, "raises_in_a_coroutine")
+    assert status == 500 and "ValueError: in a coroutine\n\nAt:\n" in answer["error"], answer
+    places = answer["error"].split("At:\n")[1].splitlines()
+    assert len(places) == 1 and places[0].endswith(": fail"), places
+
+
+def test_a_generator_may_be_a_coroutine(python_server):
+    assert hurt(python_server, "generator_coroutine")[1]["outputs"][0]["data"] == ["of a generator"]
 
 
 def test_a_coroutine_that_stops_the_loop_ends_no_other(python_server):

@@ -6,6 +6,7 @@ import numpy as np
 from nereid_worker import data_types as _types
 from nereid_worker import runtime as _runtime
 from nereid_worker.calls import ResponseIterator
+from nereid_worker.errors import ErrorCode as _ErrorCode
 from nereid_worker.errors import TritonError, TritonModelException
 from nereid_worker.logger import Logger, LogLevel
 from nereid_worker.metrics import Metric, MetricFamily, MetricKind
@@ -32,8 +33,10 @@ NUMPY_TO_TRITON_TYPE = {each: number for number, each in TRITON_TO_NUMPY_TYPE.it
 
 
 for _each in (ResponseIterator, TritonError, TritonModelException, Logger, LogLevel, Metric, MetricFamily, MetricKind, InferenceRequest,
-              InferenceTrace, MemoryType, PreferredMemory, InferenceResponse, InferenceResponseSender, Tensor):
+              InferenceTrace, MemoryType, PreferredMemory, InferenceResponse, InferenceResponseSender, Tensor, _ErrorCode, is_model_ready, load_model,
+              unload_model):
     _each.__module__ = "c_python_backend_utils"  # as their names in messages say
+ModelConfig.__module__ = __name__
 
 
 class SharedMemory:
@@ -60,9 +63,10 @@ def get_output_tensor_by_name(inference_response, name):
 
 
 def _config_by_name(model_config, kind, name):
-    for properties in model_config.get(kind, ()):
-        if properties["name"] == name:
-            return properties
+    if kind in model_config:
+        for properties in model_config[kind]:
+            if properties["name"] == name:
+                return properties
     return None
 
 
@@ -103,6 +107,8 @@ def serialize_byte_tensor(input_tensor):
 
 
 def deserialize_bytes_tensor(encoded_tensor):
+    if len(encoded_tensor) == 0:  # also what serialize_byte_tensor makes of an empty array
+        return np.array([], dtype=np.object_)
     return _types.object_array(_types.deserialize(memoryview(encoded_tensor)), (-1,))
 
 

@@ -1,13 +1,14 @@
 """Errors that models make and meet, and their text."""
 from .arguments import NamedInt, text_of
 
+_MOST_CAUSES = 16  # of one exception, in its text
+
 
 class ErrorCode(NamedInt):
     UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG, UNAVAILABLE, UNSUPPORTED, ALREADY_EXISTS, CANCELLED = range(8)
 
 
-ErrorCode.__name__ = ErrorCode.__qualname__ = "__ErrorCode"  # as their texts say
-globals()["__ErrorCode"] = ErrorCode  # where pickle looks for it
+ErrorCode.__name__, ErrorCode.__qualname__ = "__ErrorCode", "TritonError.__ErrorCode"  # as their texts say
 
 
 class TritonError:
@@ -33,6 +34,9 @@ class TritonError:
         return f"TritonError({self._message!r}, code={int(self._code)})"
 
 
+setattr(TritonError, "__ErrorCode", ErrorCode)  # where pickle looks for it
+
+
 class TritonModelException(Exception):
     """What a model raises, and what this library raises to a model."""
 
@@ -41,16 +45,37 @@ class Fault(TritonModelException):
     """What this library finds wrong with what a model returned: its text alone is the error."""
 
 
-def message_of(error):
-    try:
-        return str(error) or "<EMPTY MESSAGE>"
-    except Exception:  # noqa: BLE001 an exception whose own text fails
-        return "<MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"
-
-
 def describe(error, own_folder):
-    """The text of an exception as clients see it: what, and where in the model's own files, innermost first."""
-    text = str(error) if type(error) is Fault else f"{type(error).__name__}: {message_of(error)}"
+    """The text of an exception as clients see it: what, and where in the model's own files, innermost first; then those that caused it."""
+    texts, seen = [], set()
+    while error is not None and id(error) not in seen and len(seen) < _MOST_CAUSES:
+        seen.add(id(error))
+        texts.append(_described(error, own_folder))
+        error = error.__cause__
+    return "\n\nCaused by: ".join(texts).encode(errors="backslashreplace").decode()
+
+
+def _described(error, own_folder):
+    try:
+        message = str(error) or "<EMPTY MESSAGE>"
+        failure = None
+    except Exception as raised:  # noqa: BLE001 an exception whose own text fails
+        message = "<MESSAGE UNAVAILABLE DUE TO ANOTHER EXCEPTION>"
+        failure = raised
+    text = (message if type(error) is Fault else f"{type(error).__name__}: {message}") + _places(error, own_folder)
+    if failure is not None:
+        text += f"\n\nMESSAGE UNAVAILABLE DUE TO EXCEPTION: {_said(failure)}{_places(failure, own_folder)}"
+    return text
+
+
+def _said(error):
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 it may fail in the same way
+        return type(error).__name__
+
+
+def _places(error, own_folder):
     frames = []
     trace = error.__traceback__
     while trace is not None:
@@ -58,8 +83,4 @@ def describe(error, own_folder):
         if not code.co_filename.startswith((own_folder, "<frozen importlib")):
             frames.append(f"  {code.co_filename}({trace.tb_lineno}): {code.co_name}\n")
         trace = trace.tb_next
-    if frames:
-        text += "\n\nAt:\n" + "".join(reversed(frames))
-    if error.__cause__ is not None:
-        text += "\n\nCaused by: " + describe(error.__cause__, own_folder)
-    return text
+    return "\n\nAt:\n" + "".join(reversed(frames)) if frames else ""

@@ -219,7 +219,7 @@ def _execute(packed, num_unread):
         if execute is None:
             raise Fault(f"Python model {_model_path} does not implement `execute` method.")
         responses = execute(list(requests))  # models take requests out of it
-        if type(responses) is not list and isinstance(responses, Coroutine):
+        if type(responses) is not list and _is_coroutine(responses):
             responses = _run(responses, requests)
         kept = []
         # Who else has memory of a GPU is not known: it is named where the host reads the answer before the model can write there again.
@@ -374,11 +374,27 @@ def _start(coroutine):
     return asyncio.run_coroutine_threadsafe(_to_its_end(coroutine), _event_loop())
 
 
+def _is_coroutine(value):
+    """Also a generator that types.coroutine() made one."""
+    if not isinstance(value, types.GeneratorType):
+        return isinstance(value, Coroutine)
+    import inspect
+    return bool(value.gi_code.co_flags & inspect.CO_ITERABLE_COROUTINE)
+
+
+def _result_of(future):
+    """Raises what the coroutine raised where that was raised: result() would add places of its own."""
+    error = future.exception()
+    if error is not None:
+        raise error
+    return future.result()
+
+
 def _run(coroutine, requests):
     """A decoupled model goes on while the next requests come; another one is waited for."""
     future = _start(coroutine)
     if not response.is_decoupled:
-        return future.result()
+        return _result_of(future)
     future.add_done_callback(lambda done: _fail_open(done, requests))
     return None
 
@@ -411,7 +427,7 @@ def _answer_is_ready(query):
     try:
         ready = _model.is_ready()
         if isinstance(ready, Coroutine):
-            ready = _start(ready).result()
+            ready = _result_of(_start(ready))
         if not isinstance(ready, bool):
             raise Fault("is_ready() must return a boolean value")
         text = ""

@@ -6,6 +6,7 @@ import resource
 import signal
 import sys
 import time
+import types
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -35,7 +36,19 @@ async def stop_the_loop(model):
     return [model.answer("goes on")]
 
 
+async def fail():
+    raise ValueError("in a coroutine")
+
+
+@types.coroutine
+def generator_coroutine(model):
+    yield from asyncio.sleep(0).__await__()
+    return [model.answer("of a generator")]
+
+
 COROUTINES = {
+    "raises_in_a_coroutine": lambda model: fail(),
+    "generator_coroutine": generator_coroutine,
     "sys_exit_of_a_coroutine": lambda model: exit_later(5),
     "sys_exit_of_a_task": exit_of_a_task,
     "fork_of_a_coroutine_exits": lambda model: fork(model, lambda: sys.exit(7)),
@@ -167,6 +180,13 @@ class TritonPythonModel:
             def __str__(self):
                 raise ValueError("no text")
         raise Unprintable()
+
+    def case_half_text(self):
+        raise ValueError("half \ud800")
+
+    def case_caused_by_itself(self):
+        error = ValueError("mine")
+        raise error from error
 
     def case_recursion(self):
         return self.case_recursion()
