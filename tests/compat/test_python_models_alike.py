@@ -68,7 +68,7 @@ ROWS = {
     "plain": ("plain", tensors(IN=floats(5)), {}),
     "moody": ("moody", tensors(IN=np.array([True])), {}),
     **{f"fragile {case}": ("fragile", {"CASE": np.array([case.encode()], np.object_)}, {}) for case in (
-        "stdout", "wrong_type", "unprintable", "recursion", "out_of_memory", "sys_exit", "interrupt")},
+        "stdout", "wrong_type", "unprintable", "generator_coroutine", "recursion", "out_of_memory", "sys_exit", "interrupt")},
     "mirror": ("mirror", tensors(IN=floats(30_000)), {}),
     "steps": ("steps", tensors(IN=np.array([[5]], np.int32)), {}),
     **{f"fail {mode}": ("fail", tensors(INPUT0=np.array([mode], np.int32)), {}) for mode in range(5)},
@@ -80,7 +80,8 @@ ROWS = {
         "early", "exec", "unnamed", "bytes", "large", "unknown", "fails", "async", "stream_refused", "request", "codes", "types", "strings", "config",
         "constants", "tensors", "refusals", "sequence", "free", "directory", "nameless", "memory", "dlpack", "args", "control", "async_cancel",
         "logs", "texts", "parameters", "config_changes", "control_texts", "errors_of_calls", "kinds_of_texts", "metric_kinds", "own_readiness", "positional",
-        "reused_arrays", "own_lists", "ranges", "texts_of_numbers", "weak_references")},
+        "reused_arrays", "own_lists", "ranges", "texts_of_numbers", "weak_references",
+        "metrics_of_a_family", "hosts_own", "scattered_arrays", "written_by_dlpack", "end_of_a_stream", "truth_of_names", "half_texts", "empty_strings", "kinds_of_arguments")},
     "flood": ("flood", tensors(IN=np.array([3], np.int32)), {}),
     "caller stream": case_of_caller("stream", [5.0]),
     "caller stream_resumed": case_of_caller("stream_resumed", [3.0]),

@@ -53,6 +53,15 @@ def test_arguments_of_initialize(python_server, python_repository):
     ("texts_of_numbers", [["MemoryType.TRITONSERVER_MEMORY_CPU"] * 2 + [1], ["MetricKind.GAUGE"] * 2 + [1], ["LogLevel.WARNING"] * 2 + [1],
                           ["__ErrorCode.NOT_FOUND"] * 2 + [2]]),
     ("weak_references", [2, 1]),
+    ("metrics_of_a_family", [2.0, 1.0, 0.0]),
+    ("hosts_own", ["TypeError"] * (4 + 6 * 3)),
+    ("scattered_arrays", [[1.0, 4.0], [-7.0] * 3, ["a", "c"], True]),
+    ("written_by_dlpack", [[9.0, 2.0], [2, 0], True]),
+    ("end_of_a_stream", ["Iteration is done for the responses."] * 2),
+    ("truth_of_names", [[True, "c_python_backend_utils", each, True] for each in ("MemoryType", "MetricKind", "Logger.LogLevel", "TritonError.__ErrorCode")]),
+    ("half_texts", ["TypeError"] * 6),
+    ("kinds_of_arguments", [["TypeError"] * 18, 1, 10**6, [2.0, 4.0]]),
+    ("empty_strings", [[]] * 3),
     ("early", "BLS is only supported during the 'execute' function."),
 ])
 def test_answer_to(python_server, case, expected):

@@ -8,6 +8,7 @@ import _thread
 from collections import deque
 
 from . import channel, protocol
+from .arguments import HostsOwn
 from .errors import TritonModelException
 from .tensor import give_back
 
@@ -224,7 +225,7 @@ def _begin_infer(request, decoupled, notify=None):
 def infer(request, decoupled):
     number, slot = _begin_infer(request, decoupled)
     if decoupled:
-        return ResponseIterator(number, slot)
+        return ResponseIterator.of(number, slot)
     try:
         message = _wait(slot)
     finally:
@@ -256,22 +257,25 @@ def infer_async(request, decoupled):
 
     number, slot = _begin_infer(request, decoupled, None if decoupled else arrived)
     if decoupled:
-        iterator = ResponseIterator(number, slot)
+        iterator = ResponseIterator.of(number, slot)
         future.set_result(iterator)
     else:
         future.add_done_callback(forget)
     return future
 
 
-class ResponseIterator:
+class ResponseIterator(HostsOwn):
     """The responses of a decoupled model, in order; made by InferenceRequest.exec(decoupled=True)."""
 
-    def __init__(self, number, slot):
+    @classmethod
+    def of(cls, number, slot):
+        self = cls.__new__(cls)
         self._number = number
         self._slot = slot
         self._is_done = False
         self._seen = []
         self._position = 0
+        return self
 
     def __iter__(self):
         if self._is_done and self._position == len(self._seen):  # next() before a loop takes the first response, and it stays taken
@@ -281,7 +285,7 @@ class ResponseIterator:
     def __next__(self):
         while self._position >= len(self._seen):
             if self._is_done:
-                raise StopIteration
+                raise StopIteration("Iteration is done for the responses.")
             _, _, packed, is_final = _wait(self._slot)
             if is_final:
                 self._is_done = True
@@ -308,7 +312,7 @@ class ResponseIterator:
             channel.post((protocol.CANCEL, self._number))
 
     def __del__(self):
-        if not self._is_done:
+        if not getattr(self, "_is_done", True):
             try:
                 channel.post((protocol.CANCEL, self._number))
                 _end(self._number, self._slot)

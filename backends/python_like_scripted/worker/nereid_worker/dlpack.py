@@ -1,10 +1,10 @@
-"""Tensors as DLPack capsules, without a copy. NumPy does the work; types that it cannot name (BF16, and bool where it is old) travel as
-unsigned integers whose type code is changed in the capsule."""
+"""Tensors as DLPack capsules, without a copy. NumPy makes those of its arrays; types that it cannot name (BF16, and bool where it is old)
+travel as unsigned integers whose type code is changed in the capsule."""
 import ctypes
 
 import numpy as np
 
-from .data_types import BF16, BYTES
+from .data_types import BF16, BYTES, DTYPES
 from .errors import TritonModelException
 from .tensor import Tensor
 
@@ -50,19 +50,6 @@ def _tensor_in(capsule):
     return _DLTensor.from_address(_pointer_in(capsule, _UNUSED))
 
 
-class _Holder:
-    """A capsule, for those who want an object that gives one."""
-
-    def __init__(self, capsule):
-        self._capsule = capsule
-
-    def __dlpack__(self, *, stream=None, **_):
-        return self._capsule
-
-    def __dlpack_device__(self):
-        return (_CPU, 0)
-
-
 def capsule_of(tensor):
     if tensor._type == BYTES:
         raise TritonModelException("DLPack does not have support for string tensors.")
@@ -98,19 +85,38 @@ def tensor_of(name, source):
         return _gpu_tensor_of(name, capsule)
     if described.device_type not in (_CPU, _CUDA_HOST):
         raise TritonModelException(f"DLDevice type {described.device_type} is not support by Python backend.")
-    described.device_type = _CPU  # pinned memory is as good
-    shape = described.shape[:described.ndim]
-    if described.strides and 0 not in shape and not _is_compact(shape, described.strides[:described.ndim]):
+    number, shape, size = _described(name, described)
+    pointer = (described.data or 0) + described.byte_offset
+    taken = _taken_from(capsule)
+    dtype = np.dtype(np.uint16) if number == BF16 else DTYPES[number]
+    if size == 0:
+        array = np.empty(shape, dtype)
+    else:
+        memory = (ctypes.c_char * size).from_address(pointer)
+        memory.owner = taken
+        array = np.ndarray(shape, dtype, memory)  # which may be written, as there
+    return Tensor.of_bits(name, BF16, array) if number == BF16 else Tensor(name, array)
+
+
+def _described(name, described):
+    """Triton's number for its type, its shape, and its size in bytes."""
+    shape = tuple(described.shape[:described.ndim])
+    number = _TYPES.get((described.type_code, described.type_bits)) if described.type_lanes == 1 else None
+    if number is None:
+        raise TritonModelException(f"Tensor '{name}': no type for DLPack's code {described.type_code} of {described.type_bits} bits")
+    size = described.type_bits // 8
+    for dim in shape:
+        size *= dim
+    if size and described.strides and not _is_compact(shape, described.strides[:described.ndim]):
         raise TritonModelException(_NOT_CONTIGUOUS)
-    code = described.type_code
-    if code in (_BFLOAT, _BOOL):
-        described.type_code = _UINT
-    array = np.from_dlpack(_Holder(capsule))
-    if code == _BFLOAT:
-        if array.dtype != np.uint16:
-            raise TritonModelException(f"Tensor '{name}': expected floats of 16 bits, got {array.dtype.itemsize * 8}")
-        return Tensor.of_bits(name, BF16, array)
-    return Tensor(name, array.view(np.bool_) if code == _BOOL else array)
+    return number, shape, size
+
+
+def _taken_from(capsule):
+    """Whoever holds it keeps the memory."""
+    managed = _Managed.from_address(_pointer_in(capsule, _UNUSED))
+    _rename(capsule, _USED)
+    return _Taken(managed)
 
 
 # ---- memory of GPUs
@@ -163,17 +169,7 @@ def _is_compact(shape, strides):
 
 def _gpu_tensor_of(name, capsule):
     from .gpu import GpuMemory
-    managed = _Managed.from_address(_pointer_in(capsule, _UNUSED))
-    described = managed.tensor
-    shape = tuple(described.shape[:described.ndim])
-    number = _TYPES.get((described.type_code, described.type_bits)) if described.type_lanes == 1 else None
-    if number is None:
-        raise TritonModelException(f"Tensor '{name}': no type for DLPack's code {described.type_code} of {described.type_bits} bits")
-    size = described.type_bits // 8
-    for dim in shape:
-        size *= dim
-    if size and described.strides and not _is_compact(shape, described.strides[:described.ndim]):
-        raise TritonModelException(_NOT_CONTIGUOUS)
-    _rename(capsule, _USED)
+    described = _tensor_in(capsule)
+    number, shape, size = _described(name, described)
     pointer = (described.data or 0) + described.byte_offset
-    return Tensor.on_gpu(name, number, shape, GpuMemory(described.device_id, pointer, size, _Taken(managed)))
+    return Tensor.on_gpu(name, number, shape, GpuMemory(described.device_id, pointer, size, _taken_from(capsule)))

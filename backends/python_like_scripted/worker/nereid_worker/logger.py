@@ -13,8 +13,11 @@ class LogLevel(NamedInt):
     WARN = 1
 
 
+LogLevel.__qualname__ = "Logger.LogLevel"  # where pickle looks for it
+
+
 def _log(message, level, depth=2):
-    message = text_of(message, "Logger: expected the message")
+    message = message.decode(errors="replace") if isinstance(message, bytes) else text_of(message, "Logger: expected the message")
     if not isinstance(level, LogLevel):
         raise TypeError(f"Logger: expected a level of LogLevel, got {level!r}")
     if not channel.is_own():

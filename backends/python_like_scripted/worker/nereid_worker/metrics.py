@@ -2,7 +2,7 @@
 import json
 
 from . import calls, protocol
-from .arguments import NamedInt, text_of
+from .arguments import HostsOwn, NamedInt, text_of
 from .errors import TritonModelException
 
 
@@ -22,7 +22,10 @@ def _call(failed, operation, arguments):
 def _number(value):
     if isinstance(value, (str, bytes, bytearray)):
         raise TypeError(f"expected a number, got {value!r}")
-    return float(value)
+    try:
+        return float(value)
+    except ValueError:  # an array of texts
+        raise TypeError(f"expected a number, got {value!r}") from None
 
 
 def _label_texts(labels):
@@ -34,55 +37,69 @@ def _label_texts(labels):
     return texts
 
 
-class Metric:
-    def __init__(self, family, labels, buckets):
+class _Kept:
+    """The host has it until nobody here names it any more."""
+    __slots__ = ("key", "_end", "_parent")
+
+    def __init__(self, key, end, parent=None):
+        self.key = key
+        self._end = end
+        self._parent = parent  # ends later
+
+    def __del__(self):
+        try:
+            calls.tell(self._end, (self.key,))
+        except Exception:  # noqa: BLE001 the interpreter may be at its end
+            pass
+
+
+class Metric(HostsOwn):
+    __slots__ = ("_kept", "__weakref__")
+
+    @classmethod
+    def of(cls, kept):
+        self = cls.__new__(cls)
+        self._kept = kept
+        return self
+
+    def increment(self, value):
+        _call("Failed to increment metric value", protocol.INCREMENT_METRIC, (self._kept.key, _number(value)))
+
+    def set(self, value):
+        _call("Failed to set metric value", protocol.SET_METRIC, (self._kept.key, _number(value)))
+
+    def observe(self, value):
+        _call("Failed to observe metric value", protocol.OBSERVE_METRIC, (self._kept.key, _number(value)))
+
+    def value(self):
+        return _call("Failed to get metric value", protocol.METRIC_VALUE, (self._kept.key,))
+
+
+class MetricFamily(HostsOwn):
+    """Its metrics stay as long as it does, or longer where a model holds them."""
+    COUNTER, GAUGE, HISTOGRAM = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
+
+    def __init__(self, name=None, description=None, kind=None):
+        if not isinstance(kind, MetricKind):
+            raise TypeError(f"MetricFamily: expected a kind: MetricFamily.COUNTER, GAUGE or HISTOGRAM, got {kind!r}")
+        self._kind = kind
+        texts = text_of(name, "MetricFamily: expected name"), text_of(description, "MetricFamily: expected description")
+        key = _call("Error when creating MetricFamily", protocol.NEW_METRIC_FAMILY, (*texts, int(kind)))
+        self._kept = _Kept(key, protocol.DELETE_METRIC_FAMILY)
+        self._metrics = {}  # by labels and buckets
+
+    def Metric(self, labels=None, buckets=None):  # noqa: N802 as models call it
         if labels is not None and not isinstance(labels, dict):
             raise TritonModelException("Failed to create metric. Labels must be a dictionary.")
         if buckets is not None and not isinstance(buckets, list):
             raise TritonModelException("Failed to create metric. Buckets must be a list.")
-        if (buckets is not None) != (family._kind == MetricKind.HISTOGRAM):
+        if (buckets is not None) != (self._kind == MetricKind.HISTOGRAM):
             raise TritonModelException("Failed to create metric. " + (
                 "Missing required buckets." if buckets is None else "Unexpected buckets found."))
+        texts = _label_texts(labels or {})
         buckets = None if buckets is None else tuple(_number(each) for each in buckets)
-        self._family = family  # lives as long as its metrics
-        self._key = _call("Error when creating Metric", protocol.NEW_METRIC, (family._key, _label_texts(labels or {}), buckets))
-
-    def increment(self, value):
-        _call("Failed to increment metric value", protocol.INCREMENT_METRIC, (self._key, _number(value)))
-
-    def set(self, value):
-        _call("Failed to set metric value", protocol.SET_METRIC, (self._key, _number(value)))
-
-    def observe(self, value):
-        _call("Failed to observe metric value", protocol.OBSERVE_METRIC, (self._key, _number(value)))
-
-    def value(self):
-        return _call("Failed to get metric value", protocol.METRIC_VALUE, (self._key,))
-
-    def __del__(self):
-        if getattr(self, "_key", None) is not None:
-            try:
-                calls.tell(protocol.DELETE_METRIC, (self._key,))
-            except Exception:  # noqa: BLE001 the interpreter may be at its end
-                pass
-
-
-class MetricFamily:
-    COUNTER, GAUGE, HISTOGRAM = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
-
-    def __init__(self, name=None, description=None, kind=None):
-        if kind is None:
-            raise TypeError("MetricFamily: expected a kind: MetricFamily.COUNTER, GAUGE or HISTOGRAM")
-        self._kind = MetricKind(kind)
-        texts = text_of(name, "MetricFamily: expected name"), text_of(description, "MetricFamily: expected description")
-        self._key = _call("Error when creating MetricFamily", protocol.NEW_METRIC_FAMILY, (*texts, int(self._kind)))
-
-    def Metric(self, labels=None, buckets=None):  # noqa: N802 as models call it
-        return Metric(self, labels, buckets)
-
-    def __del__(self):
-        if getattr(self, "_key", None) is not None:
-            try:
-                calls.tell(protocol.DELETE_METRIC_FAMILY, (self._key,))
-            except Exception:  # noqa: BLE001
-                pass
+        kept = self._metrics.get((texts, buckets))
+        if kept is None:
+            key = _call("Error when creating Metric", protocol.NEW_METRIC, (self._kept.key, texts, buckets))
+            kept = self._metrics[texts, buckets] = _Kept(key, protocol.DELETE_METRIC, self._kept)
+        return Metric.of(kept)

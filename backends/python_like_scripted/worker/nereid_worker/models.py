@@ -3,7 +3,7 @@ import contextvars
 import json
 
 from . import calls, protocol
-from .arguments import text_of
+from .arguments import bool_of, text_of
 from .errors import TritonModelException
 
 own_name = own_version = ""  # of a model that is asked whether it is ready
@@ -27,12 +27,19 @@ def load_model(model_name, config="", files=None):
         config = json.dumps(config)
     if files is not None and not isinstance(files, dict):
         raise TritonModelException(f"failed to load model '{model_name}', files should be a dictionary of file paths and file contents")
-    contents = tuple((text_of(path, "load_model: expected paths"), bytes(content)) for path, content in (files or {}).items())
-    _call("Failed to load model", protocol.LOAD_MODEL, (_name(model_name), text_of(config or "", "load_model: expected config"), contents))
+    contents = tuple((text_of(path, "load_model: expected paths"), _content(content)) for path, content in (files or {}).items())
+    config = "" if config is None else text_of(config, "load_model: expected config")
+    _call("Failed to load model", protocol.LOAD_MODEL, (_name(model_name), config, contents))
+
+
+def _content(content):
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return bytes(content)
+    raise TypeError(f"load_model: expected the contents of files as bytes, got {type(content).__name__}")
 
 
 def unload_model(model_name, unload_dependents=False):
-    _call("Failed to unload model", protocol.UNLOAD_MODEL, (_name(model_name), bool(unload_dependents)))
+    _call("Failed to unload model", protocol.UNLOAD_MODEL, (_name(model_name), bool_of(unload_dependents, "unload_model: expected unload_dependents")))
 
 
 def is_model_ready(model_name, model_version=""):

@@ -2,7 +2,7 @@
 import threading
 
 from . import calls, protocol
-from .arguments import NamedInt, int_of, text_of
+from .arguments import HostsOwn, NamedInt, bool_of, int_of, list_of, text_of
 from .errors import TritonModelException
 from .response import InferenceResponseSender, parameters_text, parameters_tuple
 from .tensor import Tensor, packed_all
@@ -35,12 +35,15 @@ class PreferredMemory:
         return self._device_id
 
 
-class InferenceTrace:
+class InferenceTrace(HostsOwn):
     """Of a received request; hand it to a request of your own and the call is traced below it."""
     __slots__ = ("_request_key", "__weakref__")
 
-    def __init__(self, request_key=0):
+    @classmethod
+    def of(cls, request_key):
+        self = cls.__new__(cls)
         self._request_key = request_key
+        return self
 
     def get_context(self):
         if not self._request_key:
@@ -48,7 +51,7 @@ class InferenceTrace:
         return calls.call(protocol.TRACE_CONTEXT, (self._request_key,))
 
 
-class InferenceRequest:
+class InferenceRequest(HostsOwn):
     __slots__ = ("_key", "_id", "_correlation_id", "_flags", "_timeout", "_parameters", "_outputs", "_inputs", "_sender",
                  "_is_answered", "_release_flags", "_model_name", "_model_version", "_preferred_memory", "_trace", "_priority", "__weakref__")
 
@@ -65,15 +68,14 @@ class InferenceRequest:
         self._id = text_of(request_id, "InferenceRequest: expected request_id")
         what = "InferenceRequest: expected correlation_id"
         self._correlation_id = int_of(correlation_id, what, 64) if isinstance(correlation_id, int) else text_of(correlation_id, what)
-        if inputs is None or requested_output_names is None:
-            raise TypeError("InferenceRequest: expected inputs and requested_output_names")
-        self._inputs = list(inputs)
+        self._inputs = list_of(inputs, "InferenceRequest: expected inputs")
         for each in self._inputs:
             if each is None:
                 raise TritonModelException(f"Input tensor for request with id '{self._id}' and model name '{model_name}' should not be empty.")
             if not isinstance(each, Tensor):
                 raise TypeError(f"InferenceRequest: expected inputs of type Tensor, got {type(each).__name__}")
-        self._outputs = tuple(text_of(each, "InferenceRequest: expected names of outputs") for each in requested_output_names)
+        self._outputs = tuple(text_of(each, "InferenceRequest: expected names of outputs") 
+                              for each in list_of(requested_output_names, "InferenceRequest: expected requested_output_names", (set, frozenset)))
         if "" in self._outputs:
             raise TritonModelException(f"Requested output name for request with id '{self._id}' and model name '{model_name}' "
                                        "should not be empty.")
@@ -82,7 +84,7 @@ class InferenceRequest:
         self._flags = int_of(flags, "InferenceRequest: expected flags", 32)
         self._timeout = int_of(timeout, "InferenceRequest: expected timeout", 64)
         self._preferred_memory = preferred_memory
-        self._trace = trace if trace is not None else InferenceTrace()
+        self._trace = trace if trace is not None else InferenceTrace.of(0)
         self._parameters = parameters_text(parameters) or "{}"
         self._sender = None
         self._is_answered = False
@@ -124,7 +126,7 @@ class InferenceRequest:
 
     def trace(self):
         if self._trace is None:
-            self._trace = InferenceTrace(self._key)
+            self._trace = InferenceTrace.of(self._key)
         return self._trace
 
     def requested_output_names(self):
@@ -134,7 +136,7 @@ class InferenceRequest:
         if self._sender is None:
             with _making_sender:
                 if self._sender is None:
-                    sender = InferenceResponseSender(self._key, self._outputs)
+                    sender = InferenceResponseSender.of(self._key, self._outputs)
                     if self._is_answered:
                         sender._close()
                     self._sender = sender
@@ -151,17 +153,17 @@ class InferenceRequest:
         return calls.call(protocol.IS_CANCELLED, (self._key,)) if self._key else False
 
     def set_release_flags(self, flags):
-        if flags not in (RELEASE_ALL, RELEASE_RESCHEDULE):
+        if int_of(flags, "set_release_flags: expected flags", 32) not in (RELEASE_ALL, RELEASE_RESCHEDULE):
             raise TritonModelException(f"set_release_flags: expected TRITONSERVER_REQUEST_RELEASE_ALL or _RESCHEDULE, got {flags!r}")
-        self._release_flags = flags
+        self._release_flags = int(flags)
 
     # ---- calling another model
 
     def exec(self, decoupled=False):
-        return calls.infer(self, decoupled)
+        return calls.infer(self, bool_of(decoupled, "exec: expected decoupled"))
 
     def async_exec(self, decoupled=False):
-        return calls.infer_async(self, decoupled)
+        return calls.infer_async(self, bool_of(decoupled, "async_exec: expected decoupled"))
 
     def packed(self, kept_on_gpu):
         """As it travels to another model; `kept_on_gpu` as Tensor.packed says."""

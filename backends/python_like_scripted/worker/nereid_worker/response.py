@@ -2,6 +2,7 @@
 import threading
 
 from . import calls, channel, protocol
+from .arguments import HostsOwn, int_of, is_text, list_of
 from .errors import TritonError, TritonModelException
 from .tensor import Tensor, give_back, packed_all
 
@@ -20,6 +21,8 @@ def parameters_text(parameters):
     for key, value in parameters.items():
         if not isinstance(key, str):
             raise TritonModelException(f"Expect parameters keys to have type str, found type {type(key)}")
+        if not is_text(key) or isinstance(value, str) and not is_text(value):
+            raise TypeError(f"parameter {key!r}: expected texts that are UTF-8, got {value!r}")
         if not isinstance(value, (bool, int, str)):
             raise TritonModelException(f"Expect parameters values to have type bool/int/str, found type {type(value)}")
         if isinstance(value, int) and not -1 << 63 <= value < 1 << 63:
@@ -48,7 +51,7 @@ class InferenceResponse:
     __slots__ = ("_outputs", "_error", "_parameters", "__weakref__")
 
     def __init__(self, output_tensors=None, error=None, parameters=None):
-        outputs = [] if output_tensors is None else list(output_tensors)
+        outputs = [] if output_tensors is None else list_of(output_tensors, "InferenceResponse: expected output_tensors")
         for each in outputs:
             if each is None:
                 raise TritonModelException("Output tensor for inference response should not be empty.")
@@ -93,16 +96,19 @@ class InferenceResponse:
 calls.make_response = InferenceResponse.received
 
 
-class InferenceResponseSender:
+class InferenceResponseSender(HostsOwn):
     """Of one request. One that dies before the final flag was sent sends it, so that nobody waits for ever. [any thread]"""
     __slots__ = ("_key", "_names", "_lock", "_num_sent", "_is_closed", "__weakref__")
 
-    def __init__(self, request_key, output_names):
+    @classmethod
+    def of(cls, request_key, output_names):
+        self = cls.__new__(cls)
         self._key = request_key  # 0: of a request that the model made itself
         self._names = output_names
         self._lock = threading.Lock()
         self._num_sent = 0
         self._is_closed = False
+        return self
 
     def is_closed(self):
         return self._is_closed
@@ -131,7 +137,7 @@ class InferenceResponseSender:
     def send(self, response=None, flags=0):
         if response is not None and not isinstance(response, InferenceResponse):
             raise TypeError(f"send: expected an InferenceResponse, got {type(response).__name__}")
-        if flags not in (0, FINAL):
+        if flags not in (0, FINAL) and int_of(flags, "send: expected flags", 32) not in (0, FINAL):
             raise TritonModelException("Unable to send response. Unsupported flag provided.")
         if response is None and not flags:
             raise TritonModelException("Inference Response object must be provided when the response flags is set to zero.")
@@ -155,7 +161,7 @@ class InferenceResponseSender:
             calls.await_handled()
 
     def __del__(self):
-        if not self._is_closed and self._key:
+        if not getattr(self, "_is_closed", True) and self._key:
             try:
                 channel.post((protocol.RESPOND, self._key, None, FINAL))
             except Exception:  # noqa: BLE001 a process that the model forked, or the interpreter at its end

@@ -14,13 +14,15 @@ class Tensor:
     __slots__ = ("_name", "_type", "_shape", "_array", "_data", "_gpu", "__weakref__")
 
     def __init__(self, name, numpy_array):
-        if type(name) is not str or not name:
+        if type(name) is not str or not name or not name.isascii():
             name = _checked_name(name)
         if not isinstance(numpy_array, np.ndarray):
             raise TypeError(f"Tensor '{name}': expected a numpy.ndarray, got {type(numpy_array).__name__}")
         number = number_of(numpy_array.dtype)
         if number is None:
             raise TritonModelException("NumPy dtype is not supported.")
+        if not numpy_array.flags.c_contiguous:  # as it is now: what lies in one piece is shared, what does not is copied, as there
+            numpy_array = np.ascontiguousarray(numpy_array)
         self._name = name
         self._type = number
         self._shape = numpy_array.shape

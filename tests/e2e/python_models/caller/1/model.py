@@ -1,5 +1,6 @@
 """Does what CASE names with everything that a model may ask of the host, and answers with the JSON of what came of it."""
 import asyncio
+import copy
 import enum
 import itertools
 import json
@@ -184,6 +185,76 @@ class TritonPythonModel:
             labels={}, buckets=[1.0, 10.0])
         self.histogram.observe(5)
         return [self.metric.value(), gauge.value(), bool(refused)]
+
+    def case_metrics_of_a_family(self, values, request):
+        """They stay on the page as long as their family, also when nobody holds them."""
+        family = self.families = pb_utils.MetricFamily(name="caller_users", description="of users", kind=pb_utils.MetricFamily.COUNTER)
+        for user in ("ann", "bob", "ann"):
+            family.Metric(labels={"user": user}).increment(1)
+        return [family.Metric(labels={"user": user}).value() for user in ("ann", "bob", "eve")]
+
+    def case_hosts_own(self, values, request):
+        """What stands for something in the host is neither made by models nor copied."""
+        family = pb_utils.MetricFamily(name="caller_own", description="own", kind=pb_utils.MetricFamily.GAUGE)
+        own = [request.get_response_sender(), request.trace(), call("counter", np.ones(1, np.float32)).exec(decoupled=True), family.Metric()]
+        made = [self.raised(lambda: type(each)("one", "two")) for each in own]
+        return made + [self.raised(lambda: copy_of(each)) for each in (*own, request, family) for copy_of in (copy.copy, copy.deepcopy, pickle.dumps)]
+
+    def case_scattered_arrays(self, values, request):
+        """A tensor of an array that does not lie in one piece has what was in it when the tensor was made."""
+        table = np.arange(6, dtype=np.float32).reshape(2, 3)
+        scattered, whole = pb_utils.Tensor("IN", table[:, 1]), pb_utils.Tensor("IN", table[1])
+        texts = np.array([["a", "b"], ["c", "d"]], object)
+        text = pb_utils.Tensor("T", texts[:, 0])
+        table[:] = texts[:] = -7
+        return [each.as_numpy().tolist() for each in (scattered, whole, text)] + [scattered.as_numpy().flags.c_contiguous]
+
+    def case_written_by_dlpack(self, values, request):
+        tensor = pb_utils.Tensor.from_dlpack("B", pb_utils.Tensor("A", values))
+        tensor.as_numpy()[0] = 9
+        none = pb_utils.Tensor.from_dlpack("B", pb_utils.Tensor("A", np.zeros((2, 0), np.int8)))
+        return [tensor.as_numpy().tolist(), list(none.as_numpy().shape), none.as_numpy().flags.writeable]
+
+    def case_end_of_a_stream(self, values, request):
+        stream = call("counter", np.zeros(1, np.float32)).exec(decoupled=True)
+        ends = []
+        while len(ends) < 2:
+            try:
+                next(stream)
+            except StopIteration as end:
+                ends.append(str(end))
+        return ends
+
+    def case_truth_of_names(self, values, request):
+        names = (pb_utils.TRITONSERVER_MEMORY_GPU, pb_utils.MetricFamily.COUNTER, pb_utils.Logger.INFO, pb_utils.TritonError.UNKNOWN)
+        return [[bool(each), type(each).__module__, type(each).__qualname__, pickle.loads(pickle.dumps(each)) == each] for each in names]
+
+    def case_half_texts(self, values, request):
+        """Halves of surrogate pairs are no texts."""
+        half, tensor = "\ud800", pb_utils.Tensor("IN", values)
+        return [self.raised(each) for each in (
+            lambda: pb_utils.Tensor(half, values), lambda: pb_utils.TritonError(half), lambda: call(half, values), lambda: pb_utils.Logger.log_info(half),
+            lambda: pb_utils.InferenceRequest(model_name="echo", requested_output_names=[half], inputs=[tensor]), lambda: call("echo", values, request_id=half))]
+
+    def case_kinds_of_arguments(self, values, request):
+        """What is refused as of another kind, and numbers in other forms."""
+        tensor, sender = pb_utils.Tensor("IN", values), request.get_response_sender()
+        gauge = pb_utils.MetricFamily(name="caller_kinds", description="kinds", kind=pb_utils.MetricFamily.GAUGE).Metric()
+        refused = [self.raised(each) for each in (
+            lambda: pb_utils.InferenceRequest(model_name="doubler", requested_output_names="OUT", inputs=[tensor]),
+            lambda: pb_utils.InferenceRequest(model_name="doubler", requested_output_names={"OUT": 1}, inputs=[tensor]),
+            lambda: pb_utils.InferenceRequest(model_name="doubler", requested_output_names=["OUT"], inputs=iter([tensor])),
+            lambda: pb_utils.InferenceRequest(model_name="doubler", requested_output_names=["OUT"], inputs=""),
+            lambda: pb_utils.InferenceResponse(iter([tensor])), lambda: call("doubler", values).exec("yes"), lambda: call("doubler", values).exec([]),
+            lambda: sender.send(None, "final"), lambda: sender.send(None, None), lambda: request.set_release_flags("all"),
+            lambda: pb_utils.unload_model("nosuch", "yes"), lambda: pb_utils.load_model("nosuch", 0), lambda: pb_utils.load_model("nosuch", "", {"file:a": 1}),
+            lambda: call("echo", values, timeout=1.0), lambda: call("echo", values, flags=np.float64(1)), lambda: call("echo", values, flags="1"),
+            lambda: pb_utils.MetricFamily(name="n", description="d", kind="COUNTER"), lambda: gauge.set(np.array(["a"])))]
+        heard = json.loads(call("echo", values, flags=np.array([1]), timeout=np.float32(10**6), correlation_id=5).exec().output_tensors()[0].as_numpy()[0])
+        return [refused, heard["flags"], heard["timeout"], result_of(call("doubler", values).exec(np.False_))]
+
+    def case_empty_strings(self, values, request):
+        return [pb_utils.deserialize_bytes_tensor(each).tolist() for each in ((), b"", pb_utils.serialize_byte_tensor(np.array([], object)))]
 
     def case_metric_kinds(self, values, request):
         """What each kind of metric does and refuses."""
