@@ -108,9 +108,13 @@ def idle_connection(server):
 
 
 def print_held(what, count, running, connect):
-    """Memory and threads with count clients, each made by connect(server), that stay silent. What a server refuses, the row says."""
+    """Memory and threads with count clients, each made by connect(server), that stay silent. What a server refuses, the row says; one that ended is
+    started again."""
     print(f"\n| {count:,} {what} | before | with them | threads before / with |\n|---|---|---|---|")
-    for name, server in running.items():
+    for name in running:
+        if running[name].process.poll() is not None:
+            running[name] = running[name].again()
+        server = running[name]
         before, threads = server.resident_mb(), server.status("Threads")
         clients, end = [], ""
         try:
@@ -118,7 +122,11 @@ def print_held(what, count, running, connect):
                 clients.append(connect(server))
         except OSError as why:
             end = f" (stopped after {len(clients):,}: {why})"
-        print(f"| {name} | {before:.0f} MB | {server.resident_mb():.0f} MB{end} | {threads} / {server.status('Threads')} |", flush=True)
+        if server.process.poll() is None:
+            held = f"{server.resident_mb():.0f} MB{end} | {threads} / {server.status('Threads')}"
+        else:
+            held = f"the server ended by itself with {server.process.returncode}, with {len(clients):,} of them | {threads} / none"
+        print(f"| {name} | {before:.0f} MB | {held} |", flush=True)
         for client in clients:
             client.close()
 
