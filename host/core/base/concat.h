@@ -1,5 +1,6 @@
 // Texts and integers in a row. StrCat takes whatever a stream takes, at the price of a stream: this
-// is for what every load of a model does some dozen times.
+// is for what every load of a model does some dozen times. A character is neither: a text of one is
+// what its place means.
 #pragma once
 
 #include <charconv>
@@ -14,7 +15,9 @@ template <typename... Parts>
 std::string Concat(const Parts&... parts) {
   std::string text;
   const auto append = [&text](const auto& part) {
-    if constexpr (std::integral<std::remove_cvref_t<decltype(part)>>) {
+    using Part = std::remove_cvref_t<decltype(part)>;
+    static_assert(!std::same_as<Part, char>, "a char would become a number: give a text of one");
+    if constexpr (std::integral<Part>) {
       char digits[24];
       text.append(digits, std::to_chars(digits, digits + sizeof(digits), part).ptr);
     } else {
