@@ -130,7 +130,8 @@ const Flag kFlags[] = {
      "none: load every model at start, then leave them. poll: follow changes of the repository. "
      "explicit: load what --load-model names, then what clients ask for. Default: none.",
      &ApplyControlMode},
-    {kRepository, "--repository-poll-secs", "integer", "Seconds between two polls. Default: 15.",
+    {kRepository, "--repository-poll-secs", "integer",
+     "Seconds between two polls; 0 and below: never. Default: 15.",
      [](Options& options, Text text) {
        NEREID_ASSIGN_OR_RETURN(options.repository_poll_s, ParseIntValue(text, INT_MIN, INT_MAX));
        return Status::Ok();
