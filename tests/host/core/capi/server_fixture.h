@@ -59,8 +59,10 @@ class ServerTest : public testing::Test {
     return json.ok() ? std::string(*json) : json.status().message();
   }
 
-  // Sends `data` through the model and returns what came back, or the error.
-  Result<std::vector<float>> Infer(const std::string& model, const std::vector<float>& data) const;
+  // Sends `data` through the model and returns what came back, or the error. Without a shape it has
+  // one dimension.
+  Result<std::vector<float>> Infer(const std::string& model, const std::vector<float>& data,
+                                   std::vector<int64_t> shape = {}) const;
 
   const TestFolder folder_;
   const std::filesystem::path root_ = folder_.path();
@@ -88,10 +90,11 @@ class Waiter final : public InferObserver {
 }  // namespace internal
 
 inline Result<std::vector<float>> ServerTest::Infer(const std::string& model,
-                                                    const std::vector<float>& data) const {
+                                                    const std::vector<float>& data,
+                                                    std::vector<int64_t> shape) const {
   NEREID_ASSIGN_OR_RETURN(auto allocator, ResponseAllocator::Create<HeapOutputPolicy>());
   NEREID_ASSIGN_OR_RETURN(auto request, server_->NewRequest(model.c_str()));
-  const int64_t shape[] = {static_cast<int64_t>(data.size())};
+  if (shape.empty()) shape = {static_cast<int64_t>(data.size())};
   NEREID_RETURN_IF_ERROR(request.AddInput("INPUT0", TRITONSERVER_TYPE_FP32, shape));
   NEREID_RETURN_IF_ERROR(
       request.AppendInputData("INPUT0", data.data(), data.size() * sizeof(float)));

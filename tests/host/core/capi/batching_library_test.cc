@@ -1,0 +1,49 @@
+// A custom batching library that fails: its model does not load, or is served without its opinion.
+#include "server_fixture.h"
+
+namespace nereid {
+namespace {
+
+class BatchingLibraryTest : public ServerTest {
+ protected:
+  // A server with the model "m", whose library fails in `fault`.
+  Status StartWith(const std::string& fault) {
+    AddModel("m", StrCat("max_batch_size: 8 dynamic_batching { }\n", kIdentity,
+                         "parameters { key: 'TRITON_BATCH_STRATEGY_PATH' value { string_value: "
+                         "'faulty_batcher.so' } }\n",
+                         "parameters { key: 'fault' value { string_value: '", fault, "' } }\n"));
+    std::filesystem::copy(NEREID_TEST_BATCHERS "/faulty_batcher.so", root_ / "repo/m",
+                          std::filesystem::copy_options::skip_existing);
+    const Status status = Start(Explicit());
+    return status.ok() ? server_->LoadModel("m") : status;
+  }
+  bool Serves() {
+    const auto result = Infer("m", {1, 2}, {1, 2});
+    return result.ok() && *result == std::vector<float>{1, 2};
+  }
+};
+
+TEST_F(BatchingLibraryTest, OneThatDoesNotInitialiseFailsTheLoad) {
+  const Status status = StartWith("ModelBatcherInitialize");
+  EXPECT_NE(status.message().find("faulty: ModelBatcherInitialize fails as told"),
+            std::string::npos)
+      << status.message();
+}
+
+TEST_F(BatchingLibraryTest, WhatFailsLaterIsLoggedAndTheModelServed) {
+  for (const char* function : {"ModelBatchInitialize", "ModelBatchIncludeRequest",
+                               "ModelBatchFinalize", "ModelBatcherFinalize"}) {
+    testing::internal::CaptureStderr();
+    const Status status = StartWith(function);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(Serves()) << function;
+    EXPECT_TRUE(Serves()) << function;
+    server_.reset();
+    const std::string log = testing::internal::GetCapturedStderr();
+    const std::string want = StrCat("faulty: ", function, " fails as told");
+    EXPECT_NE(log.find(want), std::string::npos) << want << " is not in\n" << log;
+  }
+}
+
+}  // namespace
+}  // namespace nereid
