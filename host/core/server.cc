@@ -11,6 +11,7 @@
 #include "model/core_services.h"
 #include "model/model.h"
 #include "observe/log.h"
+#include "repository/agent_chain.h"
 #include "repository/model_lifecycle.h"
 #include "repository/model_loader.h"
 #include "repository/model_name.h"
@@ -167,9 +168,13 @@ Status Server::End() {
   lifecycle_.reset();  // and with it every thread that loads
   services_->reaper.WaitIdle();
   const uint64_t timeout_ns = std::max(exit_timeout_secs_ * uint64_t{1'000'000'000}, kMinEndNs);
-  if (services_->backends.EndAll(timeout_ns)) return Status::Ok();
-  (void)services_.release();
-  return InternalError("backends have not ended: the process must not end by exit()");
+  bool have_ended = services_->backends.EndAll(timeout_ns);
+  if (services_->cache != nullptr) {
+    have_ended &= ResponseCache::End(std::move(services_->cache), timeout_ns);
+  }
+  if (!have_ended) (void)services_.release();
+  if (have_ended && AgentChain::NumLeftBehind() == 0) return Status::Ok();
+  return InternalError("what others wrote has not ended: the process must not end by exit()");
 }
 
 Status Server::Stop() {

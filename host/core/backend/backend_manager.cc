@@ -1,9 +1,8 @@
 #include "backend/backend_manager.h"
 
 #include <nlohmann/json.hpp>
-#include <system_error>
-#include <thread>
 
+#include "backend/run_apart.h"
 #include "base/clock.h"
 #include "memory/gpu_devices.h"
 #include "observe/log.h"
@@ -15,22 +14,6 @@ namespace {
 std::string SlotKey(const BackendLocation& location) {
   return location.is_python_based ? StrCat(location.library, " for ", location.directory)
                                   : location.library;
-}
-
-// On a thread that can be left behind; here where the system gives none.
-std::future<void> End(std::unique_ptr<Backend> owned) {
-  const auto ended = std::make_shared<std::promise<void>>();
-  Backend* const backend = owned.release();
-  const auto end = [backend, ended] {
-    delete backend;
-    ended->set_value();
-  };
-  try {
-    std::thread(end).detach();
-  } catch (const std::system_error&) {
-    end();
-  }
-  return ended->get_future();
 }
 
 }  // namespace
@@ -93,7 +76,7 @@ bool BackendManager::EndAll(uint64_t timeout_ns) {
   for (auto& [key, slot] : slots) {
     if (slot.backend == nullptr) continue;
     const std::string name = slot.backend->name();
-    std::future<void> ended = End(std::move(slot.backend));
+    std::future<void> ended = RunApart([backend = slot.backend.release()] { delete backend; });
     if (ended.wait_until(SteadyDeadline(deadline_ns)) == std::future_status::ready) continue;
     late.emplace_back(name, std::move(ended));
   }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "backend/run_apart.h"
 #include "base/clock.h"
 #include "cache/cache_key.h"
 #include "cache/response_codec.h"
@@ -98,6 +99,16 @@ Result<std::unique_ptr<ResponseCache>> ResponseCache::Create(const std::string& 
                                                              const std::vector<std::string>& dirs) {
   NEREID_ASSIGN_OR_RETURN(auto plugin, CachePlugin::Load(name, config_json, dirs));
   return std::unique_ptr<ResponseCache>(new ResponseCache(std::move(plugin)));
+}
+
+bool ResponseCache::End(std::unique_ptr<ResponseCache> cache, uint64_t timeout_ns) {
+  const std::string name = cache->name();
+  const std::future<void> ended = RunApart([owned = cache.release()] { delete owned; });
+  const auto deadline = SteadyDeadline(AddNs(SteadyNowNs(), timeout_ns));
+  if (ended.wait_until(deadline) == std::future_status::ready) return true;
+  NEREID_LOG_ERROR("cache '", name, "' has not ended: CacheFinalize did not return within ",
+                   timeout_ns / 1'000'000'000, " s");
+  return false;
 }
 
 bool ResponseCache::Answer(InferRequest* request) {

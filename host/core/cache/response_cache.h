@@ -3,6 +3,7 @@
 // model asked. [any thread]
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,10 @@ class ResponseCache {
   static Result<std::unique_ptr<ResponseCache>> Create(const std::string& name,
                                                        const std::string& config_json,
                                                        const std::vector<std::string>& dirs);
+
+  // Finalises `cache`, which nobody uses any more. False where that did not end in time: it is
+  // named in the log and runs on.
+  static bool End(std::unique_ptr<ResponseCache> cache, uint64_t timeout_ns);
 
   // True: the request was answered and released. False: it is to be executed, and its first
   // response will be kept unless it is an error. For models of one response a request. [client

@@ -1,10 +1,42 @@
 #include "repository/agent_chain.h"
 
+#include <atomic>
+#include <chrono>
 #include <utility>
 
+#include "backend/run_apart.h"
 #include "config/config_loader.h"
+#include "observe/log.h"
 
 namespace nereid {
+namespace {
+
+constexpr std::chrono::seconds kMaxEnd{5};
+
+std::atomic<size_t> g_num_ending{0};
+
+void End(std::unique_ptr<AgentModel> owned) {
+  const std::string agent = owned->agent_name(), location = owned->location();
+  ++g_num_ending;
+  const std::future<void> ended = RunApart([model = owned.release()] {
+    delete model;
+    --g_num_ending;
+  });
+  if (ended.wait_for(kMaxEnd) == std::future_status::ready) return;
+  NEREID_LOG_ERROR("repository agent '", agent, "' has not ended with '", location,
+                   "': UNLOAD_COMPLETE, ModelFinalize or Finalize did not return within ",
+                   kMaxEnd.count(), " s");
+}
+
+}  // namespace
+
+AgentChain::~AgentChain() {
+  for (auto& model : models_) End(std::move(model));
+}
+
+size_t AgentChain::NumLeftBehind() {
+  return g_num_ending;
+}
 
 Result<std::shared_ptr<AgentChain>> AgentChain::Load(RepoAgents* agents, const ModelConfig& config,
                                                      std::string model_path,
@@ -16,6 +48,7 @@ Result<std::shared_ptr<AgentChain>> AgentChain::Load(RepoAgents* agents, const M
                                               config::JsonText(config), wanted.parameters);
     Status status = model->Load();
     if (!status.ok()) {
+      End(std::move(model));
       return std::move(status).WithContext(
           StrCat("repository agent '", wanted.name, "' refused model '", config.name, "'"));
     }

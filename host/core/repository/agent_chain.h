@@ -3,6 +3,7 @@
 // time]
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,6 +18,12 @@ namespace nereid {
 
 class AgentChain {
  public:
+  // Ends the models under their agents in order, and agents that no other model has. Those that do
+  // not return within some seconds are named in the log and left behind.
+  ~AgentChain();
+  // How many are left behind now: while there are any, the process must not end by exit().
+  static size_t NumLeftBehind();
+
   // Runs LOAD through all agents of the configuration; the first refusal ends it. `files` is what
   // the folder `model_path` must outlive, if anything.
   static Result<std::shared_ptr<AgentChain>> Load(RepoAgents* agents, const ModelConfig& config,

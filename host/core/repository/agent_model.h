@@ -36,6 +36,7 @@ class AgentModel {
   void FinishLoad(bool loaded);
   void Unload();
 
+  const std::string& agent_name() const { return agent_->name(); }
   const std::string& location() const { return location_; }
   const std::string& config_json() const { return config_json_; }
   const Parameters& parameters() const { return parameters_; }

@@ -1,11 +1,15 @@
 // An agent that writes every call it gets to the file that its parameter `log` names, a line each.
 // Parameter `move`: during LOAD it copies the model's files to an acquired folder, leaves
 // config.pbtxt with `append` added to it there and moves the model to it. Parameter `fault`: the
-// call that fails.
+// call that fails. Parameter `throw`: the call that lets an exception out. Parameter `hang`: a file
+// until whose appearance ModelFinalize does not return.
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "nereid/error.h"
 #include "triton/core/tritonrepoagent.h"
@@ -35,6 +39,21 @@ Status Record(TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model, c
   NEREID_ASSIGN_OR_RETURN(Parameters parameters, ReadParameters(agent, model));
   std::ofstream(parameters["log"], std::ios::app) << call << '\n';
   if (parameters["fault"] == call) return nereid::UnavailableError("recorder: ", call, " fails");
+  return {};
+}
+
+void ThrowAsTold(TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model,
+                 const std::string& call) {
+  const auto parameters = ReadParameters(agent, model);
+  const auto found = parameters.ok() ? parameters->find("throw") : Parameters::const_iterator();
+  if (!parameters.ok() || found == parameters->end() || found->second != call) return;
+  throw std::runtime_error("recorder: " + call + " throws");
+}
+
+Status HangAsTold(TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model) {
+  NEREID_ASSIGN_OR_RETURN(Parameters parameters, ReadParameters(agent, model));
+  if (parameters.count("hang") == 0) return {};
+  while (!fs::exists(parameters["hang"])) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return {};
 }
 
@@ -76,7 +95,11 @@ TRITONREPOAGENT_ISPEC TRITONSERVER_Error* TRITONREPOAGENT_ModelInitialize(
 
 TRITONREPOAGENT_ISPEC TRITONSERVER_Error* TRITONREPOAGENT_ModelFinalize(
     TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model) {
-  return nereid::GuardCEdge("recorder", [&] { return Record(agent, model, "ModelFinalize"); });
+  ThrowAsTold(agent, model, "ModelFinalize");
+  return nereid::GuardCEdge("recorder", [&]() -> Status {
+    NEREID_RETURN_IF_ERROR(HangAsTold(agent, model));
+    return Record(agent, model, "ModelFinalize");
+  });
 }
 
 TRITONREPOAGENT_ISPEC TRITONSERVER_Error* TRITONREPOAGENT_ModelAction(

@@ -19,11 +19,14 @@ constexpr char kCached[] = "response_cache { enable: true }\n";
 
 class CacheTest : public ServerTest {
  protected:
-  Status StartWith(const std::string& cache, const std::string& config) {
+  ServerOptions CacheOptions(const std::string& cache, const std::string& config) const {
     ServerOptions options = Options();
     EXPECT_TRUE(options.Set(TRITONSERVER_ServerOptionsSetCacheDirectory, NEREID_TEST_CACHES).ok());
-    NEREID_RETURN_IF_ERROR(options.Set(TRITONSERVER_ServerOptionsSetCacheConfig, cache, config));
-    return Start(options);
+    EXPECT_TRUE(options.Set(TRITONSERVER_ServerOptionsSetCacheConfig, cache, config).ok());
+    return options;
+  }
+  Status StartWith(const std::string& cache, const std::string& config) {
+    return Start(CacheOptions(cache, config));
   }
   void StartLocal() {
     const Status status = StartWith("local", R"({"size": "1048576"})");
@@ -168,6 +171,33 @@ TEST_F(CacheTest, ACacheThatFailsCostsNothingButItsBenefit) {
     EXPECT_EQ(Executions("cached"), 2u) << fault;
     server_.reset();
   }
+}
+
+TEST_F(CacheTest, ACacheThatThrowsAtTheEndIsLogged) {
+  ASSERT_TRUE(StartWith("faulty", R"({"fault": "throw"})").ok());
+  testing::internal::CaptureStderr();
+  server_.reset();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("CacheFinalize threw: faulty: as told"), std::string::npos) << log;
+}
+
+TEST_F(CacheTest, ACacheThatDoesNotEndIsLeftBehind) {
+  const auto gate = root_ / "gate";
+  const ServerOptions options =
+      CacheOptions("faulty", StrCat(R"({"fault": "hang:)", gate.string(), R"("})"));
+  TRITONSERVER_Server* server = nullptr;
+  ASSERT_EQ(TRITONSERVER_ServerNew(&server, options.get()), nullptr);
+  ASSERT_EQ(TRITONSERVER_ServerSetExitTimeout(server, 0), nullptr);
+  testing::internal::CaptureStderr();
+  const Status status = ToStatus(TRITONSERVER_ServerDelete(server));
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("cache 'faulty' has not ended: CacheFinalize did not return within 5 s"),
+            std::string::npos)
+      << log;
+  EXPECT_NE(status.message().find("must not end by exit()"), std::string::npos);
+  std::ofstream(gate) << "open";
+  std::string text;
+  while (text != "ended") std::getline(std::ifstream(gate), text);
 }
 
 TEST_F(CacheTest, AServerWithoutItsCacheDoesNotStart) {

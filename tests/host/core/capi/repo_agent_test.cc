@@ -123,6 +123,34 @@ TEST_F(RepoAgentTest, FailuresAfterTheLoadAreNobodysButTheAgents) {
   }
 }
 
+TEST_F(RepoAgentTest, AnAgentThatThrowsAtTheEndIsLogged) {
+  AddModel("m", kIdentity + Agent("recorder", {{"log", LogPath()}, {"throw", "ModelFinalize"}}));
+  ASSERT_TRUE(Start(AgentOptions()).ok());
+  ASSERT_TRUE(server_->LoadModel("m").ok());
+  testing::internal::CaptureStderr();
+  server_.reset();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("ModelFinalize threw: recorder: ModelFinalize throws"), std::string::npos)
+      << log;
+}
+
+TEST_F(RepoAgentTest, AnAgentThatDoesNotEndIsLeftBehind) {
+  const std::string gate = (root_ / "gate").string();
+  AddModel("m", kIdentity + Agent("recorder", {{"log", LogPath()}, {"hang", gate}}));
+  const ServerOptions options = AgentOptions();
+  TRITONSERVER_Server* server = nullptr;
+  ASSERT_EQ(TRITONSERVER_ServerNew(&server, options.get()), nullptr);
+  ASSERT_TRUE(Server::Borrow(server).LoadModel("m").ok());
+  testing::internal::CaptureStderr();
+  const Status status = ToStatus(TRITONSERVER_ServerDelete(server));
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("repository agent 'recorder' has not ended with '"), std::string::npos) << log;
+  EXPECT_NE(status.message().find("must not end by exit()"), std::string::npos);
+  EXPECT_EQ(Log().back(), "UNLOAD_COMPLETE");
+  std::ofstream(gate) << "open";
+  while (Log().back() != "ModelFinalize") std::this_thread::yield();
+}
+
 TEST_F(RepoAgentTest, AnUnknownAgentIsNamedWithThePlaces) {
   AddModel("m", kIdentity + Agent("nosuch", {}));
   ASSERT_TRUE(Start(AgentOptions()).ok());
