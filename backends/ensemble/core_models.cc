@@ -45,7 +45,6 @@ class CoreCall : public StepCall,
     const Server server = Server::Borrow(context_->server);
     Status status = server.InferAsync(std::move(request), trace);
     if (status.ok()) return status;
-    if (trace != nullptr) (void)ToStatus(TRITONSERVER_InferenceTraceDelete(trace));
     self_.reset();
     return status;
   }

@@ -148,8 +148,8 @@ class Server {
     return InferRequest::Create(get(), model_name, model_version);
   }
   // On Ok the request is in flight and comes back by InferObserver::OnRelease; otherwise it is
-  // still the caller's, and no callback comes. `trace` may be null; its ownership follows the
-  // request's.
+  // still the caller's, and no callback comes. `trace` may be null; it is the server's from the
+  // call on, until its release callback, also where that fails.
   Status InferAsync(InferRequest&& request, TRITONSERVER_InferenceTrace* trace = nullptr) const {
     // Released first: on success the request may be gone before the call returns.
     TRITONSERVER_InferenceRequest* handle = request.release();

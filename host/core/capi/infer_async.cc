@@ -8,12 +8,11 @@ using nereid::FromHandle;
 using nereid::InferRequest;
 using nereid::Status;
 
-extern "C" {
+namespace {
 
-// On error request and trace stay the caller's and no callback runs.
-TRITONSERVER_Error* TRITONSERVER_ServerInferAsync(TRITONSERVER_Server* server,
-                                                  TRITONSERVER_InferenceRequest* inference_request,
-                                                  TRITONSERVER_InferenceTrace* trace) {
+TRITONSERVER_Error* Start(TRITONSERVER_Server* server,
+                          TRITONSERVER_InferenceRequest* inference_request,
+                          TRITONSERVER_InferenceTrace* trace) {
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_GONE(inference_request);
   return nereid::AtCEdge([&]() -> Status {
@@ -26,6 +25,20 @@ TRITONSERVER_Error* TRITONSERVER_ServerInferAsync(TRITONSERVER_Server* server,
     if (!status.ok()) request->Unprepare();
     return status;
   });
+}
+
+}  // namespace
+
+extern "C" {
+
+// On error the request stays the caller's and none of its callbacks runs; the trace is released
+// before this returns.
+TRITONSERVER_Error* TRITONSERVER_ServerInferAsync(TRITONSERVER_Server* server,
+                                                  TRITONSERVER_InferenceRequest* inference_request,
+                                                  TRITONSERVER_InferenceTrace* trace) {
+  TRITONSERVER_Error* const error = Start(server, inference_request, trace);
+  if (error != nullptr && trace != nullptr) FromHandle(trace)->Refuse();
+  return error;
 }
 
 }  // extern "C"

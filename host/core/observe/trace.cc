@@ -73,6 +73,12 @@ Status InferenceTrace::Begin(std::string_view model_name, int64_t model_version,
   return Status::Ok();
 }
 
+void InferenceTrace::Refuse() {
+  State expected = State::kIdle;
+  if (!state_.compare_exchange_strong(expected, State::kDone)) return;
+  const std::shared_ptr<Hold> last = std::move(hold_);
+}
+
 void InferenceTrace::End() {
   state_ = State::kDone;
   // The release function may delete this: nothing of it is touched afterwards.
@@ -89,7 +95,7 @@ void InferenceTrace::ReportCustom(uint64_t timestamp_ns, std::string_view name) 
   if (!wants_timestamps()) return;
   {
     std::lock_guard lock(context_mutex_);
-    auto json = nlohmann::json::parse(context_.value_or("{}"), nullptr, false);
+    auto json = nlohmann::json::parse(context_, nullptr, false);
     if (!json.is_object()) json = nlohmann::json::object();
     json[std::to_string(timestamp_ns)] = name;
     context_ = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -107,7 +113,7 @@ void InferenceTrace::ReportTensor(TRITONSERVER_InferenceTraceActivity activity,
 
 const char* InferenceTrace::context() const {
   std::lock_guard lock(context_mutex_);
-  return context_.has_value() ? context_->c_str() : nullptr;
+  return context_.c_str();
 }
 
 void InferenceTrace::set_context(std::string_view context) {

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,6 +55,8 @@ class InferenceTrace {
   Status Begin(std::string_view model_name, int64_t model_version, std::string_view request_id);
   // Gives the trace back to its maker: the inference did not start after all.
   void TakeBack() { state_ = State::kIdle; }
+  // The inference did not start: as End, where no other inference has or had the trace.
+  void Refuse();
   // The inference is over: the release function runs now, or when the last child is released.
   void End();
   bool in_flight() const { return state_ == State::kInFlight; }
@@ -71,7 +72,7 @@ class InferenceTrace {
   const std::string& model_name() const { return model_name_; }
   int64_t model_version() const { return model_version_; }
   const std::string& request_id() const { return request_id_; }
-  // Null when none was set; valid until the context changes.
+  // Empty when none was set; valid until the context changes.
   const char* context() const;
   void set_context(std::string_view context);
 
@@ -91,10 +92,10 @@ class InferenceTrace {
   std::atomic<State> state_{State::kIdle};
   std::shared_ptr<Hold> hold_;  // null once over
   std::string model_name_;
-  int64_t model_version_ = -1;
+  int64_t model_version_ = 0;
   std::string request_id_;
   mutable std::mutex context_mutex_;  // guards context_
-  std::optional<std::string> context_;
+  std::string context_;
 };
 
 }  // namespace nereid

@@ -45,7 +45,6 @@ Status StreamRequest::Submit(const InferContext& context, const ForwardedHeaders
   TRITONSERVER_InferenceTrace* const core_trace = MakeCoreTrace(trace_);
   const Status status = context.server().InferAsync(std::move(request), core_trace);
   if (!status.ok()) {
-    DropCoreTrace(core_trace, trace_);
     was_submitted_ = false;
     self_.reset();
   }

@@ -74,7 +74,6 @@ Status UnaryInfer::Submit(const Slice& request_bytes) {
   TRITONSERVER_InferenceTrace* const core_trace = MakeCoreTrace(trace_);
   const Status status = context_.server().InferAsync(std::move(request), core_trace);
   if (!status.ok()) {
-    DropCoreTrace(core_trace, trace_);
     in_flight_ = nullptr;
     num_refs_.store(1, std::memory_order_relaxed);
   }

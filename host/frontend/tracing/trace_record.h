@@ -51,7 +51,6 @@ class TraceRecord {
   std::string trace_id;        // 32 hexadecimal digits; empty where no spans are made
   std::string parent_span_id;  // 16; empty when the client sent none
   std::string span_id;         // of the request's own span
-  void* core_user = nullptr;   // of MakeCoreTrace
 
  private:
   TracedInference& InferenceOf(TRITONSERVER_InferenceTrace* trace);

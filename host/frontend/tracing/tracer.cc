@@ -156,19 +156,13 @@ TRITONSERVER_InferenceTrace* MakeCoreTrace(const TracedRequest& request) {
     LogError(StrCat("a request is not traced: ", status.message()));
     return nullptr;
   }
-  request->core_user = user.release();
+  (void)user.release();  // the trace's now: OnRelease ends it
   if (!request->trace_id.empty()) {
     const std::string context = StrCat(
         "{\"traceparent\":\"", FormatTraceParent({request->trace_id, request->span_id}), "\"}");
     (void)ToStatus(TRITONSERVER_InferenceTraceSetContext(trace, context.c_str()));
   }
   return trace;
-}
-
-void DropCoreTrace(TRITONSERVER_InferenceTrace* trace, const TracedRequest& request) {
-  if (trace == nullptr) return;
-  (void)ToStatus(TRITONSERVER_InferenceTraceDelete(trace));
-  delete static_cast<CoreUser*>(request->core_user);
 }
 
 void NoteTrace(const TracedRequest& request, std::string_view event) {

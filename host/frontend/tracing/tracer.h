@@ -53,10 +53,9 @@ class Tracer {
   const std::shared_ptr<TraceSink> sink_;
 };
 
-// The core's trace for `request`'s inference: hand it to Server::InferAsync, and to DropCoreTrace
-// when that fails. Null for an empty request.
+// The core's trace for `request`'s inference: hand it to Server::InferAsync. Null for an empty
+// request.
 TRITONSERVER_InferenceTrace* MakeCoreTrace(const TracedRequest& request);
-void DropCoreTrace(TRITONSERVER_InferenceTrace* trace, const TracedRequest& request);
 
 // Notes an event of the frontend, now; nothing for an empty request.
 void NoteTrace(const TracedRequest& request, std::string_view event);

@@ -461,7 +461,7 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error* TRITONSERVER_InferenceTraceSetC
     struct TRITONSERVER_InferenceTrace* trace, const char* trace_context);
 
 // Reads that text.
-//   trace_context  out; null when none was set
+//   trace_context  out; empty when none was set
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error* TRITONSERVER_InferenceTraceContext(
     struct TRITONSERVER_InferenceTrace* trace, const char** trace_context);
 
@@ -1113,8 +1113,9 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error* TRITONSERVER_ServerMetrics(
 // ---- Server: inference
 
 // Starts a request. On success it is the host's until its release callback; on error it stays
-// the caller's and no callback runs. Callbacks may run before this returns.
-//   trace  optional; taken over on success
+// the caller's and none of its callbacks runs. Callbacks may run before this returns.
+//   trace  optional; the host's from the call on, also where that fails, until its release
+//       callback. Only one that another inference has or had stays what it was.
 //   Errors: INVALID_ARG, tensors that do not suit the model: the text names tensor, expected and
 //       given; UNAVAILABLE, not ready or queue full; UNSUPPORTED.
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error* TRITONSERVER_ServerInferAsync(

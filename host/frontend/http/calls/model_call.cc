@@ -28,10 +28,7 @@ Status ModelCall::Launch(std::unique_ptr<ModelCall> call, InferRequest request,
   call->trace_ = std::move(trace);
   TRITONSERVER_InferenceTrace* const core_trace = MakeCoreTrace(call->trace_);
   Status status = call->context_.server.InferAsync(std::move(request), core_trace);
-  if (!status.ok()) {
-    DropCoreTrace(core_trace, call->trace_);
-    return status;
-  }
+  if (!status.ok()) return status;
   // The model may have answered already, but nothing was dealt with: that happens on this thread.
   // Not so the release: from here on the call may belong to itself alone.
   ModelCall* const launched = call.release();
