@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 
 namespace nereid {
 namespace {
@@ -57,6 +58,8 @@ Result<RequestPlan> RequestPlan::Make(const ModelConfig& config, int64_t version
   if (config.dynamic_batching) {
     plan.priority_levels = config.dynamic_batching->priority_levels;
     plan.default_priority_level = config.dynamic_batching->default_priority_level;
+  } else if (config.is_ensemble()) {
+    plan.priority_levels = std::numeric_limits<uint32_t>::max();  // its steps' models know theirs
   }
   const bool has_batch_dim = config.max_batch_size > 0;
   for (const TensorSpec& tensor : config.inputs) {
