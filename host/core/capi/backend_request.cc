@@ -18,6 +18,14 @@ Status CheckIndex(const char* what, uint32_t index, size_t count) {
   return nereid::InvalidArgError("out of bounds index ", index, ": request has ", count, " ", what);
 }
 
+template <typename Id>
+TRITONSERVER_Error* GetCorrelationId(const InferRequest& request, const char* kind, Id* id) {
+  return AtCEdge([&]() -> Status {
+    if (request.GetCorrelationId(id).ok()) return Status::Ok();
+    return nereid::InvalidArgError(request.LogPrefix(), "correlation ID in request is not ", kind);
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -41,14 +49,14 @@ TRITONSERVER_Error* TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request* re
                                                        uint64_t* id) {
   NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(id);
-  return AtCEdge([&] { return FromHandle(request)->GetCorrelationId(id); });
+  return GetCorrelationId(*FromHandle(request), "an unsigned int", id);
 }
 
 TRITONSERVER_Error* TRITONBACKEND_RequestCorrelationIdString(TRITONBACKEND_Request* request,
                                                              const char** id) {
   NEREID_RETURN_IF_GONE(request);
   NEREID_RETURN_IF_NULL(id);
-  return AtCEdge([&] { return FromHandle(request)->GetCorrelationId(id); });
+  return GetCorrelationId(*FromHandle(request), "a string", id);
 }
 
 TRITONSERVER_Error* TRITONBACKEND_InferenceRequestTimeoutMicroseconds(

@@ -144,8 +144,12 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestIsCancelled(
     TRITONSERVER_InferenceRequest* inference_request, bool* is_cancelled) {
   NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(is_cancelled);
-  *is_cancelled = FromHandle(inference_request)->IsCancelled();
-  return nullptr;
+  return AtCEdge([&]() -> Status {
+    const InferRequest& request = *FromHandle(inference_request);
+    NEREID_RETURN_IF_ERROR(request.CheckWasPrepared("query cancellation status"));
+    *is_cancelled = request.IsCancelled();
+    return Status::Ok();
+  });
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestPriority(
@@ -264,7 +268,10 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestAddRequestedOutput(
     TRITONSERVER_InferenceRequest* inference_request, const char* name) {
   NEREID_RETURN_IF_GONE(inference_request);
   NEREID_RETURN_IF_NULL(name);
-  return AtCEdge([&] { return FromHandle(inference_request)->AddRequestedOutput(name); });
+  return AtCEdge([&] {
+    FromHandle(inference_request)->AddRequestedOutput(name);
+    return Status::Ok();
+  });
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestRemoveRequestedOutput(

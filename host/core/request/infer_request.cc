@@ -113,20 +113,17 @@ Status InferRequest::RemoveAllInputData(std::string_view name) {
   return Status::Ok();
 }
 
-Status InferRequest::AddRequestedOutput(std::string_view name) {
+void InferRequest::AddRequestedOutput(std::string_view name) {
   const int index = plan().FindOutput(name);
-  if (index < 0) {
-    return InvalidArgError("unexpected inference output '", name, "' for model '",
-                           plan().model_name, "'");
-  }
+  if (index < 0) return void(unknown_outputs_.emplace_back(name));
   const auto* end = requested_outputs_.end();
   if (std::find(requested_outputs_.begin(), requested_outputs_.end(), index) == end) {
     requested_outputs_.push_back(index);
   }
-  return Status::Ok();
 }
 
 void InferRequest::RemoveRequestedOutput(std::string_view name) {
+  std::erase(unknown_outputs_, name);
   const int index = plan().FindOutput(name);
   for (size_t i = 0; i < requested_outputs_.size(); ++i) {
     if (requested_outputs_[i] == index) return requested_outputs_.erase(i);
@@ -161,6 +158,10 @@ Status InferRequest::Prepare(InferenceTrace* trace) {
   if (release_fn_ == nullptr) {
     return InvalidArgError(LogPrefix(), "no release callback is set");
   }
+  if (!unknown_outputs_.empty()) {
+    return InvalidArgError("unexpected inference output '", unknown_outputs_.front(),
+                           "' for model '", plan().model_name, "'");
+  }
   request_start_ns = SteadyNowNs();
   queue_deadline_ns = 0;
   NEREID_RETURN_IF_ERROR(CheckInputs(plan(), id_, {inputs_.data(), inputs_.size()}, &batch_size_));
@@ -184,14 +185,16 @@ void InferRequest::Unprepare() {
 }
 
 Status InferRequest::Cancel() {
-  if (sink_.get() == nullptr) {
-    return InternalError(LogPrefix(),
-                         "It is not possible to cancel an inference request before calling "
-                         "TRITONSERVER_InferAsync.");
-  }
+  NEREID_RETURN_IF_ERROR(CheckWasPrepared("cancel an inference request"));
   sink_->Cancel();
   target_->OnCancelled(this);
   return Status::Ok();
+}
+
+Status InferRequest::CheckWasPrepared(const char* to_do_what) const {
+  if (sink_.get() != nullptr) return Status::Ok();
+  return InternalError("It is not possible to ", to_do_what,
+                       " before calling TRITONSERVER_InferAsync.");
 }
 
 bool InferRequest::IsCancelled() const {

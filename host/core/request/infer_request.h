@@ -80,9 +80,13 @@ class InferRequest : public KeptMemory<InferRequest> {
   Status AppendInputData(std::string_view name, const void* base,
                          const BufferAttributes& attributes, const char* host_policy = nullptr);
   Status RemoveAllInputData(std::string_view name);
-  Status AddRequestedOutput(std::string_view name);
+  // A name that the model does not have is refused by Prepare.
+  void AddRequestedOutput(std::string_view name);
   void RemoveRequestedOutput(std::string_view name);
-  void RemoveAllRequestedOutputs() { requested_outputs_.clear(); }
+  void RemoveAllRequestedOutputs() {
+    requested_outputs_.clear();
+    unknown_outputs_.clear();
+  }
   void set_release_callback(TRITONSERVER_InferenceRequestReleaseFn_t fn, void* userp);
   void set_response_callbacks(const ResponseCallbacks& callbacks) { callbacks_ = callbacks; }
 
@@ -93,10 +97,12 @@ class InferRequest : public KeptMemory<InferRequest> {
   Status Prepare(InferenceTrace* trace = nullptr);
   // Takes a prepared request back that the queue refused.
   void Unprepare();
-  // Raises the flag that backends poll; a queued request is answered at once. INVALID_ARG before
-  // the first inference.
+  // Raises the flag that backends poll; a queued request is answered at once. INTERNAL before the
+  // first inference.
   Status Cancel();
   bool IsCancelled() const;
+  // INTERNAL before the first inference.
+  Status CheckWasPrepared(const char* to_do_what) const;
   bool lent() const { return lent_.load(std::memory_order_acquire); }
   // Tells the hooks, the newest first, then gives the request back to its client, who may delete it
   // in the callback. With RESCHEDULE the first hook has it instead.
@@ -174,7 +180,8 @@ class InferRequest : public KeptMemory<InferRequest> {
   uint64_t timeout_us_ = 0;
   std::vector<Parameter> parameters_;
   InlineVector<InputTensor, 2> inputs_;
-  InlineVector<int, 4> requested_outputs_;  // indices into the plan's outputs
+  InlineVector<int, 4> requested_outputs_;    // indices into the plan's outputs
+  std::vector<std::string> unknown_outputs_;  // asked for, and not in the plan
   ResponseCallbacks callbacks_;
   TRITONSERVER_InferenceRequestReleaseFn_t release_fn_ = nullptr;
   void* release_userp_ = nullptr;

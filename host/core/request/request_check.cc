@@ -74,12 +74,10 @@ Status MatchInputs(const RequestContext& context, std::span<InputTensor> inputs)
   return Status::Ok();
 }
 
+// What every policy without data of its own gets.
 uint64_t TotalBytes(const InputTensor& input) {
-  const InputBuffers& buffers = input.buffers.empty() && !input.policy_buffers.empty()
-                                    ? input.policy_buffers.front().second
-                                    : input.buffers;
   uint64_t total = 0;
-  for (const InputBuffer& buffer : buffers) total += buffer.attributes.byte_size;
+  for (const InputBuffer& buffer : input.buffers) total += buffer.attributes.byte_size;
   return total;
 }
 

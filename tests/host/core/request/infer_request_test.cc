@@ -44,15 +44,29 @@ TEST_F(InferRequestTest, RefusesDataWithoutAnAddress) {
 }
 
 TEST_F(InferRequestTest, RefusesOutputsThatTheModelDoesNotHave) {
-  EXPECT_EQ(request_.AddRequestedOutput("NOPE").message(),
-            "unexpected inference output 'NOPE' for model 'm'");
+  request_.AddRequestedOutput("OUT");
+  request_.AddRequestedOutput("NOPE");
+  EXPECT_EQ(request_.Prepare().message(), "unexpected inference output 'NOPE' for model 'm'");
+  request_.RemoveRequestedOutput("NOPE");
+  EXPECT_EQ(request_.num_outputs(), 1U);
+  ASSERT_TRUE(request_.Prepare().ok());
+  request_.Fail(InternalError("x"), FailureReason::kOther);
+}
+
+TEST_F(InferRequestTest, RefusesMoreThanOneOutputThatTheModelDoesNotHave) {
+  request_.AddRequestedOutput("NOPE");
+  request_.AddRequestedOutput("NEITHER");
+  EXPECT_FALSE(request_.Prepare().ok());
+  request_.RemoveAllRequestedOutputs();
+  ASSERT_TRUE(request_.Prepare().ok());
+  request_.Fail(InternalError("x"), FailureReason::kOther);
 }
 
 TEST_F(InferRequestTest, ListsEveryOutputWhenTheClientNamedNone) {
   EXPECT_EQ(request_.num_outputs(), 2U);
   EXPECT_EQ(request_.output_name(0), "OUT");
-  ASSERT_TRUE(request_.AddRequestedOutput("MORE").ok());
-  ASSERT_TRUE(request_.AddRequestedOutput("MORE").ok());
+  request_.AddRequestedOutput("MORE");
+  request_.AddRequestedOutput("MORE");
   EXPECT_EQ(request_.num_outputs(), 1U);
   EXPECT_EQ(request_.output_name(0), "MORE");
   request_.RemoveRequestedOutput("MORE");
@@ -69,6 +83,18 @@ TEST_F(InferRequestTest, GivesUnknownPrioritiesTheDefaultLevel) {
   EXPECT_EQ(request_.priority(), 2U);
 }
 
+TEST(EnsembleRequestTest, KeepsThePriorityForTheSteps) {
+  const auto target = std::make_shared<FakeTarget>(R"({"platform": "ensemble",
+    "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [2]}],
+    "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [2]}],
+    "ensemble_scheduling": {"step": [{"model_name": "m", "model_version": -1,
+      "input_map": {"IN": "IN"}, "output_map": {"OUT": "OUT"}}]}})");
+  InferRequest request(target, -1);
+  EXPECT_EQ(request.priority(), 0U);
+  request.set_priority(7);
+  EXPECT_EQ(request.priority(), 7U);
+}
+
 TEST_F(InferRequestTest, TellsTheTwoKindsOfCorrelationIdApart) {
   uint64_t number = 1;
   const char* text = nullptr;
@@ -83,7 +109,9 @@ TEST_F(InferRequestTest, TellsTheTwoKindsOfCorrelationIdApart) {
 
 TEST_F(InferRequestTest, CannotBeCancelledBeforeItRan) {
   EXPECT_EQ(request_.Cancel().code(), StatusCode::kInternal);
-  EXPECT_FALSE(request_.IsCancelled());
+  EXPECT_EQ(request_.Cancel().message(),
+            "It is not possible to cancel an inference request before calling "
+            "TRITONSERVER_InferAsync.");
 }
 
 TEST_F(InferRequestTest, TellsItsTargetOfACancellation) {

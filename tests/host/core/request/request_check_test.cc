@@ -46,6 +46,15 @@ InputTensor Input(const char* name, DataType type, const std::vector<int64_t>& s
   return input;
 }
 
+// For the instances of one host policy alone.
+InputTensor WithPolicyData(InputTensor input, size_t byte_size) {
+  InputBuffer buffer{kData.data(), {}};
+  buffer.attributes.byte_size = byte_size;
+  input.policy_buffers.push_back({"numa_0", InputBuffers()});
+  input.policy_buffers.back().second.push_back(buffer);
+  return input;
+}
+
 struct Checked {
   Status status;
   int64_t batch_size = 0;
@@ -272,6 +281,15 @@ TEST(RequestCheckTest, PutsTheLengthBeforeARawText) {
   EXPECT_EQ(Check(PlanOf(kText), {raw}).message(),
             "[request id: <id_unknown>] For BYTE datatype raw input 'TEXT', the model must have "
             "input shape [1]");
+}
+
+TEST(RequestCheckTest, InstancesOfOtherPoliciesNeedDataToo) {
+  const RequestPlan plan = PlanOf(kVector);
+  const InputTensor bare = Input("INPUT0", DataType::kFp32, {4}, 0);
+  EXPECT_NE(Check(plan, {WithPolicyData(bare, 16)}).message().find("Expected 16, got 0"),
+            std::string::npos);
+  const InputTensor full = Input("INPUT0", DataType::kFp32, {4}, 16);
+  EXPECT_TRUE(Check(plan, {WithPolicyData(full, 16)}).status.ok());
 }
 
 }  // namespace
