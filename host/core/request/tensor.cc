@@ -123,6 +123,10 @@ Result<void*> OutputTensor::AllocateBuffer(uint64_t byte_size, TRITONSERVER_Memo
         TakeError(attributes_fn(allocator, name().c_str(), ToHandle(&attributes_),
                                 callbacks.allocator_userp, buffer_userp_)));
   }
+  if (base_ == nullptr && byte_size > 0) {
+    return InternalError("output '", name(), "': the response allocator gave no memory for ",
+                         byte_size, " bytes");
+  }
   const bool wants_gpu = *memory_type == TRITONSERVER_MEMORY_GPU;
   if (sink_->keeps_outputs_on_host() && !wants_gpu &&
       attributes_.memory_type == TRITONSERVER_MEMORY_GPU) {

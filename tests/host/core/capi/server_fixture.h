@@ -61,6 +61,7 @@ class ServerTest : public testing::Test {
 
   // Sends `data` through the model and returns what came back, or the error. Without a shape it has
   // one dimension.
+  template <typename OutputPolicy = HeapOutputPolicy>
   Result<std::vector<float>> Infer(const std::string& model, const std::vector<float>& data,
                                    std::vector<int64_t> shape = {}) const;
 
@@ -89,10 +90,11 @@ class Waiter final : public InferObserver {
 
 }  // namespace internal
 
-inline Result<std::vector<float>> ServerTest::Infer(const std::string& model,
-                                                    const std::vector<float>& data,
-                                                    std::vector<int64_t> shape) const {
-  NEREID_ASSIGN_OR_RETURN(auto allocator, ResponseAllocator::Create<HeapOutputPolicy>());
+template <typename OutputPolicy>
+Result<std::vector<float>> ServerTest::Infer(const std::string& model,
+                                             const std::vector<float>& data,
+                                             std::vector<int64_t> shape) const {
+  NEREID_ASSIGN_OR_RETURN(auto allocator, ResponseAllocator::Create<OutputPolicy>());
   NEREID_ASSIGN_OR_RETURN(auto request, server_->NewRequest(model.c_str()));
   if (shape.empty()) shape = {static_cast<int64_t>(data.size())};
   NEREID_RETURN_IF_ERROR(request.AddInput("INPUT0", TRITONSERVER_TYPE_FP32, shape));
