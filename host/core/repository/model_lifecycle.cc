@@ -20,6 +20,14 @@ struct ModelLifecycle::State {
     std::map<int64_t, Version> versions;
     ModelTable::VersionMap serving;
     std::vector<std::string> then_unload;
+
+    std::set<int64_t> NotServing() const {
+      std::set<int64_t> numbers;
+      for (const auto& [number, version] : versions) {
+        if (serving.count(number) == 0) numbers.insert(number);
+      }
+      return numbers;
+    }
   };
 
   mutable std::mutex mutex;  // guards all members
@@ -70,7 +78,7 @@ struct ModelLifecycle::State {
         }
       }
       dropped = std::exchange(entry.serving, {});
-      table->Publish(name, {});
+      table->Publish(name, {}, entry.NotServing());
       if (entry.num_alive == 0) next.swap(entry.then_unload);
       changed.notify_all();
     }
@@ -262,8 +270,8 @@ Status ModelLifecycle::Publish(Loading* loading) {
       for (const auto& [number, model] : entry.serving) {
         if (fresh.count(number) == 0) entry.versions[number].status = {ModelState::kUnloading, ""};
       }
-      dropped = std::exchange(entry.serving, fresh);
-      table_->Publish(plan.name, std::move(fresh));
+      dropped = std::exchange(entry.serving, std::move(fresh));
+      table_->Publish(plan.name, entry.serving, entry.NotServing());
     }
   }
   if (failures.empty()) return Status::Ok();
@@ -292,11 +300,14 @@ bool ModelLifecycle::WaitUntilUnloading(const std::vector<std::string>& names,
 }
 
 void ModelLifecycle::RecordFailure(const std::string& name, int64_t version,
-                                   const std::string& reason) {
+                                   const std::string& reason, bool by_request) {
   std::lock_guard lock(state_->mutex);
   State::Entry& entry = state_->entries[name];
   if (entry.serving.count(version) > 0) return;
-  entry.versions[version].status = {ModelState::kUnavailable, reason};
+  const auto old = entry.versions.find(version);
+  const bool was_missed = old != entry.versions.end() && old->second.status.is_missed &&
+                          !IsUnloaded(old->second.status);
+  entry.versions[version].status = {ModelState::kUnavailable, reason, !by_request || was_missed};
 }
 
 bool ModelLifecycle::IsServing(const std::string& name) const {

@@ -30,7 +30,15 @@ const char* ModelStateName(ModelState state);
 struct VersionStatus {
   ModelState state = ModelState::kUnavailable;
   std::string reason;  // why it is unavailable: an error, or "unloaded"
+  // Counts against the server's readiness while it is unavailable: not where a request to load was
+  // refused before anything was loaded.
+  bool is_missed = true;
 };
+
+// It served, and was asked to leave.
+inline bool IsUnloaded(const VersionStatus& status) {
+  return status.state == ModelState::kUnavailable && status.reason == "unloaded";
+}
 
 using ModelStatuses = std::map<std::string, std::map<int64_t, VersionStatus>>;
 
@@ -70,8 +78,10 @@ class ModelLifecycle {
   // No-op for unknown names.
   void Unload(const std::string& name);
 
-  // A load failed before any version was known.
-  void RecordFailure(const std::string& name, int64_t version, const std::string& reason);
+  // A load failed before any version was known; `by_request`: one that a client asked for, which
+  // the server does not miss unless it missed the version before.
+  void RecordFailure(const std::string& name, int64_t version, const std::string& reason,
+                     bool by_request = false);
 
   bool IsServing(const std::string& name) const;
   ModelStatuses Statuses() const;

@@ -89,14 +89,15 @@ void ModelRepository::AddPlans(const std::vector<std::string>& names,
   for (const std::string& name : names) AddSteps(name, repositories, plans, failures);
 }
 
-void ModelRepository::RecordFailure(const std::string& name, const Status& status) const {
+void ModelRepository::RecordFailure(const std::string& name, const Status& status,
+                                    bool by_request) const {
   // A name that no repository holds is no model with a failure.
   const std::vector<ScannedModel> folders = FindModel(Repositories(), name);
   if (folders.empty()) return;
   auto versions = ScanVersions(folders.front().path);
   if (!versions.ok() || versions->empty()) versions = std::vector<int64_t>{1};
   for (const int64_t version : *versions) {
-    lifecycle_->RecordFailure(name, version, status.message());
+    lifecycle_->RecordFailure(name, version, status.message(), by_request);
   }
 }
 
@@ -208,7 +209,7 @@ Status ModelRepository::LoadOne(const std::string& name,
   auto plan = PlanModel(repositories, name, config_name_, parameters);
   if (!plan.ok()) {
     Status status(plan.status().code(), LoadFailure(name, plan.status()));
-    RecordFailure(name, status);
+    RecordFailure(name, status, /*by_request=*/true);
     NEREID_LOG_ERROR(status.message());
     return status;
   }
@@ -403,7 +404,8 @@ bool ModelRepository::AllServing() const {
   for (const auto& [name, versions] : lifecycle_->Statuses()) {
     for (const auto& [version, status] : versions) {
       if (status.state == ModelState::kReady || status.state == ModelState::kUnloading) continue;
-      if (status.state == ModelState::kUnavailable && status.reason == "unloaded") continue;
+      if (IsUnloaded(status)) continue;
+      if (status.state == ModelState::kUnavailable && !status.is_missed) continue;
       return false;
     }
   }

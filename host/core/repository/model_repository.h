@@ -92,7 +92,7 @@ class ModelRepository {
   std::vector<std::string> ChainSteps(const std::string& ensemble);
   void Forget(const std::string& name);
   // Makes a failure known that happened before any version was loaded.
-  void RecordFailure(const std::string& name, const Status& status) const;
+  void RecordFailure(const std::string& name, const Status& status, bool by_request = false) const;
   static Status Summarise(const Failures& failures);
 
   const std::string config_name_;

@@ -18,10 +18,10 @@ const ModelTable::Slot& ModelTable::MySlot() const {
   return slots_[index];
 }
 
-const ModelTable::VersionMap* ModelTable::Snapshot::Lookup(std::string_view name) const {
+const ModelTable::Named* ModelTable::Snapshot::Lookup(std::string_view name) const {
   const auto it = std::lower_bound(models.begin(), models.end(), name,
                                    [](const auto& model, auto key) { return model->name < key; });
-  return it == models.end() || (*it)->name != name ? nullptr : &(*it)->versions;
+  return it == models.end() || (*it)->name != name ? nullptr : it->get();
 }
 
 void ModelTable::Snapshot::Set(std::shared_ptr<const Named> model) {
@@ -36,16 +36,16 @@ void ModelTable::Snapshot::Set(std::shared_ptr<const Named> model) {
 }
 
 // [holding the lock of the snapshot's slot]
-Result<const ModelTable::VersionMap*> ModelTable::Snapshot::Resolve(std::string_view name) const {
-  if (const VersionMap* versions = Lookup(name)) return versions;
-  const VersionMap* known = nullptr;
+Result<const ModelTable::Named*> ModelTable::Snapshot::Resolve(std::string_view name) const {
+  if (const Named* model = Lookup(name)) return model;
+  const Named* known = nullptr;
   std::string serving;  // names of those that do
   if (const auto it = qualified.find(name); it != qualified.end()) {
     size_t num_serving = 0;
     for (const std::string& key : it->second) {
-      const VersionMap& versions = *Lookup(key);
-      if (known == nullptr || !versions.empty()) known = &versions;
-      if (versions.empty()) continue;
+      const Named& model = *Lookup(key);
+      if (known == nullptr || !model.versions.empty()) known = &model;
+      if (model.versions.empty()) continue;
       ++num_serving;
       serving += StrCat(serving.empty() ? "'" : ", '", key, "'");
     }
@@ -61,13 +61,17 @@ Result<const ModelTable::VersionMap*> ModelTable::Snapshot::Resolve(std::string_
 Result<std::shared_ptr<Model>> ModelTable::Find(std::string_view name, int64_t version) const {
   const Slot& slot = MySlot();
   std::lock_guard lock(slot.mutex);
-  NEREID_ASSIGN_OR_RETURN(const VersionMap* versions, slot.snapshot->Resolve(name));
+  NEREID_ASSIGN_OR_RETURN(const Named* model, slot.snapshot->Resolve(name));
   if (version == kLatest) {
-    if (!versions->empty()) return versions->rbegin()->second;
+    if (!model->versions.empty()) return model->versions.rbegin()->second;
     return NotFoundError("Request for unknown model: '", name, "' has no available versions");
   }
-  const auto found = versions->find(version);
-  if (found != versions->end()) return found->second;
+  const auto found = model->versions.find(version);
+  if (found != model->versions.end()) return found->second;
+  if (model->not_serving.count(version) > 0) {
+    return UnavailableError("Request for unknown model: '", name, "' version ", version,
+                            " is not at ready state");
+  }
   return NotFoundError("Request for unknown model: '", name, "' version ", version,
                        " is not found");
 }
@@ -75,18 +79,18 @@ Result<std::shared_ptr<Model>> ModelTable::Find(std::string_view name, int64_t v
 Result<std::vector<int64_t>> ModelTable::Versions(std::string_view name) const {
   const Slot& slot = MySlot();
   std::lock_guard lock(slot.mutex);
-  NEREID_ASSIGN_OR_RETURN(const VersionMap* serving, slot.snapshot->Resolve(name));
+  NEREID_ASSIGN_OR_RETURN(const Named* named, slot.snapshot->Resolve(name));
   std::vector<int64_t> versions;
-  for (const auto& [version, model] : *serving) versions.push_back(version);
+  for (const auto& [version, model] : named->versions) versions.push_back(version);
   return versions;
 }
 
 Result<std::vector<std::shared_ptr<Model>>> ModelTable::Serving(std::string_view name) const {
   const Slot& slot = MySlot();
   std::lock_guard lock(slot.mutex);
-  NEREID_ASSIGN_OR_RETURN(const VersionMap* serving, slot.snapshot->Resolve(name));
+  NEREID_ASSIGN_OR_RETURN(const Named* named, slot.snapshot->Resolve(name));
   std::vector<std::shared_ptr<Model>> models;
-  for (const auto& [version, model] : *serving) models.push_back(model);
+  for (const auto& [version, model] : named->versions) models.push_back(model);
   return models;
 }
 
@@ -100,10 +104,12 @@ std::vector<std::shared_ptr<Model>> ModelTable::All() const {
   return models;
 }
 
-void ModelTable::Publish(const std::string& name, VersionMap versions) {
+void ModelTable::Publish(const std::string& name, VersionMap versions,
+                         std::set<int64_t> not_serving) {
   std::lock_guard write_lock(write_mutex_);
   auto next = std::make_shared<Snapshot>(*slots_[0].snapshot);
-  next->Set(std::make_shared<const Named>(Named{name, std::move(versions)}));
+  next->Set(
+      std::make_shared<const Named>(Named{name, std::move(versions), std::move(not_serving)}));
   if (IsQualified(name)) next->qualified[std::string(PlainName(name))].insert(name);
   std::shared_ptr<const Snapshot> old;  // dropped last, outside of every slot's lock
   for (Slot& slot : slots_) {

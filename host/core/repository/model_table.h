@@ -30,7 +30,8 @@ class ModelTable {
   // The serving version `version`, or the highest one for kLatest. Where repositories are
   // namespaces, `name` may be qualified (model_name.h) or plain; a plain name that models of
   // several repositories serve under is INVALID_ARG and the error names them. NOT_FOUND names the
-  // model, the version and what is there. The pointer keeps the model alive: drop it before its own
+  // model, the version and what is there, UNAVAILABLE a version that is known and does not serve.
+  // The pointer keeps the model alive: drop it before its own
   // instance threads would be the last to hold it.
   Result<std::shared_ptr<Model>> Find(std::string_view name, int64_t version) const;
 
@@ -43,15 +44,16 @@ class ModelTable {
   // Every serving model, by name, then version.
   std::vector<std::shared_ptr<Model>> All() const;
 
-  // Writers: the lifecycle alone. Replaces the set of serving versions of `name` at once; an empty
-  // set keeps the name known
-  // ("has no available versions").
-  void Publish(const std::string& name, VersionMap versions);
+  // Writers: the lifecycle alone. Replaces the set of serving versions of `name` at once, and that
+  // of those that are known but do not serve; empty sets keep the name known ("has no available
+  // versions").
+  void Publish(const std::string& name, VersionMap versions, std::set<int64_t> not_serving = {});
 
  private:
   struct Named {
     std::string name;
     VersionMap versions;
+    std::set<int64_t> not_serving;
   };
   // Shares what did not change with the snapshot before it: a copy costs a pointer a model.
   struct Snapshot {
@@ -59,8 +61,8 @@ class ModelTable {
     // Plain name -> the qualified ones; empty where repositories are no namespaces.
     std::map<std::string, std::set<std::string>, std::less<>> qualified;
 
-    const VersionMap* Lookup(std::string_view name) const;  // null: unknown
-    Result<const VersionMap*> Resolve(std::string_view name) const;
+    const Named* Lookup(std::string_view name) const;  // null: unknown
+    Result<const Named*> Resolve(std::string_view name) const;
     void Set(std::shared_ptr<const Named> model);
   };
 

@@ -36,6 +36,16 @@ TEST(ModelTableTest, TellsWhyThereIsNoModel) {
   EXPECT_EQ(message("m", 2), "Request for unknown model: 'm' version 2 is not found");
 }
 
+TEST(ModelTableTest, TellsThatAVersionIsKnownAndDoesNotServe) {
+  ModelTable table;
+  table.Publish("m", {{1, NewModel("m", 1)}}, {2});
+  EXPECT_EQ(table.Find("m", ModelTable::kLatest).value()->version, 1);
+  EXPECT_EQ(table.Find("m", 2).status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(table.Find("m", 2).status().message(),
+            "Request for unknown model: 'm' version 2 is not at ready state");
+  EXPECT_EQ(table.Find("m", 3).status().code(), StatusCode::kNotFound);
+}
+
 TEST(ModelTableTest, KeepsAModelAliveForItsReaderOnly) {
   ModelTable table;
   std::weak_ptr<Model> weak;
