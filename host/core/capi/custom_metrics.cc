@@ -51,8 +51,8 @@ TRITONSERVER_Error* TRITONSERVER_MetricFamilyDelete(TRITONSERVER_MetricFamily* f
   return AtCEdge([&]() -> Status {
     CustomMetricFamily* object = FromHandle(family);
     if (const size_t left = object->num_metrics(); left > 0) {
-      return nereid::InvalidArgError("metric family '", object->shared().name,
-                                     "' cannot be deleted before its metrics: ", left, " left");
+      return nereid::InternalError("metric family '", object->shared().name,
+                                   "' cannot be deleted before its metrics: ", left, " left");
     }
     delete object;
     return Status::Ok();

@@ -71,6 +71,17 @@ prometheus::MetricType ToPrometheus(TRITONSERVER_MetricKind kind) {
   return prometheus::MetricType::Histogram;
 }
 
+// A page shows a name once. One of the server's own gets the metrics if it is of their kind; they
+// are left out if it is not, as families without metrics are.
+void AddTo(prometheus::MetricFamily family, std::vector<prometheus::MetricFamily>* page) {
+  if (family.metric.empty()) return;
+  const auto same = std::find_if(page->begin(), page->end(),
+                                 [&](const auto& other) { return other.name == family.name; });
+  if (same == page->end()) return page->push_back(std::move(family));
+  if (same->type != family.type) return;
+  for (auto& metric : family.metric) same->metric.push_back(std::move(metric));
+}
+
 void AddTo(std::atomic<double>* target, double value) {
   double old = target->load(std::memory_order_relaxed);
   while (!target->compare_exchange_weak(old, old + value, std::memory_order_relaxed)) {
@@ -119,6 +130,10 @@ Result<std::unique_ptr<CustomMetric>> CustomMetric::New(CustomMetricFamily* fami
   SharedFamily& shared = family->shared();
   const bool is_histogram = shared.kind == TRITONSERVER_METRIC_KIND_HISTOGRAM;
   if (is_histogram) NEREID_RETURN_IF_ERROR(CheckBuckets(shared.name, args));
+  if (!is_histogram && args != nullptr) {
+    return InvalidArgError("metric family '", shared.name, "': ", KindName(shared.kind),
+                           " takes no TRITONSERVER_MetricArgs");
+  }
   for (const auto& [label, text] : labels) {
     if (!prometheus::CheckLabelName(label)) {
       return InvalidArgError("metric family '", shared.name, "': '", label,
@@ -205,7 +220,7 @@ void CollectCustomMetrics(std::vector<prometheus::MetricFamily>* page) {
       shown.metric.push_back(std::move(metric));
       ++entry;
     }
-    page->push_back(std::move(shown));
+    AddTo(std::move(shown), page);
   }
 }
 

@@ -125,6 +125,43 @@ TEST(CustomMetricsTest, FamiliesOfOneNameShareTheirMetrics) {
   Take(TRITONSERVER_MetricFamilyDelete(second));
 }
 
+TEST(CustomMetricsTest, OnlyHistogramsTakeArguments) {
+  auto* family = Family(TRITONSERVER_METRIC_KIND_GAUGE, "test_arguments");
+  TRITONSERVER_MetricArgs* args = nullptr;
+  ASSERT_EQ(Take(TRITONSERVER_MetricArgsNew(&args)), "");
+  TRITONSERVER_Metric* metric = nullptr;
+  EXPECT_NE(Take(TRITONSERVER_MetricNewWithArgs(&metric, family, nullptr, 0, args))
+                .find("takes no TRITONSERVER_MetricArgs"),
+            std::string::npos);
+  EXPECT_EQ(Page().find("test_arguments"), std::string::npos) << "without metrics";
+  Take(TRITONSERVER_MetricArgsDelete(args));
+  EXPECT_EQ(Take(TRITONSERVER_MetricFamilyDelete(family)), "");
+}
+
+size_t Count(const std::string& page, const std::string& text) {
+  size_t count = 0;
+  for (size_t at = page.find(text); at != std::string::npos; at = page.find(text, at + 1)) ++count;
+  return count;
+}
+
+// Prometheus refuses a page on which a name stands twice.
+TEST(CustomMetricsTest, ANameOfTheServersOwnStandsOnThePageOnce) {
+  const char* const name = "nv_pinned_memory_pool_used_bytes";
+  ASSERT_EQ(Count(Page(), StrCat("# TYPE ", name)), 1U);
+  auto* alike = Family(TRITONSERVER_METRIC_KIND_GAUGE, name);
+  auto* metric = Metric(alike, "here");
+  EXPECT_EQ(Count(Page(), StrCat("# TYPE ", name)), 1U);
+  EXPECT_NE(Page().find(StrCat(name, "{where=\"here\"} 0")), std::string::npos);
+  Take(TRITONSERVER_MetricDelete(metric));
+  Take(TRITONSERVER_MetricFamilyDelete(alike));
+  auto* other_kind = Family(TRITONSERVER_METRIC_KIND_COUNTER, name);
+  metric = Metric(other_kind, "here");
+  EXPECT_EQ(Count(Page(), StrCat("# TYPE ", name)), 1U);
+  EXPECT_EQ(Page().find("where=\"here\""), std::string::npos);
+  Take(TRITONSERVER_MetricDelete(metric));
+  Take(TRITONSERVER_MetricFamilyDelete(other_kind));
+}
+
 TEST(CustomMetricsTest, RefusesNamesThatPrometheusDoesNotKnow) {
   TRITONSERVER_MetricFamily* family = nullptr;
   EXPECT_NE(Take(TRITONSERVER_MetricFamilyNew(&family, TRITONSERVER_METRIC_KIND_GAUGE, "a b", "")),
