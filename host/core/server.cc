@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -110,6 +112,10 @@ Status Server::Start() {
   std::vector<Repository> repositories;
   for (const std::string& path : options_.repository_paths) {
     NEREID_RETURN_IF_ERROR(CheckIsLocal(path));
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(path, ignored)) {
+      return InternalError("failed to stat file ", path);
+    }
     repositories.push_back({path, {}, options_.model_namespacing});
   }
   repository_ = std::make_unique<ModelRepository>(
@@ -222,6 +228,10 @@ bool Server::IsReady() const {
 bool Server::IsModelReady(const std::string& name, int64_t version) const {
   const auto model = models_.Find(name, version);
   return model.ok() && model.value()->CheckReady().ok();
+}
+
+Status Server::CheckNotStopped() const {
+  return state_ == State::kStopped ? UnavailableError("Server exiting") : Status::Ok();
 }
 
 Status Server::CheckAcceptsRequests() const {

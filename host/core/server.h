@@ -42,6 +42,8 @@ class Server {
   Status End();
   void SetExitTimeout(unsigned seconds) { exit_timeout_secs_ = seconds; }
 
+  // UNAVAILABLE once it has stopped.
+  Status CheckNotStopped() const;
   bool IsLive() const { return state_.load() != State::kStopped; }
   // Accepts requests; with strict readiness also: every model that should serve does.
   bool IsReady() const;

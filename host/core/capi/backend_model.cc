@@ -1,5 +1,6 @@
 // TRITONBACKEND_Model: what a backend asks about a model that it runs. [load thread mostly; name,
 // version and state: any thread]
+#include "capi/config_version.h"
 #include "capi/handles.h"
 #include "capi/memory_usage.h"
 #include "model/model.h"
@@ -9,16 +10,6 @@ using nereid::FromHandle;
 using nereid::Message;
 using nereid::Status;
 using nereid::ToHandle;
-
-namespace {
-
-Status CheckConfigVersion(uint32_t version) {
-  if (version == 1) return Status::Ok();
-  return nereid::UnsupportedError("model configuration version ", version,
-                                  " is not supported, expected 1");
-}
-
-}  // namespace
 
 extern "C" {
 
@@ -55,7 +46,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelConfig(TRITONBACKEND_Model* model,
   NEREID_RETURN_IF_NULL(model);
   NEREID_RETURN_IF_NULL(model_config);
   return AtCEdge([&]() -> Status {
-    NEREID_RETURN_IF_ERROR(CheckConfigVersion(config_version));
+    NEREID_RETURN_IF_ERROR(nereid::CheckConfigVersion(config_version));
     *model_config = ToHandle(new Message(FromHandle(model)->ConfigJson()));
     return Status::Ok();
   });
@@ -75,7 +66,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model* model,
   NEREID_RETURN_IF_NULL(model);
   NEREID_RETURN_IF_NULL(model_config);
   return AtCEdge([&]() -> Status {
-    NEREID_RETURN_IF_ERROR(CheckConfigVersion(config_version));
+    NEREID_RETURN_IF_ERROR(nereid::CheckConfigVersion(config_version));
     return FromHandle(model)->SetConfig(FromHandle(model_config)->json());
   });
 }

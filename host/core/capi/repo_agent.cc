@@ -1,5 +1,6 @@
 // TRITONREPOAGENT_*: what a repository agent asks about a model during an action. [the thread of
 // the action]
+#include "capi/config_version.h"
 #include "capi/handles.h"
 #include "repository/agent_model.h"
 
@@ -105,10 +106,7 @@ TRITONSERVER_Error* TRITONREPOAGENT_ModelConfig(TRITONREPOAGENT_Agent* agent,
   NEREID_RETURN_IF_NULL(model);
   NEREID_RETURN_IF_NULL(model_config);
   return AtCEdge([&]() -> Status {
-    if (config_version != 1) {
-      return nereid::UnsupportedError("model configuration version: expected 1, got ",
-                                      config_version);
-    }
+    NEREID_RETURN_IF_ERROR(nereid::CheckConfigVersion(config_version));
     *model_config = ToHandle(new nereid::Message(FromHandle(model)->config_json()));
     return Status::Ok();
   });

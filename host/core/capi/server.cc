@@ -70,16 +70,18 @@ TRITONSERVER_Error* TRITONSERVER_ServerPollModelRepository(TRITONSERVER_Server* 
 TRITONSERVER_Error* TRITONSERVER_ServerIsLive(TRITONSERVER_Server* server, bool* live) {
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(live);
-  *live = FromHandle(server)->IsLive();
-  return nullptr;
+  return AtCEdge([&]() -> Status {
+    *live = FromHandle(server)->IsLive();
+    return FromHandle(server)->CheckNotStopped();
+  });
 }
 
 TRITONSERVER_Error* TRITONSERVER_ServerIsReady(TRITONSERVER_Server* server, bool* ready) {
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(ready);
-  return AtCEdge([&] {
+  return AtCEdge([&]() -> Status {
     *ready = FromHandle(server)->IsReady();
-    return Status::Ok();
+    return FromHandle(server)->CheckNotStopped();
   });
 }
 

@@ -1,5 +1,6 @@
 // TRITONSERVER_Server and its models: readiness, properties, metadata, configuration, statistics,
 // index, load and unload. [any thread]
+#include "capi/config_version.h"
 #include "capi/handles.h"
 #include "model/model.h"
 #include "server.h"
@@ -31,9 +32,9 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelIsReady(TRITONSERVER_Server* server,
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(model_name);
   NEREID_RETURN_IF_NULL(ready);
-  return AtCEdge([&] {
+  return AtCEdge([&]() -> Status {
     *ready = FromHandle(server)->IsModelReady(model_name, model_version);
-    return Status::Ok();
+    return FromHandle(server)->CheckNotStopped();
   });
 }
 
@@ -106,11 +107,9 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelConfig(TRITONSERVER_Server* server,
   NEREID_RETURN_IF_NULL(model_name);
   NEREID_RETURN_IF_NULL(model_config);
   return AtCEdge([&]() -> Status {
-    if (config_version != 1) {
-      return nereid::UnsupportedError("model configuration version: expected 1, got ",
-                                      config_version);
-    }
-    return Deliver(FromHandle(server)->ModelConfigJson(model_name, model_version), model_config);
+    auto json = FromHandle(server)->ModelConfigJson(model_name, model_version);
+    if (json.ok()) NEREID_RETURN_IF_ERROR(nereid::CheckConfigVersion(config_version));
+    return Deliver(std::move(json), model_config);
   });
 }
 

@@ -116,7 +116,13 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetModelConfigName(
 
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetRateLimiterMode(
     TRITONSERVER_ServerOptions* options, TRITONSERVER_RateLimitMode mode) {
-  return Store(__func__, options, &ServerOptions::rate_limit, mode != TRITONSERVER_RATE_LIMIT_OFF);
+  return Apply(__func__, options, [&](ServerOptions& o) -> Status {
+    if (static_cast<uint32_t>(mode) > TRITONSERVER_RATE_LIMIT_EXEC_COUNT) {
+      return nereid::InvalidArgError("unknown rate limit mode '", mode, "'");
+    }
+    o.rate_limit = mode != TRITONSERVER_RATE_LIMIT_OFF;
+    return Status::Ok();
+  });
 }
 
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsAddRateLimiterResource(
@@ -256,13 +262,16 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(
     TRITONSERVER_ServerOptions* options, const TRITONSERVER_InstanceGroupKind kind,
     const int device_id, const double fraction) {
   return Apply(__func__, options, [&](ServerOptions& o) -> Status {
-    if (kind != TRITONSERVER_INSTANCEGROUPKIND_GPU) {
-      return nereid::UnsupportedError("device limit: given device kind is not supported, got: ",
-                                      TRITONSERVER_InstanceGroupKindString(kind));
+    if (device_id < 0) {
+      return nereid::InvalidArgError("device limit: expects device ID >= 0, got ", device_id);
     }
     if (!(fraction >= 0.0 && fraction <= 1.0)) {
       return nereid::InvalidArgError("device limit: expected a fraction from 0 to 1, got ",
                                      fraction);
+    }
+    if (kind != TRITONSERVER_INSTANCEGROUPKIND_GPU) {
+      return nereid::InvalidArgError("device limit: given device kind is not supported, got: ",
+                                     TRITONSERVER_InstanceGroupKindString(kind));
     }
     o.device_limits.push_back({kind, device_id, fraction});
     return Status::Ok();

@@ -28,10 +28,20 @@ TEST_F(ServerTest, ConfigIsTheNormalisedOne) {
   EXPECT_EQ(config["name"], "m");
   EXPECT_EQ(config["instance_group"][0]["name"], "m_0");
   EXPECT_EQ(config["version_policy"]["latest"]["num_versions"], 1);
+}
+
+TEST_F(ServerTest, ConfigHasOneFormAlone) {
+  AddModel("m");
+  ASSERT_TRUE(Start(Options()).ok());
   TRITONSERVER_Message* message = nullptr;
-  const Status status =
-      ToStatus(TRITONSERVER_ServerModelConfig(server_->get(), "m", -1, 2, &message));
-  EXPECT_EQ(status.message(), "model configuration version: expected 1, got 2");
+  const auto ask = [&](const char* model, uint32_t form) {
+    return ToStatus(TRITONSERVER_ServerModelConfig(server_->get(), model, /*model_version=*/-1,
+                                                   form, &message));
+  };
+  EXPECT_EQ(ask("m", 2).code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(ask("m", 2).message(),
+            "model configuration version 2 not supported, supported versions are: 1");
+  EXPECT_EQ(ask("nosuch", 2).code(), StatusCode::kNotFound);
 }
 
 TEST_F(ServerTest, PropertiesFollowTheConfig) {
@@ -105,6 +115,10 @@ TEST_F(ServerTest, LoadsAndUnloadsOnRequestInExplicitMode) {
   ASSERT_TRUE(server_->UnloadModel("m").ok());
   EXPECT_EQ(Infer("m", {1}).status().message(),
             "Request for unknown model: 'm' has no available versions");
+  const Status of_version = server_->NewRequest("m", 1).status();
+  EXPECT_EQ(of_version.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(of_version.message(), "Request for unknown model: 'm' version 1 is not at ready state");
+  EXPECT_EQ(server_->NewRequest("m", 2).status().code(), StatusCode::kNotFound);
 }
 
 TEST_F(ServerTest, LoadsStartupModelsInExplicitMode) {

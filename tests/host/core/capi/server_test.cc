@@ -1,4 +1,5 @@
 // A server's life: options, readiness, metadata, exit.
+#include <array>
 #include <chrono>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -85,14 +86,69 @@ TEST_F(ServerTest, StrictReadinessMindsAFailedModelAndTheOtherDoesNot) {
   }
 }
 
+TEST_F(ServerTest, NeedsItsRepositoriesInEveryMode) {
+  for (ServerOptions& options : std::array{Options(), Explicit()}) {
+    ASSERT_TRUE(options.AddModelRepository((root_ / "nosuch").string()).ok());
+    const Status status = Start(options);
+    EXPECT_EQ(status.code(), StatusCode::kInternal);
+    EXPECT_EQ(status.message(), StrCat("failed to stat file ", (root_ / "nosuch").string()));
+  }
+}
+
+TEST_F(ServerTest, StaysReadyWhenARequestToLoadIsRefused) {
+  AddModel("good");
+  AddModel("bad", "max_batch_size: {");
+  AddModel("broken", "backend: 'nosuch'");
+  ASSERT_TRUE(Start(Explicit()).ok());
+  ASSERT_TRUE(server_->LoadModel("good").ok());
+  EXPECT_FALSE(server_->LoadModel("bad").ok());
+  EXPECT_TRUE(*server_->IsReady()) << "nothing was loaded, nothing is missed";
+  EXPECT_FALSE(server_->LoadModel("broken").ok());
+  EXPECT_FALSE(*server_->IsReady());
+  AddModel("broken", "max_batch_size: {");
+  EXPECT_FALSE(server_->LoadModel("broken").ok());
+  EXPECT_FALSE(*server_->IsReady()) << "it was missed before";
+  EXPECT_TRUE(server_->UnloadModel("broken").ok());
+  EXPECT_TRUE(*server_->IsReady());
+}
+
 TEST_F(ServerTest, StopUnloadsAndRefuses) {
   AddModel("identity");
   ASSERT_TRUE(Start(Options()).ok());
   ASSERT_TRUE(server_->Stop().ok());
-  EXPECT_FALSE(*server_->IsLive());
-  EXPECT_FALSE(*server_->IsReady());
+  for (const Result<bool>& answer :
+       {server_->IsLive(), server_->IsReady(), server_->IsModelReady("identity")}) {
+    EXPECT_EQ(answer.status().code(), StatusCode::kUnavailable);
+    EXPECT_EQ(answer.status().message(), "Server exiting");
+  }
   EXPECT_FALSE(Infer("identity", {1}).ok());
   EXPECT_TRUE(server_->Stop().ok());
+}
+
+TEST_F(ServerTest, CancellationIsAskedForOnlyOfRequestsThatWereSent) {
+  AddModel("identity");
+  ASSERT_TRUE(Start(Options()).ok());
+  const auto request = server_->NewRequest("identity");
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(request->IsCancelled().status().code(), StatusCode::kInternal);
+  EXPECT_EQ(request->IsCancelled().status().message(),
+            "It is not possible to query cancellation status before calling "
+            "TRITONSERVER_InferAsync.");
+}
+
+// What a backend got it may write to, so that nothing it got must be an error of its own.
+TEST_F(ServerTest, AnAllocatorThatGivesNoMemoryFailsTheResponse) {
+  struct NoMemory : HeapOutputPolicy {
+    static Result<OutputBuffer> Allocate(const OutputRequest&, void*) {
+      return OutputBuffer{nullptr};
+    }
+  };
+  AddModel("identity");
+  ASSERT_TRUE(Start(Options()).ok());
+  const auto result = Infer<NoMemory>("identity", {1});
+  EXPECT_NE(result.status().message().find("the response allocator gave no memory for 4 bytes"),
+            std::string::npos)
+      << result.status().message();
 }
 
 TEST_F(ServerTest, StopWaitsForRequestsInFlight) {

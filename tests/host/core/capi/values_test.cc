@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "nereid/error.h"
+#include "nereid/server_options.h"
 #include "triton/core/tritoncache.h"
 #include "triton/core/tritonrepoagent.h"
 #include "triton/core/tritonserver.h"
@@ -80,6 +81,24 @@ TEST(ValuesTest, TheLogCallbackGetsEveryLine) {
   ASSERT_EQ(TRITONSERVER_ServerOptionsSetLogCallback(nullptr, nullptr, nullptr), nullptr);
   ASSERT_EQ(TRITONSERVER_LogMessage(TRITONSERVER_LOG_WARN, "a/b.cc", 4, "other"), nullptr);
   EXPECT_EQ(lines, std::vector<std::string>{"1 b.cc:3 text"});
+}
+
+TEST(ValuesTest, OptionsRefuseWhatMakesNoSense) {
+  const ServerOptions options = std::move(ServerOptions::Create()).value();
+  const auto mode = [&](int value) {
+    return ToStatus(TRITONSERVER_ServerOptionsSetRateLimiterMode(
+        options.get(), static_cast<TRITONSERVER_RateLimitMode>(value)));
+  };
+  EXPECT_TRUE(mode(TRITONSERVER_RATE_LIMIT_EXEC_COUNT).ok());
+  EXPECT_EQ(mode(2).message(), "unknown rate limit mode '2'");
+  const auto limit = [&](TRITONSERVER_InstanceGroupKind kind, int device, double fraction) {
+    return ToStatus(
+        TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(options.get(), kind, device, fraction));
+  };
+  EXPECT_TRUE(limit(TRITONSERVER_INSTANCEGROUPKIND_GPU, 0, 0.5).ok());
+  EXPECT_EQ(limit(TRITONSERVER_INSTANCEGROUPKIND_GPU, -1, 0.5).code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(limit(TRITONSERVER_INSTANCEGROUPKIND_GPU, 0, 1.5).code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(limit(TRITONSERVER_INSTANCEGROUPKIND_CPU, 0, 0.5).code(), StatusCode::kInvalidArg);
 }
 
 TEST(ValuesTest, NullHandlesAreErrorsNotCrashes) {
