@@ -162,6 +162,16 @@ TEST(CustomMetricsTest, ANameOfTheServersOwnStandsOnThePageOnce) {
   Take(TRITONSERVER_MetricFamilyDelete(other_kind));
 }
 
+TEST(CustomMetricsTest, RefusesKindsThatAreNone) {
+  for (const int kind : {-1, 3}) {
+    TRITONSERVER_MetricFamily* family = nullptr;
+    EXPECT_NE(Take(TRITONSERVER_MetricFamilyNew(&family, static_cast<TRITONSERVER_MetricKind>(kind),
+                                                "test_kind", ""))
+                  .find("unknown kind"),
+              std::string::npos);
+  }
+}
+
 TEST(CustomMetricsTest, RefusesNamesThatPrometheusDoesNotKnow) {
   TRITONSERVER_MetricFamily* family = nullptr;
   EXPECT_NE(Take(TRITONSERVER_MetricFamilyNew(&family, TRITONSERVER_METRIC_KIND_GAUGE, "a b", "")),
