@@ -112,10 +112,6 @@ Status Server::Start() {
   std::vector<Repository> repositories;
   for (const std::string& path : options_.repository_paths) {
     NEREID_RETURN_IF_ERROR(CheckIsLocal(path));
-    std::error_code ignored;
-    if (!std::filesystem::is_directory(path, ignored)) {
-      return InternalError("failed to stat file ", path);
-    }
     repositories.push_back({path, {}, options_.model_namespacing});
   }
   repository_ = std::make_unique<ModelRepository>(
@@ -123,7 +119,8 @@ Status Server::Start() {
       GivenAndOwn(options_.repo_agent_directory, "repoagents"));
   // Models may call the server while they load.
   state_ = State::kReady;
-  const Status loaded = LoadStartupModels();
+  Status loaded = LoadStartupModels();
+  if (loaded.ok()) loaded = CheckRepositories();
   LogTables();
   if (loaded.ok() || !options_.exit_on_error) return Status::Ok();
   return loaded;
@@ -134,6 +131,16 @@ Status Server::StartCache() {
     NEREID_ASSIGN_OR_RETURN(
         services_->cache,
         ResponseCache::Create(name, config_json, GivenAndOwn(options_.cache_directory, "caches")));
+  }
+  return Status::Ok();
+}
+
+// Where models are asked for later, nobody has looked yet.
+Status Server::CheckRepositories() const {
+  for (const std::string& path : options_.repository_paths) {
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) continue;
+    return InternalError("failed to stat file ", path);
   }
   return Status::Ok();
 }

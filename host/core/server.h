@@ -82,6 +82,7 @@ class Server {
   // The response cache, where one is configured.
   Status StartCache();
   Status LoadStartupModels();
+  Status CheckRepositories() const;
   Status CheckExplicit() const;
   void WaitForRequests(uint64_t deadline_ns) const;
   // What it uses, what it serves, how it was told to.

@@ -34,7 +34,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelIsReady(TRITONSERVER_Server* server,
   NEREID_RETURN_IF_NULL(ready);
   return AtCEdge([&]() -> Status {
     *ready = FromHandle(server)->IsModelReady(model_name, model_version);
-    return FromHandle(server)->CheckNotStopped();
+    return FromHandle(server)->CheckAcceptsRequests();
   });
 }
 
@@ -80,7 +80,8 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelMetadata(TRITONSERVER_Server* server
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(model_name);
   NEREID_RETURN_IF_NULL(model_metadata);
-  return AtCEdge([&] {
+  return AtCEdge([&]() -> Status {
+    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckAcceptsRequests());
     return Deliver(FromHandle(server)->ModelMetadataJson(model_name, model_version),
                    model_metadata);
   });
@@ -93,7 +94,8 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelStatistics(TRITONSERVER_Server* serv
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(model_name);
   NEREID_RETURN_IF_NULL(model_stats);
-  return AtCEdge([&] {
+  return AtCEdge([&]() -> Status {
+    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckAcceptsRequests());
     return Deliver(FromHandle(server)->StatisticsJson(model_name, model_version), model_stats);
   });
 }
@@ -117,7 +119,8 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelIndex(TRITONSERVER_Server* server, u
                                                   TRITONSERVER_Message** model_index) {
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(model_index);
-  return AtCEdge([&] {
+  return AtCEdge([&]() -> Status {
+    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckAcceptsRequests());
     const bool ready_only = (flags & TRITONSERVER_INDEX_FLAG_READY) != 0;
     return Deliver(FromHandle(server)->IndexJson(ready_only), model_index);
   });
