@@ -124,6 +124,7 @@ Result<void*> OutputTensor::AllocateBuffer(uint64_t byte_size, TRITONSERVER_Memo
                                 callbacks.allocator_userp, buffer_userp_)));
   }
   if (base_ == nullptr && byte_size > 0) {
+    attributes_.byte_size = 0;  // for who reads the response that is sent all the same
     return InternalError("output '", name(), "': the response allocator gave no memory for ",
                          byte_size, " bytes");
   }

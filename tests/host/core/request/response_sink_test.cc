@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <thread>
 
@@ -47,6 +48,29 @@ TEST_F(ResponseSinkTest, DeliversResponsesInTheirOrder) {
   EXPECT_FALSE(answers[1].is_final);
   EXPECT_TRUE(answers[2].is_final);
   EXPECT_EQ(answers[2].request_id, "r");
+}
+
+// Caches and traces read what is sent, and a backend may send what it got no memory for.
+TEST_F(ResponseSinkTest, AnOutputWithoutMemoryHasNoBytes) {
+  client_.allocator().alloc_fn = [](auto*, const char*, size_t, auto, int64_t, void* self,
+                                    void** buffer, void** buffer_userp, auto*,
+                                    int64_t*) -> TRITONSERVER_Error* {
+    ++static_cast<TestClient*>(self)->num_buffers;
+    *buffer = nullptr;
+    *buffer_userp = self;
+    return nullptr;
+  };
+  auto response = NewResponse();
+  const auto output = response->AddOutput("A", DataType::kFp32, std::array<int64_t, 2>{2, 1});
+  ASSERT_TRUE(output.ok());
+  TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
+  int64_t memory_type_id = 0;
+  EXPECT_EQ((*output)->AllocateBuffer(8, &memory_type, &memory_type_id).status().message(),
+            "output 'A': the response allocator gave no memory for 8 bytes");
+  EXPECT_EQ((*output)->attributes().byte_size, 0U);
+  ASSERT_TRUE(InferResponse::Send(std::move(response), kFinal).ok());
+  Release();
+  EXPECT_EQ(client_.num_buffers, 0);
 }
 
 TEST_F(ResponseSinkTest, AnswersForABackendThatForgetsToAnswer) {
