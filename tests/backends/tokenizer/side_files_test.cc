@@ -175,14 +175,28 @@ TEST_F(SideFilesTest, FlagsOfTheConfigsTokensCount) {
   expect({'x', 256, ' ', 257, ' ', 258, 's'}, "x  cats");
 }
 
-TEST_F(SideFilesTest, TokensWithARoleAreRecognisedWhereTheVocabularyHasThem) {
+TEST_F(SideFilesTest, TokensWithARoleAreRecognisedAndAddedWhereTheVocabularyLacksThem) {
   Write("tokenizer.json", ByteLevelSpec({"h e"}).dump());
   Write("special_tokens_map.json", R"({"additional_special_tokens": ["he", "<none>"]})");
+  Write("tokenizer_config.json", R"({"pad_token": "[PAD]"})");
   const auto tokenizer = Load();
   ASSERT_NE(tokenizer, nullptr);
-  EXPECT_EQ(tokenizer->vocab_size(), 258);
+  EXPECT_EQ(tokenizer->vocab_size(), 260);
   EXPECT_EQ(Ids(*tokenizer, "the"), (std::vector<int32_t>{'t', 256}));
   EXPECT_TRUE(tokenizer->IsSpecial(256));
+  // Behind the vocabulary, those with a role first.
+  EXPECT_EQ(Ids(*tokenizer, "x[PAD]<none>"), (std::vector<int32_t>{'x', 258, 259}));
+  EXPECT_EQ(tokenizer->special_ids().pad, 258);
+  EXPECT_TRUE(tokenizer->IsSpecial(259));
+}
+
+TEST_F(SideFilesTest, FlagsOfTokensWithARoleCount) {
+  Write("tokenizer.json", ByteLevelSpec({}).dump());
+  Write("tokenizer_config.json", R"({"pad_token": {"content": "pad", "single_word": true,
+      "lstrip": true}})");
+  const auto tokenizer = Load();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(Ids(*tokenizer, "pads pad"), (std::vector<int32_t>{'p', 'a', 'd', 's', 257}));
 }
 
 TEST_F(SideFilesTest, OldFilesOfAddedTokensSayNoFlags) {

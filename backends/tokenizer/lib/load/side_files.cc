@@ -169,12 +169,14 @@ std::vector<AddedToken> SideFiles::NamedTokens() const {
     token.content = ContentOf(entry).value_or("");
     token.special = true;
     token.normalized = false;
-    if (entry.is_object()) {
-      const Json& left = Member(entry, "lstrip");
-      const Json& right = Member(entry, "rstrip");
-      token.lstrip = left.is_boolean() && left.get<bool>();
-      token.rstrip = right.is_boolean() && right.get<bool>();
-    }
+    const auto read = [&](const char* key, bool& flag) {
+      const Json& value = entry.is_object() ? Member(entry, key) : Json();
+      if (value.is_boolean()) flag = value.get<bool>();
+    };
+    read("lstrip", token.lstrip);
+    read("rstrip", token.rstrip);
+    read("single_word", token.single_word);
+    read("normalized", token.normalized);
     if (token.content.empty() || !known.insert(token.content).second) return;
     tokens.push_back(std::move(token));
   };

@@ -108,7 +108,7 @@ Result<AddedTokens> AddedTokens::Make(const Json& spec, std::span<const AddedTok
     if (token.content.empty()) continue;
     const auto known = index_of.find(token.content);
     if (known == index_of.end()) {
-      if (token.id >= 0 || vocabulary.Find(token.content)) add(token);
+      add(token);
     } else if (token.overrides) {
       add(token);
     } else {

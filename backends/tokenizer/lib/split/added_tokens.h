@@ -43,7 +43,7 @@ class AddedTokens {
   // From the "added_tokens" member (null: none), then of `more` those that it lacks. One that it
   // has stays as it is, but for the flags of one that overrides; special it is if either says so.
   // Tokens that the vocabulary lacks get the ids that follow it, whatever the files say, as the
-  // reference does; but for those of `more` without an id, which are left out.
+  // reference does: those of `more` too, be they beyond what the model knows.
   static Result<AddedTokens> Make(const nlohmann::json& spec, std::span<const AddedToken> more,
                                   const TokenTable& vocabulary, const Normalizer& normalizer);
   // From complete tokens.
