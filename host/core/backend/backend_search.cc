@@ -31,7 +31,7 @@ std::string BackendName(const ModelConfig& config) {
 
 Result<std::string> LibraryName(const ModelConfig& config, const std::string& backend) {
   const std::string& runtime = config.runtime;
-  if (runtime.empty()) return Concat("libtriton_", backend, ".so");
+  if (runtime.empty() || config.is_ensemble()) return Concat("libtriton_", backend, ".so");
   if (runtime.find('/') != std::string::npos || runtime == "..") {
     return InvalidArgError("runtime: expected a file name inside the backend's folder, got '",
                            runtime, "'");
@@ -119,8 +119,13 @@ Result<BackendLocation> FindBackend(const ModelConfig& config, const BackendSear
   for (const std::string& folder : folders) {
     looked += Concat(looked.empty() ? "" : ", ", Join(folder, library));
   }
-  return NotFoundError("unable to find backend library for backend '", backend,
-                       "', try specifying runtime on the model configuration; looked for ", looked);
+  if (library == config.runtime) {
+    return InvalidArgError("unable to find backend library '", library, "' for model '",
+                           config.name, "', searched: ", looked);
+  }
+  return InvalidArgError("unable to find backend library for backend '", backend,
+                         "', try specifying runtime on the model configuration; looked for ",
+                         looked);
 }
 
 }  // namespace nereid

@@ -30,8 +30,8 @@ struct BackendSearch {
 // is none.
 std::string OwnDirectory(const char* name);
 
-// NOT_FOUND lists where it looked. A file that exists is the answer, also when it turns out not to
-// load.
+// INVALID_ARG lists where it looked. A file that exists is the answer, also when it turns out not
+// to load.
 Result<BackendLocation> FindBackend(const ModelConfig& config, const BackendSearch& search);
 
 }  // namespace nereid

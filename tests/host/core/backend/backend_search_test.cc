@@ -54,6 +54,20 @@ TEST_F(BackendSearchTest, ListsWhereItLooked) {
   }
 }
 
+TEST_F(BackendSearchTest, NamesTheRuntimeThatIsMissing) {
+  config_.runtime = "special.so";
+  EXPECT_EQ(Find().find("error: unable to find backend library 'special.so' for model 'm'"), 0u);
+}
+
+TEST_F(BackendSearchTest, AnEnsembleHasNoRuntime) {
+  config_.backend = "";
+  config_.platform = "ensemble";
+  config_.ensemble_scheduling.emplace();
+  config_.runtime = "special.so";
+  Touch("own/ensemble/libtriton_ensemble.so");
+  EXPECT_EQ(Find(), "own/ensemble/libtriton_ensemble.so");
+}
+
 TEST_F(BackendSearchTest, TakesTheRuntimeFileWhenOneIsNamed) {
   config_.runtime = "special.so";
   Touch("given/b/libtriton_b.so");
