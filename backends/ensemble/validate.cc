@@ -62,6 +62,9 @@ class Validator {
     CheckEnsembleOutputs();
     CheckUnusedInputs();
     CheckCycles();
+    const bool is_sound = std::all_of(faults_.begin(), faults_.end(),
+                                      [](const Fault& fault) { return fault.is_warning; });
+    if (is_sound) CheckUnusedTensors();  // where names do not meet, one fault is enough
     return std::move(faults_);
   }
 
@@ -111,7 +114,8 @@ class Validator {
     CheckOutputMap(index, *models_[index]);
   }
 
-  // The model's tensors are unknown: its outputs count as produced, so that one fault does not become many.
+  // The model's tensors are unknown: its outputs count as produced, so that one fault does not
+  // become many.
   void MapWithoutModel(int index) {
     for (const auto& [output, tensor] : config_.steps[index].output_map) {
       Produce(tensor, {StrCat("output '", output, "' of ", StepText(index)), nullptr, false,
@@ -241,6 +245,19 @@ class Validator {
       if (used.count(input.name) > 0) continue;
       Add(Place::kInput, -1, input.name, "input '", input.name,
           "' of the ensemble is read by no step");
+    }
+  }
+
+  // What a step gives and nobody takes: most often a name with a typo. Refused as by Triton.
+  void CheckUnusedTensors() {
+    std::set<std::string> used;
+    for (const auto& [tensor, mention] : consumers_) used.insert(tensor);
+    for (const TensorSpec& output : config_.model.outputs) used.insert(output.name);
+    for (const auto& [tensor, mention] : producers_) {
+      if (mention.place != Place::kOutputMap || used.count(tensor) > 0) continue;
+      Add(mention.place, mention.step, mention.key, "ensemble tensor '", tensor,
+          "' is unused in ensemble '", config_.model.name, "': ", mention.where,
+          " is neither an output of the ensemble nor an input of a step");
     }
   }
 

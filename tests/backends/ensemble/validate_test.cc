@@ -144,6 +144,17 @@ TEST(ValidateTest, RefusesAnInputThatNoStepReads) {
   EXPECT_EQ(Text(Build(sketch).Faults()), "input 'UNUSED' of the ensemble is read by no step");
 }
 
+TEST(ValidateTest, RefusesATensorThatNobodyTakes) {
+  Sketch sketch = kChain;
+  sketch.steps[1].outputs.emplace_back("REST", "D");
+  const auto faults = Build(sketch).Faults();
+  EXPECT_EQ(Text(faults),
+            "ensemble tensor 'D' is unused in ensemble 'ens': output 'REST' of step 1 ('m1') is "
+            "neither an output of the ensemble nor an input of a step");
+  EXPECT_EQ(faults[0].place, Fault::Place::kOutputMap);
+  EXPECT_EQ(faults[0].step, 1);
+}
+
 TEST(ValidateTest, GathersAllFaultsIntoOneStatus) {
   Built built = Build(kChain);
   built.config.model.outputs.push_back(SpecOf("RESULT"));
