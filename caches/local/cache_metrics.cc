@@ -12,14 +12,14 @@ constexpr struct {
   const char* name;
   const char* help;
 } kGauges[] = {
-    {"nv_cache_util", "Share of the response cache that is in use [0.0 - 1.0]"},
-    {"nv_cache_num_entries", "Number of responses in the response cache"},
-    {"nv_cache_num_hits", "Number of look-ups of the response cache that found one"},
-    {"nv_cache_num_misses", "Number of look-ups of the response cache that found none"},
-    {"nv_cache_num_lookups", "Number of look-ups of the response cache"},
-    {"nv_cache_num_evictions", "Number of responses that left the response cache for others"},
-    {"nv_cache_lookup_duration", "Total duration of look-ups, in microseconds"},
-    {"nv_cache_insertion_duration", "Total duration of insertions, in microseconds"},
+    {"nv_cache_util", "Cache utilization [0.0 - 1.0]"},
+    {"nv_cache_num_entries", "Number of responses stored in response cache"},
+    {"nv_cache_num_hits", "Number of cache hits in response cache"},
+    {"nv_cache_num_misses", "Number of cache misses in response cache"},
+    {"nv_cache_num_lookups", "Number of cache lookups in response cache"},
+    {"nv_cache_num_evictions", "Number of cache evictions in response cache"},
+    {"nv_cache_lookup_duration", "Total cache lookup duration (hit and miss), in microseconds"},
+    {"nv_cache_insertion_duration", "Total cache insertion duration, in microseconds"},
 };
 
 // What cannot be shown is not worth an error.

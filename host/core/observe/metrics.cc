@@ -25,10 +25,10 @@ prometheus::MetricFamily MakeFamily(const char* name, const char* help,
 }
 
 void AddLabels(const Reading& reading, prometheus::ClientMetric* metric) {
+  for (const auto& [tag, text] : reading.tags) metric->label.push_back({"_" + tag, text});
   metric->label.push_back({"model", reading.model});
   metric->label.push_back({"version", std::to_string(reading.version)});
   if (!reading.name_space.empty()) metric->label.push_back({"namespace", reading.name_space});
-  for (const auto& [tag, text] : reading.tags) metric->label.push_back({tag, text});
 }
 
 prometheus::ClientMetric MakeMetric(const Reading& reading, double value) {
@@ -90,7 +90,8 @@ constexpr ModelFamily kCache[] = {
      [](const Reading& r) { return static_cast<double>(r.statistics.cache_miss.count); }},
     {"nv_cache_hit_duration_per_model", "Total cache hit duration per model, in microseconds",
      prometheus::MetricType::Counter, [](const Reading& r) { return Us(r.statistics.cache_hit); }},
-    {"nv_cache_miss_duration_per_model", "Total cache miss duration per model, in microseconds",
+    {"nv_cache_miss_duration_per_model",
+     "Total cache miss (insert+lookup) duration per model, in microseconds",
      prometheus::MetricType::Counter, [](const Reading& r) { return Us(r.statistics.cache_miss); }},
 };
 constexpr ModelFamily kGauges[] = {

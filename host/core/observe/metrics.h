@@ -29,7 +29,7 @@ class MetricsSource {
     std::string model;
     std::string name_space;  // a further label where it is set
     int64_t version = 0;
-    std::map<std::string, std::string> tags;  // extra labels from metric_tags
+    std::map<std::string, std::string> tags;  // of metric_tags; labels with a "_" before
     uint64_t pending = 0;                     // queued, not executing
     double load_secs = 0;
     bool cached = false;                   // its answers may come from the response cache

@@ -52,7 +52,7 @@ TEST(LatenciesTest, SummariesSeeWhatTheCountersAddUp) {
   statistics.host().RecordCacheHit(0, 1000, 41'000);
   statistics.host().RecordCacheMiss(7000);
   const std::string page = PageOf(statistics);
-  const std::string labels = R"({model="m",version="1",tag="t"})";
+  const std::string labels = R"({_tag="t",model="m",version="1"})";
   EXPECT_TRUE(Has(page, "# TYPE nv_inference_request_summary_us summary")) << page;
   EXPECT_TRUE(Has(page, "nv_inference_request_summary_us_count" + labels + " 4"));
   EXPECT_TRUE(Has(page, "nv_inference_request_summary_us_sum" + labels + " 641"));
@@ -63,7 +63,7 @@ TEST(LatenciesTest, SummariesSeeWhatTheCountersAddUp) {
   EXPECT_TRUE(Has(page, "nv_cache_hit_summary_per_model_sum" + labels + " 40"));
   EXPECT_TRUE(Has(page, "nv_cache_miss_summary_per_model_sum" + labels + " 7"));
   const std::string median =
-      R"(nv_inference_compute_infer_summary_us{model="m",version="1",tag="t",quantile="0.5"})";
+      R"(nv_inference_compute_infer_summary_us{_tag="t",model="m",version="1",quantile="0.5"})";
   EXPECT_TRUE(Has(page, median + " 30") || Has(page, median + " 60") || Has(page, median + " 90"));
   EXPECT_EQ(page.find("first_response"), std::string::npos) << "the model has one response";
 }
@@ -78,7 +78,7 @@ TEST(LatenciesTest, TheHistogramHasTheModelsBuckets) {
   }
   const std::string page = PageOf(statistics);
   const std::string name = "nv_inference_first_response_histogram_ms";
-  const std::string labels = R"(model="m",version="1",tag="t")";
+  const std::string labels = R"(_tag="t",model="m",version="1")";
   EXPECT_TRUE(Has(page, "# TYPE " + name + " histogram")) << page;
   EXPECT_TRUE(Has(page, name + "_count{" + labels + "} 4"));
   EXPECT_TRUE(Has(page, name + "_sum{" + labels + "} 76"));

@@ -67,7 +67,7 @@ TEST(MetricsTest, AddsAModelsTagsAsLabels) {
   metrics.AddSource(&model);
   EXPECT_TRUE(
       Has(metrics.Page(),
-          "nv_inference_request_success{model=\"m\",version=\"1\",team=\"a \\\"b\\\"\"} 1"));
+          "nv_inference_request_success{_team=\"a \\\"b\\\"\",model=\"m\",version=\"1\"} 1"));
 }
 
 TEST(MetricsTest, LeavesOutWhatIsSwitchedOff) {
