@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 namespace nereid::config {
 namespace {
@@ -18,7 +19,8 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// The number as a reader would write it: 0.1f is 0.1, whole numbers have no fraction.
+// The number as protobuf, and so Triton, writes it: 0.1f is 0.1, whole numbers have no fraction,
+// what needs more digits than the type always keeps gets all that it can have.
 template <typename Float>
 Json FloatToJson(Float value) {
   if (std::isnan(value)) return "NaN";
@@ -27,10 +29,15 @@ Json FloatToJson(Float value) {
     return static_cast<int64_t>(value);
   }
   char text[64];
-  const auto end = std::to_chars(text, text + sizeof(text), value).ptr;
-  double shortest = 0;
-  std::from_chars(text, end, shortest);
-  return shortest;
+  double written = 0;
+  for (const int digits :
+       {std::numeric_limits<Float>::digits10, std::numeric_limits<Float>::max_digits10}) {
+    const auto end =
+        std::to_chars(text, text + sizeof(text), value, std::chars_format::general, digits).ptr;
+    std::from_chars(text, end, written);
+    if (static_cast<Float>(written) == value) break;
+  }
+  return written;
 }
 
 // Triton prints 64-bit integers as numbers, but for these fields, which stay strings as protobuf's
@@ -123,7 +130,8 @@ std::string Show(const Json& json) {
 template <typename Int>
 bool TakeInteger(const Json& json, Int* out) {
   if (json.is_string()) {
-    const auto& text = json.get_ref<const std::string&>();
+    std::string_view text = json.get_ref<const std::string&>();
+    if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
     return error == std::errc() && end == text.data() + text.size() && !text.empty();
   }
@@ -179,11 +187,33 @@ class Reader {
     return field != nullptr ? field : type.FindFieldByCamelcaseName(name);
   }
 
+  // As protobuf reads it: the name, the number as text, or the name in small letters and with
+  // dashes.
   static const EnumValueDescriptor* FindEnum(const EnumDescriptor& type, std::string name) {
+    int32_t number = 0;
+    if (TakeInteger(Json(name), &number)) return type.FindValueByNumber(number);
     for (char& c : name) {
-      if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');  // as protobuf reads it
+      if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+      if (c == '-') c = '_';
     }
     return type.FindValueByName(name);
+  }
+
+  // The words that protobuf takes, in any case.
+  static std::optional<bool> FindBool(const Json& json) {
+    if (json.is_boolean()) return json.get<bool>();
+    if (!json.is_string()) return std::nullopt;
+    std::string word = json.get<std::string>();
+    for (char& c : word) {
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    }
+    for (const char* yes : {"true", "t", "yes", "y", "1"}) {
+      if (word == yes) return true;
+    }
+    for (const char* no : {"false", "f", "no", "n", "0"}) {
+      if (word == no) return false;
+    }
+    return std::nullopt;
   }
 
   void Field(const Json& json, Message* message, const FieldDescriptor* field,
@@ -244,9 +274,8 @@ class Reader {
         return NEREID_SET(Double, value);
       }
       case FieldDescriptor::CPPTYPE_BOOL:
-        if (json == "true" || json == "false") return NEREID_SET(Bool, json == "true");
-        if (!json.is_boolean()) return Mismatch(path, "true or false", json);
-        return NEREID_SET(Bool, json.get<bool>());
+        if (const std::optional<bool> value = FindBool(json)) return NEREID_SET(Bool, *value);
+        return Mismatch(path, "true or false", json);
       case FieldDescriptor::CPPTYPE_STRING:
         if (!json.is_string()) return Mismatch(path, "a string", json);
         return NEREID_SET(String, json.get<std::string>());

@@ -194,6 +194,7 @@ struct ModelConfig {
   std::vector<Warmup> warmups;
   bool decoupled = false;
   bool response_cache = false;
+  bool has_optimization = false;
   bool eager_batching = false;
   bool input_pinned_memory = true;
   bool output_pinned_memory = true;

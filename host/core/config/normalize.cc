@@ -151,7 +151,7 @@ void NormalizeGroup(const InstanceDefaults& defaults, const std::string& default
 
 void NormalizeFields(const ModelFolder& folder, Json* config) {
   if (Empty(*config, "name")) (*config)["name"] = folder.name;
-  if (!config->contains("version_policy") || config->at("version_policy").empty()) {
+  if (!config->contains("version_policy")) {
     (*config)["version_policy"]["latest"]["num_versions"] = 1;
   }
   NormalizeBackend(folder, config);

@@ -79,7 +79,9 @@ SequenceControl ToControl(const Json& json) {
                  : kind == "CONTROL_SEQUENCE_CORRID" ? SequenceControl::Kind::kCorrelationId
                                                      : SequenceControl::Kind::kStart;
   Take(json, "int32_false_true", &control.int32_false_true);
-  Take(json, "fp32_false_true", &control.fp32_false_true);
+  for (const Json& value : json.value("fp32_false_true", Json::array())) {
+    control.fp32_false_true.push_back(static_cast<float>(Number(value)));
+  }
   Take(json, "bool_false_true", &control.bool_false_true);
   control.data_type = Type(json);
   return control;
@@ -176,12 +178,12 @@ InstanceGroup ToInstanceGroup(const Json& json) {
 
 VersionPolicy ToVersionPolicy(const Json& json) {
   VersionPolicy policy;
-  if (json.contains("all")) {
-    policy.kind = VersionPolicy::Kind::kAll;
-  } else if (json.contains("specific")) {
+  policy.kind = VersionPolicy::Kind::kAll;  // also of a policy that says nothing, as in Triton
+  if (json.contains("specific")) {
     policy.kind = VersionPolicy::Kind::kSpecific;
     Take(json.at("specific"), "versions", &policy.specific);
   } else if (json.contains("latest")) {
+    policy.kind = VersionPolicy::Kind::kLatest;
     Take(json.at("latest"), "num_versions", &policy.num_latest);
   }
   return policy;
@@ -220,7 +222,8 @@ void TakeSchedulers(const Json& json, ModelConfig* config) {
 }
 
 void TakeOptimization(const Json& json, ModelConfig* config) {
-  if (!json.contains("optimization")) return;
+  config->has_optimization = json.contains("optimization");
+  if (!config->has_optimization) return;
   const Json& optimization = json.at("optimization");
   Take(optimization, "eager_batching", &config->eager_batching);
   Take(optimization, "gather_kernel_buffer_threshold", &config->gather_kernel_buffer_threshold);

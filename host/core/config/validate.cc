@@ -79,6 +79,9 @@ void ValidateEnsemble(const ModelConfig& config, Faults* faults) {
   if (!config.instance_groups.empty()) {
     Add(faults, "instance_group", "cannot be given to an ensemble");
   }
+  if (config.has_optimization) {
+    Add(faults, "optimization", StrCat("should not be specified for ensemble '", config.name, "'"));
+  }
   if (!config.warmups.empty()) {
     Add(faults, "model_warmup",
         StrCat("model_warmup can not be specified for ensemble '", config.name, "'"));
@@ -92,6 +95,17 @@ void ValidateEnsemble(const ModelConfig& config, Faults* faults) {
   }
 }
 
+// Names of labels as metrics pages have them.
+void ValidateMetricTags(const ModelConfig& config, Faults* faults) {
+  for (const auto& [tag, value] : config.metric_tags) {
+    const bool is_name = std::all_of(tag.begin(), tag.end(), [](unsigned char c) {
+      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+    });
+    if (is_name) continue;
+    Add(faults, "metric_tags", StrCat("expected keys of letters, digits and '_', got '", tag, "'"));
+  }
+}
+
 void ValidateVersionPolicy(const VersionPolicy& policy, Faults* faults) {
   if (policy.kind == VersionPolicy::Kind::kLatest && policy.num_latest == 0) {
     Add(faults, "version_policy.latest.num_versions", "expected at least 1, got 0");
@@ -99,11 +113,6 @@ void ValidateVersionPolicy(const VersionPolicy& policy, Faults* faults) {
   if (policy.kind != VersionPolicy::Kind::kSpecific) return;
   if (policy.specific.empty()) {
     Add(faults, "version_policy.specific.versions", "must name at least one version");
-  }
-  for (const int64_t version : policy.specific) {
-    if (version >= 0) continue;
-    Add(faults, "version_policy.specific.versions",
-        StrCat("expected versions from 0, got ", version));
   }
 }
 
@@ -125,6 +134,7 @@ void ValidateModel(const ModelConfig& config, const std::string& folder_name, Fa
         StrCat("must be non-negative value for ", config.name, ", got ", config.max_batch_size));
   }
   ValidateVersionPolicy(config.version_policy, faults);
+  ValidateMetricTags(config, faults);
   ValidateDynamicBatching(config, faults);
   ValidateSequenceBatching(config, faults);
   ValidateEnsemble(config, faults);
@@ -141,13 +151,18 @@ void ValidateInstanceGroups(const ModelConfig& config, const std::vector<int32_t
                  " has kind KIND_GPU but no GPUs are available"));
     }
     if (group.kind != InstanceGroup::Kind::kGpu && !group.gpus.empty()) {
-      Add(faults, key + ".gpus", StrCat("'", group.name, "' lists GPUs, but is not KIND_GPU"));
+      Add(faults, key + ".gpus",
+          StrCat("instance group ", group.name, " of model ", config.name, " has kind ",
+                 group.kind == InstanceGroup::Kind::kCpu ? "KIND_CPU" : "KIND_MODEL",
+                 " but specifies one or more GPUs"));
     }
     if (group.kind == InstanceGroup::Kind::kGpu) {
       for (const int32_t gpu : group.gpus) {
         if (std::find(gpus.begin(), gpus.end(), gpu) != gpus.end()) continue;
         Add(faults, key + ".gpus",
-            StrCat("'", group.name, "' asks for GPU ", gpu, ", which is not usable"));
+            StrCat("instance group ", group.name, " of model ", config.name,
+                   " specifies invalid or unsupported gpu id ", gpu, ", of ", gpus.size(),
+                   " usable GPUs"));
       }
     }
     if (!group.profiles.empty() && config.platform != "tensorrt_plan") {

@@ -2,6 +2,8 @@
 #include "config/config_loader.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -174,9 +176,8 @@ TEST(ConfigLoaderTest, AFolderIsNoConfigFile) {
 }
 
 TEST(ConfigLoaderTest, ReadsSecondaryDevices) {
-  const TempModel model(
-      std::string(kIo) +
-      "instance_group { secondary_devices { kind: KIND_NVDLA device_id: 3 } }\n");
+  const TempModel model(std::string(kIo) +
+                        "instance_group { secondary_devices { kind: KIND_NVDLA device_id: 3 } }\n");
   const auto config = ReadModelConfig(model.folder());
   ASSERT_TRUE(config.ok()) << config.status().message();
   const auto& devices = config->instance_groups.at(0).secondary_devices;
@@ -213,6 +214,72 @@ TEST(ConfigLoaderTest, NamesWhatIsWrongInAnOverride) {
   EXPECT_EQ(fault(R"({"backend": "b", "dynamic_batching": {}, "sequence_batching": {}})"),
             "sequence_batching: only one of the fields of 'scheduling_choice' may be set");
   EXPECT_EQ(fault("[1]"), "expected an object, got [1]");
+}
+
+// The words for a boolean and the forms of a number and of an enum's value that protobuf's JSON
+// has.
+TEST(ConfigLoaderTest, ReadsScalarsOfAnOverrideAsProtobufDoes) {
+  const TempModel model("");
+  ModelFolder folder = model.folder();
+  folder.config_override = R"({"backend": "b", "max_batch_size": "+4",
+    "input": [{"name": "A", "data_type": "11", "dims": ["+3"]},
+              {"name": "B", "data_type": "type-fp32", "dims": [1]}],
+    "optimization": {"eager_batching": "True", "cuda": {"graphs": "1", "busy_wait_events": "no"}}})";
+  const auto config = ReadModelConfig(folder);
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const auto json = nlohmann::json::parse(JsonText(*config));
+  EXPECT_EQ(json["max_batch_size"], 4);
+  EXPECT_EQ(json["input"][0]["data_type"], "TYPE_FP32");
+  EXPECT_EQ(json["input"][0]["dims"], nlohmann::json({3}));
+  EXPECT_EQ(json["input"][1]["data_type"], "TYPE_FP32");
+  EXPECT_EQ(json["optimization"]["eager_batching"], true);
+  EXPECT_EQ(json["optimization"]["cuda"]["graphs"], true);
+  EXPECT_EQ(json["optimization"]["cuda"]["busy_wait_events"], false);
+  for (const char* wrong : {"++4", "+-4", "+", "maybe"}) {
+    folder.config_override = std::string(R"({"backend": "b", "max_batch_size": ")") + wrong + "\"}";
+    EXPECT_FALSE(ReadModelConfig(folder).ok()) << wrong;
+  }
+}
+
+// What Triton 2.51 answers to these at /v2/models/<model>/config.
+TEST(ConfigLoaderTest, WritesFractionsWithTheDigitsOfTriton) {
+  const TempModel model(std::string(kIo) +
+                        "max_batch_size: 4 sequence_batching { direct { minimum_slot_utilization: "
+                        "0.3333333333 } control_input { name: 'S' control { kind: "
+                        "CONTROL_SEQUENCE_START fp32_false_true: [ 0.1, 1e-8 ] } } }");
+  const auto config = ReadModelConfig(model.folder());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const auto batching = nlohmann::json::parse(JsonText(*config))["sequence_batching"];
+  EXPECT_EQ(batching["direct"]["minimum_slot_utilization"], 0.333333343);
+  EXPECT_EQ(batching["control_input"][0]["control"][0]["fp32_false_true"],
+            nlohmann::json({0.1, 1e-8}));
+}
+
+TEST(ConfigLoaderTest, ReadsControlValuesThatAreNoNumbersInJson) {
+  const TempModel model(std::string(kIo) +
+                        "max_batch_size: 4 sequence_batching { control_input { name: 'S' control { "
+                        "kind: CONTROL_SEQUENCE_START fp32_false_true: [ -inf, nan ] } } }");
+  const auto config = ReadModelConfig(model.folder());
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const std::vector<float>& values =
+      config->sequence_batching->control_inputs.at(0).controls.at(0).fp32_false_true;
+  ASSERT_EQ(values.size(), 2u);
+  EXPECT_EQ(values[0], -std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(values[1]));
+}
+
+TEST(ConfigLoaderTest, APolicyWithoutAChoiceMeansEveryVersion) {
+  const auto kind_of = [](const std::string& text) {
+    const TempModel model(kIo + text);
+    return ReadModelConfig(model.folder()).value().version_policy.kind;
+  };
+  EXPECT_EQ(kind_of("version_policy { }"), VersionPolicy::Kind::kAll);
+  EXPECT_EQ(kind_of("version_policy { all { } }"), VersionPolicy::Kind::kAll);
+  EXPECT_EQ(kind_of("version_policy { latest { num_versions: 2 } }"), VersionPolicy::Kind::kLatest);
+  EXPECT_EQ(kind_of(""), VersionPolicy::Kind::kLatest);
+  const TempModel model(std::string(kIo) + "version_policy { }");
+  const auto json = nlohmann::json::parse(JsonText(ReadModelConfig(model.folder()).value()));
+  EXPECT_EQ(json["version_policy"], nlohmann::json::object());
 }
 
 TEST(ConfigLoaderTest, SurvivesHostileText) {

@@ -95,8 +95,10 @@ TEST(InstanceTest, RefusesAGpuThatIsNotThere) {
       Read(std::string(kIo) + "instance_group [ { kind: KIND_GPU gpus: [ 7 ] } ]\n");
   const auto prepared = PrepareInstances(config, {});
   ASSERT_FALSE(prepared.ok());
-  EXPECT_EQ(prepared.status().message(),
-            "instance_group[0].gpus: 'm_0' asks for GPU 7, which is not usable");
+  EXPECT_EQ(
+      prepared.status().message(),
+      "instance_group[0].gpus: instance group m_0 of model m specifies invalid or unsupported "
+      "gpu id 7, of 0 usable GPUs");
 }
 
 }  // namespace

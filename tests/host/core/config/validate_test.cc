@@ -107,6 +107,8 @@ INSTANTIATE_TEST_SUITE_P(
              "batch_output[0].target_name: target output name 'Z' can only be specified once"},
         Case{"LatestZero", IO "version_policy { latest { num_versions: 0 } }",
              "version_policy.latest.num_versions: expected at least 1, got 0"},
+        Case{"TagThatIsNoLabel", IO "metric_tags { key: 'a-b' value: 'c' }",
+             "metric_tags: expected keys of letters, digits and '_', got 'a-b'"},
         Case{"SpecificEmpty", IO "version_policy { specific { } }",
              "version_policy.specific.versions: must name at least one version"},
         Case{"EnsembleWithoutSteps", "platform: 'ensemble' ensemble_scheduling { }",
@@ -121,6 +123,10 @@ INSTANTIATE_TEST_SUITE_P(
              "platform: 'ensemble' instance_group { } ensemble_scheduling { step { model_name: 'x' "
              "output_map { key: 'a' value: 'b' } } }",
              "instance_group: cannot be given to an ensemble"},
+        Case{"EnsembleWithOptimization",
+             "platform: 'ensemble' optimization { } ensemble_scheduling { step { model_name: 'x' "
+             "output_map { key: 'a' value: 'b' } } }",
+             "optimization: should not be specified for ensemble 'm'"},
         Case{"StepWithoutModel",
              "platform: 'ensemble' ensemble_scheduling { step { output_map { key: 'a' value: 'b' } "
              "} }",
