@@ -77,7 +77,9 @@ Result<std::string> StoreFiles(const std::string& name, const Overrides& overrid
                                ModelPlan* plan) {
   NEREID_ASSIGN_OR_RETURN(TempFolder folder, TempFolder::Create());
   for (const auto& [path, content] : overrides.files) {
-    const std::string plain = std::filesystem::path(path).lexically_normal().string();
+    // Relative to the model's folder, also with a slash before it.
+    const std::string plain =
+        std::filesystem::path(path).lexically_normal().relative_path().string();
     NEREID_RETURN_IF_ERROR(folder.Write(StrCat(PlainName(name), "/", plain), content));
   }
   std::string model_path = StrCat(folder.path(), "/", PlainName(name));
@@ -93,8 +95,14 @@ Status ReadFolder(const std::string& config_name, std::vector<int64_t> versions,
                                             config_name, plan->config_override}));
   // An ensemble has no files: a repository kept in git may have lost its empty version folder.
   if (versions.empty() && load.config.is_ensemble()) versions = {1};
-  NEREID_ASSIGN_OR_RETURN(load.versions,
-                          SelectVersions(load.config.version_policy, versions, load.model_path));
+  auto selected = SelectVersions(load.config.version_policy, versions, load.model_path);
+  if (!selected.ok()) {
+    return std::move(selected).status().WithContext(
+        StrCat("load failed for model '", load.name,
+               "': at least one version must be available under the version policy of model '",
+               load.name, "'"));
+  }
+  load.versions = std::move(selected).value();
   return Status::Ok();
 }
 

@@ -16,6 +16,8 @@ namespace {
 constexpr std::chrono::seconds kMaxChainWait{1};
 
 std::string LoadFailure(const std::string& name, const Status& status) {
+  // Whole already: the configuration was read, and leaves no version to load.
+  if (status.message().rfind("load failed for model '", 0) == 0) return status.message();
   return StrCat("failed to load '", name,
                 "', failed to poll from model repository: ", status.message());
 }
@@ -91,9 +93,10 @@ void ModelRepository::AddPlans(const std::vector<std::string>& names,
 
 void ModelRepository::RecordFailure(const std::string& name, const Status& status,
                                     bool by_request) const {
-  // A name that no repository holds is no model with a failure.
+  // A name that no repository holds is no model with a failure; of one that several hold the index
+  // says so by itself.
   const std::vector<ScannedModel> folders = FindModel(Repositories(), name);
-  if (folders.empty()) return;
+  if (folders.size() != 1) return;
   auto versions = ScanVersions(folders.front().path);
   if (!versions.ok() || versions->empty()) versions = std::vector<int64_t>{1};
   for (const int64_t version : *versions) {
@@ -115,14 +118,57 @@ void ModelRepository::ApplyAgentsTo(Plans* plans, Failures* failures) {
   }
 }
 
+void ModelRepository::Want(const Plans& plans) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [name, plan] : plans) {
+    wanted_ensembles_.erase(name);
+    if (!plan.steps.empty()) wanted_ensembles_.emplace(name, plan);
+  }
+}
+
 void ModelRepository::Carry(Plans plans, Failures* failures) {
+  std::set<std::string> tried, loaded;
+  for (const auto& [name, plan] : plans) tried.insert(name);
+  Want(plans);
   ApplyAgentsTo(&plans, failures);
   for (auto& [name, plan] : plans) plan.load.instances_only = ChangesInstancesAlone(plan);
   LoadWaves(std::move(plans), lifecycle_, [&](const ModelPlan& plan, const Status& status) {
     if (plan.agents != nullptr) plan.agents->FinishLoad(status.ok());
+    if (status.ok() && !plan.load.instances_only) loaded.insert(plan.load.name);
     if (status.ok()) return Remember(plan);
     (*failures)[plan.load.name] = status;
   }).Run();
+  if (!loaded.empty()) FollowSteps(tried, loaded);
+}
+
+void ModelRepository::FollowSteps(const std::set<std::string>& tried,
+                                  const std::set<std::string>& loaded) {
+  Plans plans;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [name, plan] : wanted_ensembles_) {
+      const auto is_new = [&](const std::string& step) { return loaded.count(step) > 0; };
+      if (tried.count(name) > 0 || std::none_of(plan.steps.begin(), plan.steps.end(), is_new)) {
+        continue;
+      }
+      plans.emplace(name, plan);
+    }
+  }
+  // Where another step does not serve, the ensemble goes on waiting for that one.
+  for (auto it = plans.begin(); it != plans.end();) {
+    const std::vector<std::string>& steps = it->second.steps;
+    const bool complete = std::all_of(steps.begin(), steps.end(), [&](const std::string& step) {
+      return lifecycle_->IsServing(step);
+    });
+    it = complete ? std::next(it) : plans.erase(it);
+  }
+  if (plans.empty()) return;
+  Failures failures;
+  Carry(std::move(plans), &failures);
+  for (const auto& [name, status] : failures) {
+    NEREID_LOG_ERROR(status.message());
+    TakeDown(name, false);  // the steps are others than those that it was made for
+  }
 }
 
 Status ModelRepository::Summarise(const Failures& failures) {
@@ -253,17 +299,25 @@ Status ModelRepository::UnloadOne(const std::string& name, bool dependents) {
   if (statuses.count(name) == 0 && FindModel(Repositories(), name).empty()) {
     return NotFoundError("failed to unload '", name, "': no such model");
   }
+  {
+    std::lock_guard lock(mutex_);
+    wanted_ensembles_.erase(name);
+  }
+  TakeDown(name, dependents);
+  return Status::Ok();
+}
+
+void ModelRepository::TakeDown(const std::string& name, bool dependents) {
   const std::vector<std::string> steps = dependents ? ChainSteps(name) : std::vector<std::string>();
   Forget(name);
   for (const std::string& ensemble : EnsemblesWith(name)) {
     NEREID_LOG_INFO("unloading: ensemble '", ensemble, "' with its step '", name, "'");
-    NEREID_RETURN_IF_ERROR(Unload(ensemble, false));
+    TakeDown(ensemble, false);
   }
   NEREID_LOG_INFO("unloading: ", name);
   lifecycle_->Unload(name);
   // As a rule there are no requests and the steps follow at once; long ones are not waited for.
   lifecycle_->WaitUntilUnloading(steps, std::chrono::steady_clock::now() + kMaxChainWait);
-  return Status::Ok();
 }
 
 void ModelRepository::Forget(const std::string& name) {
@@ -292,6 +346,8 @@ std::vector<std::string> ModelRepository::ChainSteps(const std::string& ensemble
     chained.push_back(step);
     for (std::string& deeper : ChainSteps(step)) all.push_back(std::move(deeper));
     Forget(step);
+    std::lock_guard lock(mutex_);
+    wanted_ensembles_.erase(step);
   }
   lifecycle_->ThenUnload(ensemble, chained);
   all.insert(all.end(), chained.begin(), chained.end());
@@ -303,6 +359,7 @@ void ModelRepository::UnloadAll() {
   {
     std::lock_guard lock(mutex_);
     loaded.swap(loaded_);
+    wanted_ensembles_.clear();
   }
   for (const auto& [name, model] : loaded) {
     if (model.agents != nullptr) model.agents->Unload();

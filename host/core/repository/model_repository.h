@@ -40,8 +40,8 @@ class ModelRepository {
   // Explicit control. An unchanged model that serves is left alone.
   Status Load(const std::string& name, const std::vector<const Parameter*>& parameters);
   // With `dependents`: the steps of an ensemble too, unless another serving ensemble calls them.
-  // Ensembles that call an unloaded model are unloaded with it. NOT_FOUND when no repository and no
-  // earlier load knows the name.
+  // Ensembles that call an unloaded model go with it, and come back when it is loaded again.
+  // NOT_FOUND when no repository and no earlier load knows the name.
   Status Unload(const std::string& name, bool dependents);
   // Takes every model out of service; see ModelLifecycle::WaitUntilGone.
   void UnloadAll();
@@ -70,6 +70,8 @@ class ModelRepository {
   bool HasNamespaces() const;
   Status LoadOne(const std::string& name, const std::vector<const Parameter*>& parameters);
   Status UnloadOne(const std::string& name, bool dependents);
+  // Ends `name` and the ensembles that call it, which stay wanted.
+  void TakeDown(const std::string& name, bool dependents);
   // Plans `names`, each once, and the steps of ensembles among them.
   void AddPlans(const std::vector<std::string>& names, const std::vector<Repository>& repositories,
                 Plans* plans, Failures* failures) const;
@@ -80,8 +82,12 @@ class ModelRepository {
                 Failures* failures) const;
   // Moves the plans that a repository agent refuses to `failures`.
   void ApplyAgentsTo(Plans* plans, Failures* failures);
-  // Loads in waves: a model when its steps are done. Moves what fails to `failures`.
+  // Loads in waves: a model when its steps are done. Moves what fails to `failures`. Then wanted
+  // ensembles that call what has been loaded are loaded anew.
   void Carry(Plans plans, Failures* failures);
+  // `tried`: what the caller has just tried to load; `loaded`: what of it is new.
+  void FollowSteps(const std::set<std::string>& tried, const std::set<std::string>& loaded);
+  void Want(const Plans& plans);
   bool IsCurrent(const ModelPlan& plan) const;
   // True when nothing but the number and place of instances tells the plan from what serves.
   bool ChangesInstancesAlone(const ModelPlan& plan) const;
@@ -111,6 +117,8 @@ class ModelRepository {
   mutable std::mutex mutex_;  // guards the members below
   std::vector<Repository> repositories_;
   std::map<std::string, Loaded> loaded_;  // as last loaded with success
+  // Ensembles that were asked to serve, whether they do or wait for a step, as planned.
+  Plans wanted_ensembles_;
 };
 
 }  // namespace nereid

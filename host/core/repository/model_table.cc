@@ -50,8 +50,10 @@ Result<const ModelTable::Named*> ModelTable::Snapshot::Resolve(std::string_view 
       serving += StrCat(serving.empty() ? "'" : ", '", key, "'");
     }
     if (num_serving > 1) {
-      return InvalidArgError("model name '", name, "' is ambiguous: ", num_serving,
-                             " models have it: ", serving);
+      return InvalidArgError("There are ", num_serving, " identifiers of model '", name,
+                             "' in global map, model namespace must be provided to resolve "
+                             "ambiguity: ",
+                             serving);
     }
   }
   if (known != nullptr) return known;

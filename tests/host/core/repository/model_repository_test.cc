@@ -90,6 +90,10 @@ TEST_F(ModelRepositoryTest, RefusesANameThatTwoRepositoriesHave) {
   EXPECT_NE(status.message().find("model 'm' appears in two or more repositories: "),
             std::string::npos);
   EXPECT_NE(status.message().find(repo("other") + "/m"), std::string::npos);
+  const std::vector<IndexEntry> index = repository_.Index(false);
+  ASSERT_EQ(index.size(), 1u);
+  EXPECT_EQ(index[0].version, IndexEntry::kNoVersion);
+  EXPECT_EQ(index[0].status.reason, "model appears in two or more repositories");
 }
 
 TEST_F(ModelRepositoryTest, LoadingAnEnsembleLoadsItsSteps) {
@@ -144,6 +148,67 @@ TEST_F(ModelRepositoryTest, UnloadingAStepUnloadsTheEnsemblesThatCallIt) {
   ASSERT_TRUE(repository_.LoadAll().ok());
   ASSERT_TRUE(repository_.Unload("x", false).ok());
   EXPECT_EQ(Index(), "ens:1 UNAVAILABLE (unloaded); x:1 UNAVAILABLE (unloaded)");
+}
+
+// As Triton does: what a client unloaded itself stays unloaded, what went or failed with a step
+// comes back with it.
+TEST_F(ModelRepositoryTest, LoadingAStepBringsBackTheEnsemblesThatWaitForIt) {
+  AddModel("x");
+  AddModel("y");
+  AddEnsemble("ens", {"x"});
+  AddEnsemble("outer", {"ens"});
+  AddEnsemble("both", {"x", "y"});
+  AddEnsemble("ended", {"x"});
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  ASSERT_TRUE(repository_.Unload("ended", false).ok());
+  ASSERT_TRUE(repository_.Unload("y", false).ok());
+  ASSERT_TRUE(repository_.Unload("x", false).ok());
+  EXPECT_EQ(Index(true), "");
+  ASSERT_TRUE(repository_.Load("x", {}).ok());
+  EXPECT_EQ(Index(true), "ens:1 READY; outer:1 READY; x:1 READY");
+  ASSERT_TRUE(repository_.Load("y", {}).ok());
+  EXPECT_EQ(Index(true), "both:1 READY; ens:1 READY; outer:1 READY; x:1 READY; y:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, AnEnsembleWhoseStepComesLaterFollowsIt) {
+  AddEnsemble("ens", {"late"});
+  EXPECT_FALSE(repository_.Load("ens", {}).ok());
+  AddModel("late");
+  ASSERT_TRUE(repository_.Load("late", {}).ok());
+  EXPECT_EQ(Index(), "ens:1 READY; late:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, AnEnsembleEndsWhenItDoesNotFitItsNewStep) {
+  AddModel("x");
+  AddEnsemble("ens", {"x"});
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  const int serial = Find("ens")->serial;
+  AddModel("x", {1, 2});
+  loader_.Fail("ens:1", InvalidArgError("does not fit"));
+  ASSERT_TRUE(repository_.Load("x", {}).ok());
+  EXPECT_EQ(Index(true), "x:2 READY");
+  loader_.Heal();
+  AddModel("x", {1, 2, 3});
+  ASSERT_TRUE(repository_.Load("x", {}).ok());
+  EXPECT_EQ(Index(true), "ens:1 READY; x:3 READY");
+  EXPECT_GT(Find("ens")->serial, serial);
+}
+
+TEST_F(ModelRepositoryTest, SaysThatThePolicyLeavesNoVersion) {
+  AddModel("m", {});
+  AddModel("n", {1}, "backend: 'b' version_policy { specific { versions: [ -1, 7 ] } }");
+  for (const std::string name : {"m", "n"}) {
+    const Status status = repository_.Load(name, {});
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArg);
+    EXPECT_EQ(status.message().find("load failed for model '" + name +
+                                    "': at least one version must be available under the version "
+                                    "policy of model '" +
+                                    name + "': "),
+              0u)
+        << status.message();
+  }
+  AddModel("o", {1}, "backend: 'b' version_policy { specific { versions: [ -1, 1 ] } }");
+  EXPECT_TRUE(repository_.Load("o", {}).ok());
 }
 
 TEST_F(ModelRepositoryTest, UnknownNamesAreNotFound) {

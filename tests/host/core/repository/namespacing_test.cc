@@ -56,8 +56,10 @@ TEST_F(NamespacingTest, ServesEqualNamesAndAsksWhichOneIsMeant) {
   EXPECT_EQ(Find(Key("b", "m"))->config.name, "m");
   const Status status = table_.Find("m", ModelTable::kLatest).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArg);
-  EXPECT_EQ(status.message(), StrCat("model name 'm' is ambiguous: 2 models have it: '",
-                                     Key("a", "m"), "', '", Key("b", "m"), "'"));
+  EXPECT_EQ(status.message(),
+            StrCat("There are 2 identifiers of model 'm' in global map, model namespace must be "
+                   "provided to resolve ambiguity: '",
+                   Key("a", "m"), "', '", Key("b", "m"), "'"));
   EXPECT_EQ(table_.Versions("m").status().code(), StatusCode::kInvalidArg);
   EXPECT_EQ(table_.Find("none", 1).status().message(),
             "Request for unknown model: 'none' is not found");
