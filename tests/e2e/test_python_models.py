@@ -60,7 +60,7 @@ def test_arguments_of_initialize(python_server, python_repository):
     ("end_of_a_stream", ["Iteration is done for the responses."] * 2),
     ("truth_of_names", [[True, "c_python_backend_utils", each, True] for each in ("MemoryType", "MetricKind", "Logger.LogLevel", "TritonError.__ErrorCode")]),
     ("half_texts", ["TypeError"] * 6),
-    ("kinds_of_arguments", [["TypeError"] * 18, 1, 10**6, [2.0, 4.0]]),
+    ("kinds_of_arguments", [["TypeError"] * 19, 1, 10**6, [2.0, 4.0]]),
     ("empty_strings", [[]] * 3),
     ("early", "BLS is only supported during the 'execute' function."),
 ])

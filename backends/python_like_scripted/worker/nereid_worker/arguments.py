@@ -69,10 +69,10 @@ def bool_of(value, what):
     return bool(value)
 
 
-def list_of(value, what, also=()):
+def list_of(value, what):
     """A sequence; a text is one, but never what was meant."""
     if type(value) is list:
         return value[:]
-    if isinstance(value, also) or hasattr(type(value), "__getitem__") and not isinstance(value, (str, bytes, dict)):
+    if hasattr(type(value), "__getitem__") and not isinstance(value, (str, bytes, dict)):
         return list(value)
     raise TypeError(f"{what} as a list, got {value!r}")

@@ -243,6 +243,7 @@ class TritonPythonModel:
         refused = [self.raised(each) for each in (
             lambda: pb_utils.InferenceRequest(model_name="doubler", requested_output_names="OUT", inputs=[tensor]),
             lambda: pb_utils.InferenceRequest(model_name="doubler", requested_output_names={"OUT": 1}, inputs=[tensor]),
+            lambda: pb_utils.InferenceRequest(model_name="doubler", requested_output_names={"OUT"}, inputs=[tensor]),
             lambda: pb_utils.InferenceRequest(model_name="doubler", requested_output_names=["OUT"], inputs=iter([tensor])),
             lambda: pb_utils.InferenceRequest(model_name="doubler", requested_output_names=["OUT"], inputs=""),
             lambda: pb_utils.InferenceResponse(iter([tensor])), lambda: call("doubler", values).exec("yes"), lambda: call("doubler", values).exec([]),
