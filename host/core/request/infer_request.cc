@@ -38,7 +38,7 @@ Status InferRequest::GetCorrelationId(const char** id) const {
 
 Status InferRequest::AddInput(std::string_view name, DataType data_type,
                               std::span<const int64_t> shape) {
-  if (FindInput(name) != nullptr) {
+  if (FindClientInput(name) != nullptr) {
     return InvalidArgError(LogPrefix(), "input '", name, "' already exists in request");
   }
   InputTensor& input = inputs_.emplace_back();
@@ -66,6 +66,13 @@ InputTensor* InferRequest::FindInput(std::string_view name) {
   return nullptr;
 }
 
+InputTensor* InferRequest::FindClientInput(std::string_view name) {
+  for (InputTensor& input : inputs_) {
+    if ((input.raw_name.empty() ? input.name : input.raw_name) == name) return &input;
+  }
+  return nullptr;
+}
+
 const InputTensor* InferRequest::InputForSpec(int spec_index) const {
   for (const InputTensor& input : inputs_) {
     if (input.spec_index == spec_index) return &input;
@@ -78,7 +85,7 @@ Status InferRequest::MissingInput(std::string_view name) const {
 }
 
 Status InferRequest::RemoveInput(std::string_view name) {
-  const InputTensor* input = FindInput(name);
+  const InputTensor* input = FindClientInput(name);
   if (input == nullptr) return MissingInput(name);
   inputs_.erase(input - inputs_.begin());
   return Status::Ok();
@@ -86,7 +93,7 @@ Status InferRequest::RemoveInput(std::string_view name) {
 
 Status InferRequest::AppendInputData(std::string_view name, const void* base,
                                      const BufferAttributes& attributes, const char* host_policy) {
-  InputTensor* input = FindInput(name);
+  InputTensor* input = FindClientInput(name);
   if (input == nullptr) return MissingInput(name);
   if (attributes.byte_size == 0) return Status::Ok();
   if (base == nullptr) {
@@ -106,7 +113,7 @@ Status InferRequest::AppendInputData(std::string_view name, const void* base,
 }
 
 Status InferRequest::RemoveAllInputData(std::string_view name) {
-  InputTensor* input = FindInput(name);
+  InputTensor* input = FindClientInput(name);
   if (input == nullptr) return MissingInput(name);
   input->buffers.clear();
   input->policy_buffers.clear();

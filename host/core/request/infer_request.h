@@ -168,6 +168,8 @@ class InferRequest : public KeptMemory<InferRequest> {
   void* scheduler_note = nullptr;  // its scheduler's own while an instance has it
 
  private:
+  // By the name that the client gave it: a raw input has its model's name once it was sent.
+  InputTensor* FindClientInput(std::string_view name);
   Status MissingInput(std::string_view name) const;
   void DropHostCopies();
 

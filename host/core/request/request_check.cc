@@ -308,7 +308,9 @@ Status CheckInputs(const RequestPlan& plan, const std::string& request_id,
   for (InputTensor& input : inputs) {
     if (!input.raw) continue;
     NEREID_RETURN_IF_ERROR(DeduceRawInput(context, inputs.size(), &input));
-    raw_name = std::exchange(input.name, context.plan.inputs.front().name);
+    if (input.raw_name.empty()) input.raw_name = input.name;
+    input.name = context.plan.inputs.front().name;
+    raw_name = input.raw_name;
   }
   NEREID_RETURN_IF_ERROR(MatchInputs(context, inputs));
   *batch_size = -1;

@@ -47,6 +47,7 @@ struct InputTensor {
   DataType data_type = DataType::kInvalid;
   Shape client_shape;                          // as the client gave it, batch dimension included
   bool raw = false;                            // shape and type are deduced from the model
+  std::string raw_name;                        // what the client calls it, once it is deduced
   std::shared_ptr<const uint32_t> raw_length;  // the first buffer of raw BYTES: the element's size
   InputBuffers buffers;
   // Buffers for one host policy, which replace `buffers` there. Almost always empty.

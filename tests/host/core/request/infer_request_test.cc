@@ -123,6 +123,28 @@ TEST_F(InferRequestTest, TellsItsTargetOfACancellation) {
   EXPECT_EQ(client_.WaitFor(1)[0].error.code(), StatusCode::kCancelled);
 }
 
+TEST_F(InferRequestTest, ARawInputKeepsTheClientsName) {
+  constexpr char kNames[] = R"({"backend": "b", "max_batch_size": 0,
+    "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [2]}],
+    "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [2]}]})";
+  TestRequest owner(std::make_shared<FakeTarget>(kNames), &client_, "raw", {1, 2});
+  InferRequest& request = owner.request;
+  request.RemoveAllInputs();
+  ASSERT_TRUE(request.AddRawInput("mine").ok());
+  const float data[] = {1, 2};
+  BufferAttributes attributes;
+  attributes.byte_size = sizeof(data);
+  for (int use = 0; use < 2; ++use) {
+    ASSERT_TRUE(request.AppendInputData("mine", data, attributes).ok()) << use;
+    ASSERT_TRUE(request.Prepare().ok());
+    EXPECT_NE(request.FindInput("IN"), nullptr) << "as the backend calls it";
+    request.Fail(InternalError("x"), FailureReason::kOther);
+    EXPECT_TRUE(request.RemoveAllInputData("mine").ok());
+    EXPECT_FALSE(request.RemoveAllInputData("IN").ok());
+  }
+  EXPECT_TRUE(request.RemoveInput("mine").ok());
+}
+
 TEST_F(InferRequestTest, CannotBeLentTwice) {
   ASSERT_TRUE(request_.Prepare().ok());
   EXPECT_EQ(request_.Prepare().message(),
