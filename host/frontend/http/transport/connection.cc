@@ -131,6 +131,7 @@ void Connection::ReadOnce() {
   target.AddFilled(count);
   if (state_ != State::kLingering) progress_s_ = owner_.now_s();
   if (state_ == State::kHead || state_ == State::kBody) ProcessInput();
+  if (state_ == State::kBody) loop_.ExpectInput();
 }
 
 void Connection::OnReadError() {

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace nereid::http {
 namespace {
@@ -71,11 +72,13 @@ void EventLoop::Start(const char* name) {
 
 void EventLoop::Run() {
   while (!is_stopping_) {
-    if (DoWork() || (spin_.MayPay() && spin_.Until([this] { return DoWork(); }))) continue;
+    if (DoWork()) continue;
+    SpinWait& spin = std::exchange(expects_input_, false) ? input_spin_ : spin_;
+    if (spin.MayPay() && spin.Until([this] { return DoWork(); })) continue;
     // Whoever posts from now on finds the mark and writes to the eventfd.
     LoopTask* expected = nullptr;
     if (!posted_.compare_exchange_strong(expected, AsleepMark())) continue;
-    spin_.Rest([this] { event_base_loop(base_, EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY); });
+    spin.Rest([this] { event_base_loop(base_, EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY); });
     expected = AsleepMark();
     posted_.compare_exchange_strong(expected, nullptr);
   }

@@ -62,6 +62,8 @@ class EventLoop {
 
   // A socket had something to do: more may follow at once.
   void CountEvent() { ++num_events_; }
+  // A socket is in the middle of a body: its next bytes are on their way.
+  void ExpectInput() { expects_input_ = true; }
 
   event_base* base() { return base_; }
   bool IsThisThread() const { return std::this_thread::get_id() == thread_.get_id(); }
@@ -88,6 +90,8 @@ class EventLoop {
   bool is_stopping_ = false;
   uint64_t num_events_ = 0;
   SpinWait spin_;
+  SpinWait input_spin_{3};  // in the middle of a body: a sender that waits for room takes longer
+  bool expects_input_ = false;
   std::vector<LoopTask*> after_posted_;
   std::vector<std::shared_ptr<void>> retired_;
   std::function<void()> tick_;
