@@ -1,5 +1,6 @@
 #include "backends/ensemble/core_client.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -70,7 +71,7 @@ Status CoreClient::Open() {
   return {};
 }
 
-Result<TensorRefs> CoreClient::ReadInputs() const {
+Result<TensorRefs> CoreClient::ReadInputs() {
   const Graph& graph = *plan_->graph;
   TensorRefs inputs;
   inputs.resize(graph.inputs.size());
@@ -85,6 +86,7 @@ Result<TensorRefs> CoreClient::ReadInputs() const {
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_RequestInputByIndex(request_, i, &input)));
     NEREID_ASSIGN_OR_RETURN(inputs[position], ReadInput(input));
   }
+  inputs_read_ns_ = NowNs();
   return inputs;
 }
 
@@ -96,7 +98,7 @@ bool CoreClient::IsCancelled() {
 
 void CoreClient::Send(const Emission& emission, bool is_final) {
   if (is_closed_) return;
-  const uint64_t output_start_ns = NowNs();
+  const uint64_t output_start_ns = computed_ns_ = NowNs();
   const uint64_t start_ns = std::exchange(last_response_ns_, output_start_ns);
   Result<TRITONBACKEND_Response*> response = NewResponse();
   Status status = std::move(response).status();
@@ -225,14 +227,16 @@ void CoreClient::ReportResponse(uint64_t start_ns, uint64_t output_start_ns, con
   TRITONSERVER_ErrorDelete(error);
 }
 
-// The whole run counts as computing: what the steps spent on input and output is in their own
-// figures.
+// All between the reading of inputs and the last response counts as computing: what the steps spent
+// on input and output is in their own figures.
 void CoreClient::ReportRequest() {
   const uint64_t end_ns = NowNs();
+  const uint64_t compute_start_ns = std::max(start_ns_, inputs_read_ns_);
+  const uint64_t compute_end_ns = computed_ns_ == 0 ? end_ns : computed_ns_;
   Tell(TRITONBACKEND_ModelInstanceReportStatistics(instance_, request_, succeeded_, start_ns_,
-                                                   start_ns_, end_ns, end_ns));
+                                                   compute_start_ns, compute_end_ns, end_ns));
   Tell(TRITONBACKEND_ModelInstanceReportBatchStatistics(instance_, BatchSize(), start_ns_,
-                                                        start_ns_, end_ns, end_ns));
+                                                        compute_start_ns, compute_end_ns, end_ns));
 }
 
 uint64_t CoreClient::BatchSize() const {

@@ -25,7 +25,7 @@ class CoreClient : public ClientRequest {
   Status Open();
 
   // The request's inputs by Graph::inputs, referencing its buffers; null where it has none.
-  Result<TensorRefs> ReadInputs() const;
+  Result<TensorRefs> ReadInputs();
   // Cancellation reaches `runner` from now on, until Release.
   void Watch(const std::shared_ptr<Runner>& runner) { watch_.Watch(entry_, runner); }
 
@@ -53,6 +53,8 @@ class CoreClient : public ClientRequest {
   CancelWatch::Entry entry_;
   std::unique_ptr<TRITONBACKEND_ResponseFactory, FactoryDeleter> factory_;  // when decoupled
   uint64_t start_ns_ = 0;
+  uint64_t inputs_read_ns_ = 0;
+  uint64_t computed_ns_ = 0;  // when the last response began to be written; 0: none was
   uint64_t last_response_ns_ = 0;
   bool succeeded_ = true;
   bool is_closed_ = false;  // the final answer went out

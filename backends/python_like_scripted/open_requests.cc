@@ -75,6 +75,7 @@ Status OpenRequests::Send(Open& open, PackedResponse* response, bool is_final) {
     if (!is_final && sender.is_decoupled()) return sender.SendError(*response->error);
     return FailOne(open, *response->error);
   }
+  sender.MarkComputed();
   NEREID_ASSIGN_OR_RETURN(Response made, sender.NewResponse());
   NEREID_RETURN_IF_ERROR(FillResponse(*response, made));
   if (!is_final && !sender.is_decoupled()) {

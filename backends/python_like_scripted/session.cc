@@ -220,8 +220,11 @@ Result<Session::Bytes> Session::AskAbout(uint64_t key, size_t num_unread) {
 Status Session::WriteRequest(uint64_t key, std::vector<Block>& blocks, MarshalWriter& writer) {
   const size_t mark = writer.Mark();
   const size_t num_blocks = blocks.size();
-  Status status = open_.With(
-      key, [&](Request& request) -> Status { return WriteRequest(request, key, blocks, writer); });
+  Status status = open_.With(key, [&](Request& request) -> Status {
+    NEREID_RETURN_IF_ERROR(WriteRequest(request, key, blocks, writer));
+    request.sender().MarkInputsRead();
+    return {};
+  });
   if (status.ok()) return status;
   writer.Rewind(mark);
   ReleaseAll(std::span(blocks).subspan(num_blocks));

@@ -61,3 +61,26 @@ def test_responses_are_counted_as_triton_counts_them(server):
     assert seen == RESPONSES
     assert statistics["batch_stats"] == [{"batch_size": 1, "compute_input": {"count": 4, "ns": 40}, "compute_infer": {"count": 4, "ns": 80},
                                           "compute_output": {"count": 4, "ns": 120}}]
+
+
+def phases(server, model):
+    with urllib.request.urlopen(f"{server.url}/v2/models/{model}/stats", timeout=60) as answer:
+        figures = json.load(answer)["model_stats"][0]["inference_stats"]
+    return [figures[phase]["ns"] for phase in ("compute_input", "compute_infer", "compute_output")]
+
+
+def ask_for_text(server, path, body):
+    with urllib.request.urlopen(urllib.request.Request(server.url + path, data=json.dumps(body).encode()), timeout=120) as answer:
+        assert answer.read()
+
+
+def test_engine_and_ensemble_tell_the_phases_of_a_request_apart(demo):
+    """As NVIDIA's own test of their repository expects: none of the phases takes no time."""
+    ask_for_text(demo, "/v2/models/ensemble/generate", {"text_input": "Once", "max_tokens": 2})
+    assert min(phases(demo, "tensorrt_llm")) > 0
+    assert min(phases(demo, "ensemble")) > 0
+
+
+def test_python_models_tell_the_phases_of_a_request_apart(python_server):
+    ask_for_text(python_server, "/v2/models/doubler/infer", {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [2], "data": [1, 2]}]})
+    assert min(phases(python_server, "doubler")) > 0

@@ -58,6 +58,14 @@ class ResponseSender {
     execution_->MarkBegun();
     last_response_ns_ = execution_->start_ns();
   }
+  // For statistics, of a request that left its batch: its inputs are read; its last response is
+  // known and only to be written.
+  void MarkInputsRead() {
+    if (execution_ != nullptr) execution_->MarkInputsRead();
+  }
+  void MarkComputed() {
+    if (execution_ != nullptr) execution_->MarkComputed();
+  }
 
   // The request was taken in advance and is answered, with an error, without an execution.
   void MarkNeverRan() {

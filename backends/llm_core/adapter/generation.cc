@@ -68,6 +68,7 @@ Generation::Generation(Request request, const ClientRequest& client,
     }
   }
   num_open_ = parts_.size();
+  sender_.MarkInputsRead();
 }
 
 std::unique_ptr<llm::OutputSink> Generation::MakeSink(size_t row,
@@ -185,6 +186,7 @@ void Generation::FailRow(const Row& row, const Status& error) {
 
 void Generation::Send(Part& part, std::span<const News> all) {
   const bool is_last = num_open_ == 0;
+  if (is_last) sender_.MarkComputed();
   if (!first_error_.ok()) {
     if (is_last) (void)sender_.Fail(first_error_);
     return;
