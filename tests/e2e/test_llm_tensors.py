@@ -27,6 +27,13 @@ NARROW = """parameters { key: "kv_cache_dtype" value { string_value: "int8" } }
 parameters { key: "max_attention_window_size" value { string_value: "32" } }
 parameters { key: "sink_token_length" value { string_value: "4" } }
 """
+OLD = """input [ { name: "input_ids" data_type: TYPE_INT32 dims: [ -1 ] }, { name: "input_lengths" data_type: TYPE_INT32 dims: [ 1 ] },
+        { name: "request_output_len" data_type: TYPE_INT32 dims: [ 1 ] }, { name: "return_log_probs" data_type: TYPE_BOOL dims: [ 1 ] optional: true },
+        { name: "prompt_embedding_table" data_type: TYPE_FP16 dims: [ -1, -1 ] optional: true } ]
+output [ { name: "output_ids" data_type: TYPE_INT32 dims: [ -1, -1 ] }, { name: "cum_log_probs" data_type: TYPE_FP32 dims: [ -1 ] },
+         { name: "output_log_probs" data_type: TYPE_FP32 dims: [ -1, -1 ] }, { name: "context_logits" data_type: TYPE_FP32 dims: [ -1, -1 ] },
+         { name: "generation_logits" data_type: TYPE_FP32 dims: [ -1, -1, -1 ] } ]
+"""
 INVARIANT = 'parameters { key: "batch_invariant" value { string_value: "true" } }'
 
 
@@ -35,7 +42,7 @@ def llm(start_server, tmp_path_factory):
     root = tmp_path_factory.mktemp("repository")
     checkpoint = tmp_path_factory.mktemp("checkpoint") / "demo"
     shutil.copytree(DEMO, checkpoint)
-    for name, more in (("llm", ""), ("narrow", NARROW), ("invariant", INVARIANT)):
+    for name, more in (("llm", ""), ("narrow", NARROW), ("invariant", INVARIANT), ("old", OLD)):
         (root / name / "1").mkdir(parents=True)
         (root / name / "config.pbtxt").write_text(CONFIG.format(path=checkpoint) + more)
     return start_server(root)
@@ -94,6 +101,18 @@ def test_logits_agree_with_the_tokens_and_their_log_probabilities(llm):
     assert np.allclose(got["output_log_probs"][0], wanted, atol=1e-4)
     assert np.allclose(got["cum_log_probs"], wanted.sum(), atol=1e-3)
     assert np.allclose(got["prompt_log_probs"], log_softmax(context)[np.arange(len(PROMPT) - 1), PROMPT[1:]], atol=1e-4)
+
+
+def test_a_configuration_from_before_0_9_has_all_outputs_in_every_response(llm):
+    """Its postprocessing model reads them whether or not they were asked for."""
+    names = ("output_log_probs", "cum_log_probs", "context_logits", "generation_logits")
+    unasked = ask(llm, ("output_ids", *names), model="old")
+    assert {name: unasked[name].shape for name in names} == {"output_log_probs": (1, 6), "cum_log_probs": (1,), "context_logits": (1, 1),
+                                                             "generation_logits": (1, 1, 1)}
+    assert not any(unasked[name].any() for name in names)
+    asked = ask(llm, ("output_ids", *names), model="old", return_log_probs=True)
+    assert asked["output_log_probs"].all() and np.isclose(asked["output_log_probs"].sum(), asked["cum_log_probs"][0], atol=1e-4)
+    assert asked["output_ids"].tolist() == unasked["output_ids"].tolist()
 
 
 def test_several_sequences_differ_and_repeat_with_their_seed(llm):

@@ -6,9 +6,20 @@
 #include "llm_core/adapter/logits_format.h"
 
 namespace nereid::llm_adapter {
+namespace {
+
+bool HasInput(const ModelConfig& config, std::string_view name) {
+  const auto has_name = [&](const TensorSpec& input) { return input.name == name; };
+  return std::any_of(config.inputs().begin(), config.inputs().end(), has_name);
+}
+
+}  // namespace
 
 ConfiguredOutputs::ConfiguredOutputs(const ModelConfig& config)
-    : is_batching(config.max_batch_size() > 0), is_decoupled(config.is_decoupled()) {
+    : is_batching(config.max_batch_size() > 0),
+      is_decoupled(config.is_decoupled()),
+      // The first is in NVIDIA's templates since 0.6, the second since 0.9.
+      has_unasked(HasInput(config, "prompt_embedding_table") && !HasInput(config, "lora_task_id")) {
   for (const TensorSpec& output : config.outputs()) {
     names.push_back(output.name);
     if (output.name == "context_logits") context_logits = output.datatype;

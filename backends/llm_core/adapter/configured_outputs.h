@@ -18,6 +18,10 @@ struct ConfiguredOutputs {
 
   bool is_batching;
   bool is_decoupled;
+  // Of a configuration from before release 0.9 of the TensorRT-LLM backend: log probabilities and
+  // logits are in every response, as the postprocessing of that time needs them; zeros, where the
+  // request did not ask for them.
+  bool has_unasked;
   int32_t vocab_size = 0;  // of the logits
   std::vector<std::string> names;
   // As the configuration has them (logits_datatype): FP32, FP16 or BF16.

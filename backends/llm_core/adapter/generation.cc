@@ -2,6 +2,7 @@
 #include "llm_core/adapter/generation.h"
 
 #include <algorithm>
+#include <array>
 
 #include "llm_core/adapter/llm_metrics.h"
 #include "llm_core/adapter/logits_format.h"
@@ -15,6 +16,7 @@ constexpr size_t kMaxPriorIds = tokenizer::kMaxHeldIds;
 constexpr size_t kMaxQueuedNews = 64;  // of a sequence; then the newest are merged
 constexpr float kNoLogProb = -1.0f;    // fills up the shorter sequences of a response
 constexpr int32_t kNoId = -1;
+constexpr std::array<float, 1> kNoLogits{};
 
 void Append(std::vector<float>& to, std::span<const float> from) {
   to.insert(to.end(), from.begin(), from.end());
@@ -223,15 +225,17 @@ Status Generation::FillResponse(Response& response, Part& part, std::span<const 
   llm::TokenIds ids;
   std::vector<int32_t> lengths;
   std::vector<float> sums, log_probs;
+  const bool has_log_probs = row.wants_log_probs || outputs_.has_unasked;
+  const float filler = row.wants_log_probs ? kNoLogProb : 0.0f;
   for (const News& news : all) {  // the shorter ones are filled up
     ids.insert(ids.end(), row.prompt.begin(),
                row.prompt.begin() + static_cast<ptrdiff_t>(num_echoed));
     ids.insert(ids.end(), news.ids.begin(), news.ids.end());
     ids.insert(ids.end(), longest - news.ids.size(), kNoId);
     lengths.push_back(static_cast<int32_t>(num_echoed + news.ids.size()));
-    sums.push_back(news.cum_log_prob);
+    sums.push_back(row.wants_log_probs ? news.cum_log_prob : 0.0f);
     Append(log_probs, news.log_probs);
-    log_probs.insert(log_probs.end(), longest - news.log_probs.size(), kNoLogProb);
+    log_probs.insert(log_probs.end(), longest - news.log_probs.size(), filler);
   }
   const auto num_ids = static_cast<int64_t>(num_echoed + longest);
   if (Wants(response, "output_ids")) {
@@ -250,11 +254,11 @@ Status Generation::FillResponse(Response& response, Part& part, std::span<const 
     const std::string_view reason[] = {llm::FinishReasonText(all[0].finish)};
     NEREID_RETURN_IF_ERROR(response.SetStrings("finish_reason", Shape({1}), reason));
   }
-  if (row.wants_log_probs && Wants(response, "cum_log_probs")) {
+  if (has_log_probs && Wants(response, "cum_log_probs")) {
     NEREID_RETURN_IF_ERROR(
         response.SetOutput<float>("cum_log_probs", Shape({num_sequences}), sums));
   }
-  if (row.wants_log_probs && Wants(response, "output_log_probs")) {
+  if (has_log_probs && Wants(response, "output_log_probs")) {
     NEREID_RETURN_IF_ERROR(response.SetOutput<float>(
         "output_log_probs", Shape({num_sequences, static_cast<int64_t>(longest)}), log_probs));
   }
@@ -291,10 +295,18 @@ Status Generation::FillLogits(Response& response, std::span<const News> all) {
     const int64_t num_rows = static_cast<int64_t>(first.context_logits.size()) / vocab_size;
     NEREID_RETURN_IF_ERROR(SetLogits(response, "context_logits", outputs_.context_logits,
                                      Shape({num_rows, vocab_size}), first.context_logits));
+  } else if (outputs_.has_unasked && Wants(response, "context_logits")) {
+    NEREID_RETURN_IF_ERROR(
+        SetLogits(response, "context_logits", outputs_.context_logits, Shape({1, 1}), kNoLogits));
   }
   size_t longest = 0;
   for (const News& news : all) longest = std::max(longest, news.generation_logits.size());
-  if (longest == 0 || !Wants(response, "generation_logits")) return {};
+  if (!Wants(response, "generation_logits")) return {};
+  if (longest == 0) {
+    if (!outputs_.has_unasked) return {};
+    return SetLogits(response, "generation_logits", outputs_.generation_logits, Shape({1, 1, 1}),
+                     kNoLogits);
+  }
   std::vector<float> logits;
   for (const News& news : all) {
     Append(logits, news.generation_logits);
