@@ -28,7 +28,8 @@ parameters { key: "max_attention_window_size" value { string_value: "32" } }
 parameters { key: "sink_token_length" value { string_value: "4" } }
 """
 OLD = """input [ { name: "input_ids" data_type: TYPE_INT32 dims: [ -1 ] }, { name: "input_lengths" data_type: TYPE_INT32 dims: [ 1 ] },
-        { name: "request_output_len" data_type: TYPE_INT32 dims: [ 1 ] }, { name: "return_log_probs" data_type: TYPE_BOOL dims: [ 1 ] optional: true },
+        { name: "request_output_len" data_type: TYPE_INT32 dims: [ 1 ] }, { name: "runtime_top_k" data_type: TYPE_UINT32 dims: [ 1 ] optional: true },
+        { name: "return_log_probs" data_type: TYPE_BOOL dims: [ 1 ] optional: true },
         { name: "prompt_embedding_table" data_type: TYPE_FP16 dims: [ -1, -1 ] optional: true } ]
 output [ { name: "output_ids" data_type: TYPE_INT32 dims: [ -1, -1 ] }, { name: "cum_log_probs" data_type: TYPE_FP32 dims: [ -1 ] },
          { name: "output_log_probs" data_type: TYPE_FP32 dims: [ -1, -1 ] }, { name: "context_logits" data_type: TYPE_FP32 dims: [ -1, -1 ] },
@@ -46,6 +47,15 @@ def llm(start_server, tmp_path_factory):
         (root / name / "1").mkdir(parents=True)
         (root / name / "config.pbtxt").write_text(CONFIG.format(path=checkpoint) + more)
     return start_server(root)
+
+
+def ask_of_old(llm, top_k):
+    """In the types of release 0.6."""
+    body = {"inputs": [{"name": name, "datatype": datatype, "shape": [len(values)], "data": values} for name, datatype, values in (
+        ("input_ids", "INT32", PROMPT), ("input_lengths", "INT32", [len(PROMPT)]), ("request_output_len", "INT32", [6]), ("runtime_top_k", "UINT32", [top_k]))],
+        "outputs": [{"name": "output_ids"}]}
+    with urllib.request.urlopen(urllib.request.Request(f"{llm.url}/v2/models/old/infer", data=json.dumps(body).encode()), timeout=120) as answer:
+        return json.load(answer)["outputs"][0]["data"]
 
 
 def ask(llm, outputs, prompt=PROMPT, tokens=6, model="llm", **fields):
@@ -113,6 +123,7 @@ def test_a_configuration_from_before_0_9_has_all_outputs_in_every_response(llm):
     asked = ask(llm, ("output_ids", *names), model="old", return_log_probs=True)
     assert asked["output_log_probs"].all() and np.isclose(asked["output_log_probs"].sum(), asked["cum_log_probs"][0], atol=1e-4)
     assert asked["output_ids"].tolist() == unasked["output_ids"].tolist()
+    assert ask_of_old(llm, top_k=1) == unasked["output_ids"][0].tolist()
 
 
 def test_several_sequences_differ_and_repeat_with_their_seed(llm):

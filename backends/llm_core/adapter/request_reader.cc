@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <type_traits>
 
 #include "llm_core/adapter/tensors.h"
 
@@ -37,7 +38,7 @@ class InputRows {
   Result<std::span<const T>> Row(std::string_view name, int64_t row) {
     TensorView* view = Find(name);
     if (view == nullptr) return std::span<const T>();
-    NEREID_ASSIGN_OR_RETURN(const std::span<const T> elements, view->As<T>());
+    NEREID_ASSIGN_OR_RETURN(const std::span<const T> elements, Elements<T>(*view));
     if (elements.size() % num_rows_ != 0) {
       return InvalidArgError("input '", name, "': shape ", ToString(view->shape()),
                              " does not divide into ", num_rows_, " rows");
@@ -61,6 +62,18 @@ class InputRows {
   }
 
  private:
+  // Releases of the TensorRT-LLM backend before 0.7 have UINT32 where it is INT32 since.
+  template <typename T>
+  static Result<std::span<const T>> Elements(TensorView& view) {
+    if constexpr (std::is_same_v<T, int32_t>) {
+      if (view.datatype() == DataType::kUint32) {
+        NEREID_ASSIGN_OR_RETURN(const std::span<const uint32_t> elements, view.As<uint32_t>());
+        return std::span(reinterpret_cast<const T*>(elements.data()), elements.size());
+      }
+    }
+    return view.As<T>();
+  }
+
   std::map<std::string, TensorView, std::less<>> views_;
   int64_t num_rows_ = 1;
 };
