@@ -17,8 +17,8 @@ struct Tensor {
 constexpr DataType kBytes = DataType::kBytes, kInt32 = DataType::kInt32, kFp32 = DataType::kFp32,
                    kUint64 = DataType::kUint64, kAny = DataType::kInvalid;
 
-constexpr std::array<const char*, 4> kMultimodal = {"IMAGE_BYTES", "IMAGE_URL", "VIDEO_BYTES",
-                                                    "IMAGES"};
+constexpr std::array<const char*, 6> kMultimodal = {"IMAGE_BYTES", "IMAGE_URL", "VIDEO_BYTES",
+                                                    "IMAGES", "IMAGE", "PROMPT_EMBEDDING_TABLE"};
 
 struct TensorLists {
   std::vector<Tensor> inputs, outputs;
@@ -38,7 +38,9 @@ const TensorLists& PreprocessingTensors() {
                                      {"IMAGE_BYTES", kAny, {}},
                                      {"IMAGE_URL", kAny, {}},
                                      {"VIDEO_BYTES", kAny, {}},
-                                     {"IMAGES", kAny, {}}},
+                                     {"IMAGES", kAny, {}},
+                                     {"IMAGE", kAny, {}},
+                                     {"PROMPT_EMBEDDING_TABLE", kAny, {}}},
                                     {{"INPUT_ID", kInt32, {-1}},
                                      {"REQUEST_INPUT_LEN", kInt32, {1}},
                                      {"BAD_WORDS_IDS", kInt32, {2, -1}},
@@ -50,6 +52,7 @@ const TensorLists& PreprocessingTensors() {
                                      {"DECODER_INPUT_ID", kInt32, {-1}},
                                      {"REQUEST_DECODER_INPUT_LEN", kInt32, {1}},
                                      {"OUT_PROMPT_TABLE_EXTRA_IDS", kUint64, {-1}},
+                                     {"OUT_PROMPT_EMBEDDING_TABLE", kAny, {}},
                                      {"PIXEL_VALUES", kAny, {}},
                                      {"ASPECT_RATIO_IDS", kAny, {}},
                                      {"ASPECT_RATIO_MASK", kAny, {}},

@@ -113,8 +113,8 @@ def test_logits_agree_with_the_tokens_and_their_log_probabilities(llm):
     assert np.allclose(got["prompt_log_probs"], log_softmax(context)[np.arange(len(PROMPT) - 1), PROMPT[1:]], atol=1e-4)
 
 
-def test_a_configuration_from_before_0_9_has_all_outputs_in_every_response(llm):
-    """Its postprocessing model reads them whether or not they were asked for."""
+def test_a_configuration_from_before_0_14_has_all_outputs_in_every_response(llm):
+    """As the backend of that time did; the postprocessing of releases before 0.9 fails without them."""
     names = ("output_log_probs", "cum_log_probs", "context_logits", "generation_logits")
     unasked = ask(llm, ("output_ids", *names), model="old")
     assert {name: unasked[name].shape for name in names} == {"output_log_probs": (1, 6), "cum_log_probs": (1,), "context_logits": (1, 1),

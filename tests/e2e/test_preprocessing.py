@@ -5,6 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 import tritonclient.http as httpclient
+from tritonclient.utils import InferenceServerException
 
 tokenizers = pytest.importorskip("tokenizers")
 
@@ -12,6 +13,14 @@ DEMO = pathlib.Path(__file__).resolve().parents[2] / "demo" / "model"
 TEXT = "Once upon a time there was a little girl who lived in a wood."
 CUTS = {"right": {"max_length": 5, "stride": 0, "direction": "Right", "strategy": "LongestFirst"},
         "left": {"max_length": 7, "stride": 2, "direction": "Left", "strategy": "OnlyFirst"}}
+
+MULTIMODAL = """
+input [ { name: "QUERY" data_type: TYPE_STRING dims: [ 1 ] }, { name: "REQUEST_OUTPUT_LEN" data_type: TYPE_INT32 dims: [ 1 ] },
+        { name: "IMAGE" data_type: TYPE_FP16 dims: [ -1 ] optional: true },
+        { name: "PROMPT_EMBEDDING_TABLE" data_type: TYPE_FP16 dims: [ -1, -1 ] optional: true } ]
+output [ { name: "INPUT_ID" data_type: TYPE_INT32 dims: [ -1 ] }, { name: "REQUEST_INPUT_LEN" data_type: TYPE_INT32 dims: [ 1 ] },
+         { name: "OUT_PROMPT_EMBEDDING_TABLE" data_type: TYPE_FP16 dims: [ -1, -1 ] } ]
+"""
 
 
 def write_model(root, name, truncation, parameter=None):
@@ -31,11 +40,17 @@ def server(start_server, tmp_path_factory):
     for name, truncation in CUTS.items():
         write_model(root, name, truncation, "file")
         write_model(root, name + "_whole", truncation)
+    write_model(root, "multimodal", None)
+    with open(root / "multimodal/config.pbtxt", "a") as config:
+        config.write(MULTIMODAL)
     return start_server(root)
 
 
-def prompt_ids(server, model):
+def prompt_ids(server, model, **further):
     inputs = []
+    for name, value in further.items():
+        inputs.append(httpclient.InferInput(name, value.shape, "FP16"))
+        inputs[-1].set_data_from_numpy(value)
     for name, value, datatype in (("QUERY", np.array([[TEXT.encode()]], dtype=object), "BYTES"),
                                   ("REQUEST_OUTPUT_LEN", np.array([[1]], np.int32), "INT32")):
         inputs.append(httpclient.InferInput(name, value.shape, datatype))
@@ -56,3 +71,11 @@ def test_a_prompt_is_cut_as_tokenizer_json_says_where_that_is_asked_for(server, 
                                 strategy={"LongestFirst": "longest_first", "OnlyFirst": "only_first"}[cut["strategy"]])
     assert prompt_ids(server, model) == reference.encode(TEXT).ids
     assert prompt_ids(server, model + "_whole") == whole and len(whole) > cut["max_length"]
+
+
+@pytest.mark.parametrize("name, shape", [("IMAGE", (1, 3)), ("PROMPT_EMBEDDING_TABLE", (1, 2, 2))])
+def test_tensors_of_pictures_may_be_configured_but_not_sent(server, name, shape):
+    """They are in the templates of release 0.12."""
+    assert prompt_ids(server, "multimodal") == tokenizers.Tokenizer.from_file(str(DEMO / "tokenizer.json")).encode(TEXT).ids
+    with pytest.raises(InferenceServerException, match=f"'{name}'"):
+        prompt_ids(server, "multimodal", **{name: np.ones(shape, np.float16)})

@@ -18,8 +18,9 @@ bool HasInput(const ModelConfig& config, std::string_view name) {
 ConfiguredOutputs::ConfiguredOutputs(const ModelConfig& config)
     : is_batching(config.max_batch_size() > 0),
       is_decoupled(config.is_decoupled()),
-      // The first is in NVIDIA's templates since 0.6, the second since 0.9.
-      has_unasked(HasInput(config, "prompt_embedding_table") && !HasInput(config, "lora_task_id")) {
+      // The first is in NVIDIA's templates since 0.6, the second since 0.14.
+      has_unasked(HasInput(config, "prompt_embedding_table") &&
+                  !HasInput(config, "num_return_sequences")) {
   for (const TensorSpec& output : config.outputs()) {
     names.push_back(output.name);
     if (output.name == "context_logits") context_logits = output.datatype;

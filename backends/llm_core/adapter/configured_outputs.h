@@ -18,8 +18,8 @@ struct ConfiguredOutputs {
 
   bool is_batching;
   bool is_decoupled;
-  // Of a configuration from before release 0.9 of the TensorRT-LLM backend: log probabilities and
-  // logits are in every response, as the postprocessing of that time needs them; zeros, where the
+  // Of a configuration from before release 0.14 of the TensorRT-LLM backend: log probabilities and
+  // logits are in every response, as the clients and models of that time expect; zeros, where the
   // request did not ask for them.
   bool has_unasked;
   int32_t vocab_size = 0;  // of the logits
