@@ -15,6 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// As a runtime it names a backend that the backend "python" runs; Triton writes it into the
+// configurations of their models.
+constexpr char kPythonFile[] = "model.py";
+
 bool IsFile(const std::string& path) {
   std::error_code error;
   return fs::is_regular_file(path, error);
@@ -63,7 +67,7 @@ Result<std::optional<BackendLocation>> FindPythonBased(const BackendSearch& sear
                                                        const std::string& backend) {
   for (const std::string& dir : search.backend_dirs) {
     const std::string folder = Join(dir, backend);
-    const std::string model = Join(folder, "model.py");
+    const std::string model = Join(folder, kPythonFile);
     if (!IsFile(model)) continue;
     auto python = FindIn(Folders(search, "python"), backend, "libtriton_python.so");
     if (!python) {
@@ -109,7 +113,9 @@ Result<BackendLocation> FindBackend(const ModelConfig& config, const BackendSear
   }
   NEREID_ASSIGN_OR_RETURN(const std::string library, LibraryName(config, backend));
   const std::vector<std::string> folders = Folders(search, backend);
-  if (auto found = FindIn(folders, backend, library)) return *found;
+  if (library != kPythonFile) {
+    if (auto found = FindIn(folders, backend, library)) return *found;
+  }
   if (backend == "tensorrtllm") {
     if (auto engine = FindLlmEngine(search)) return *engine;
   }

@@ -104,6 +104,21 @@ TEST_F(BackendSearchTest, ResolvesTensorrtllmToAnEngineThatIsThere) {
   EXPECT_EQ(Find(), "given/tensorrtllm/libtriton_tensorrtllm.so");
 }
 
+TEST_F(BackendSearchTest, TakesPythonFilesAsRuntimesForNoLibraries) {
+  Touch("own/python/libtriton_python.so");
+  Touch("own/b/libtriton_b.so");
+  Touch("own/b/model.py");
+  Touch("model/3/model.py");
+  config_.runtime = "model.py";
+  const auto based = FindBackend(config_, search_);
+  ASSERT_TRUE(based.ok()) << based.status().message();
+  EXPECT_TRUE(based->is_python_based);
+  EXPECT_EQ(based->library, (root_ / "own/python/libtriton_python.so").string());
+  EXPECT_EQ(based->directory, (root_ / "own/b").string());
+  config_.backend = "python";
+  EXPECT_EQ(Find().find("error: unable to find backend library 'model.py' for model 'm'"), 0u);
+}
+
 TEST_F(BackendSearchTest, RunsPythonBasedBackendsByThePythonBackend) {
   Touch("given/b/model.py");
   EXPECT_NE(Find().find("needs the backend 'python'"), std::string::npos);
