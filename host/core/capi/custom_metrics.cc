@@ -1,6 +1,7 @@
 // TRITONSERVER_MetricFamily, Metric and MetricArgs: metrics of backends and embedders. [any thread]
 #include "observe/custom_metrics.h"
 
+#include "base/raw_value.h"
 #include "capi/handles.h"
 
 using nereid::AtCEdge;
@@ -39,6 +40,10 @@ TRITONSERVER_Error* TRITONSERVER_MetricFamilyNew(TRITONSERVER_MetricFamily** fam
   NEREID_RETURN_IF_NULL(family);
   NEREID_RETURN_IF_NULL(name);
   NEREID_RETURN_IF_NULL(description);
+  if (const uint32_t raw = nereid::RawValue(kind); raw > TRITONSERVER_METRIC_KIND_HISTOGRAM) {
+    return nereid::ToError(nereid::InvalidArgError("metric family '", name, "': unknown kind ",
+                                                   static_cast<int32_t>(raw)));
+  }
   return AtCEdge([&]() -> Status {
     NEREID_ASSIGN_OR_RETURN(auto created, CustomMetricFamily::New(kind, name, description));
     *family = ToHandle(created.release());

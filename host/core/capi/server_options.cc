@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/host_binding.h"
+#include "base/raw_value.h"
 #include "capi/handles.h"
 
 using nereid::FromHandle;
@@ -117,8 +118,9 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetModelConfigName(
 TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetRateLimiterMode(
     TRITONSERVER_ServerOptions* options, TRITONSERVER_RateLimitMode mode) {
   return Apply(__func__, options, [&](ServerOptions& o) -> Status {
-    if (static_cast<uint32_t>(mode) > TRITONSERVER_RATE_LIMIT_EXEC_COUNT) {
-      return nereid::InvalidArgError("unknown rate limit mode '", mode, "'");
+    const uint32_t raw = nereid::RawValue(mode);
+    if (raw > TRITONSERVER_RATE_LIMIT_EXEC_COUNT) {
+      return nereid::InvalidArgError("unknown rate limit mode '", static_cast<int32_t>(raw), "'");
     }
     o.rate_limit = mode != TRITONSERVER_RATE_LIMIT_OFF;
     return Status::Ok();

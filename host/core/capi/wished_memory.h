@@ -1,9 +1,7 @@
 // Where a backend wishes its memory, said in what it is answered in, too.
 #pragma once
 
-#include <cstring>
-#include <type_traits>
-
+#include "base/raw_value.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {
@@ -11,8 +9,7 @@ namespace nereid {
 // Some backends leave it unset (NVIDIA's python backend, of its inputs): what is no type of memory
 // is the CPU's.
 inline TRITONSERVER_MemoryType WishedMemoryType(const TRITONSERVER_MemoryType* memory_type) {
-  std::underlying_type_t<TRITONSERVER_MemoryType> value = 0;
-  std::memcpy(&value, memory_type, sizeof(value));
+  const uint32_t value = RawValue(*memory_type);
   return value <= TRITONSERVER_MEMORY_GPU ? static_cast<TRITONSERVER_MemoryType>(value)
                                           : TRITONSERVER_MEMORY_CPU;
 }

@@ -92,9 +92,6 @@ void AddTo(std::atomic<double>* target, double value) {
 
 Result<std::unique_ptr<CustomMetricFamily>> CustomMetricFamily::New(
     TRITONSERVER_MetricKind kind, const std::string& name, const std::string& description) {
-  if (static_cast<uint32_t>(kind) > TRITONSERVER_METRIC_KIND_HISTOGRAM) {
-    return InvalidArgError("metric family '", name, "': unknown kind ", static_cast<int>(kind));
-  }
   if (!prometheus::CheckMetricName(name)) {
     return InvalidArgError("metric family '", name, "': not a valid Prometheus metric name");
   }
