@@ -181,12 +181,11 @@ Status Server::End() {
   lifecycle_.reset();  // and with it every thread that loads
   services_->reaper.WaitIdle();
   const uint64_t timeout_ns = std::max(exit_timeout_secs_ * uint64_t{1'000'000'000}, kMinEndNs);
-  bool have_ended = services_->backends.EndAll(timeout_ns);
-  if (services_->cache != nullptr) {
-    have_ended &= ResponseCache::End(std::move(services_->cache), timeout_ns);
-  }
-  if (!have_ended) (void)services_.release();
-  if (have_ended && AgentChain::NumLeftBehind() == 0) return Status::Ok();
+  const bool backends_ended = services_->backends.EndAll(timeout_ns);
+  const bool cache_ended =
+      services_->cache == nullptr || ResponseCache::End(std::move(services_->cache), timeout_ns);
+  if (!backends_ended) (void)services_.release();
+  if (backends_ended && cache_ended && AgentChain::NumLeftBehind() == 0) return Status::Ok();
   return InternalError("what others wrote has not ended: the process must not end by exit()");
 }
 
