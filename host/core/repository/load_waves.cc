@@ -5,17 +5,18 @@
 namespace nereid {
 
 LoadWaves::LoadWaves(std::map<std::string, ModelPlan> plans, ModelLifecycle* lifecycle,
-                     Settled settled)
+                     bool by_request, Hooks hooks)
     : waiting_(std::move(plans)),
       lifecycle_(lifecycle),
-      settled_(std::move(settled)),
+      by_request_(by_request),
+      hooks_(std::move(hooks)),
       finished_(std::make_shared<Finished>(waiting_.size() + 1)) {}
 
 void LoadWaves::Run() {
   StartReady();
   while (!running_.empty()) {
     auto [name, status] = std::move(finished_->Pop()).value();
-    settled_(running_.at(name), status);
+    hooks_.settled(running_.at(name), status);
     running_.erase(name);
     StartReady();
   }
@@ -50,6 +51,7 @@ void LoadWaves::StartReady() {
 
 void LoadWaves::Start(const std::string& name) {
   auto node = waiting_.extract(name);
+  if (hooks_.may_start != nullptr && !hooks_.may_start(node.mapped())) return;
   const ModelPlan& plan = running_.emplace(name, std::move(node.mapped())).first->second;
   lifecycle_->Load(plan.load, [finished = finished_, name](Status status) {
     finished->TryPush({name, std::move(status)});
@@ -60,9 +62,9 @@ void LoadWaves::Fail(const std::string& name, Status status) {
   const auto node = waiting_.extract(name);
   const ModelPlan& plan = node.mapped();
   for (const int64_t version : plan.load.versions) {
-    lifecycle_->RecordFailure(name, version, status.message());
+    lifecycle_->RecordFailure(name, version, status.message(), by_request_);
   }
-  settled_(plan, status);
+  hooks_.settled(plan, status);
 }
 
 bool LoadWaves::Waits(const ModelPlan& plan) const {

@@ -18,11 +18,16 @@ namespace nereid {
 
 class LoadWaves {
  public:
-  // Called once a plan, when it has loaded or failed.
-  using Settled = std::function<void(const ModelPlan&, const Status&)>;
+  struct Hooks {
+    // Asked right before a load; a plan that may not start is dropped. Null: all may.
+    std::function<bool(const ModelPlan&)> may_start;
+    // Called once a plan, when it has loaded or failed.
+    std::function<void(const ModelPlan&, const Status&)> settled;
+  };
 
-  // `lifecycle` outlives this object.
-  LoadWaves(std::map<std::string, ModelPlan> plans, ModelLifecycle* lifecycle, Settled settled);
+  // `lifecycle` outlives this object. `by_request`: see ModelLifecycle::RecordFailure.
+  LoadWaves(std::map<std::string, ModelPlan> plans, ModelLifecycle* lifecycle, bool by_request,
+            Hooks hooks);
 
   // Returns when every plan is settled.
   void Run();
@@ -42,7 +47,8 @@ class LoadWaves {
   std::map<std::string, ModelPlan> waiting_;
   std::map<std::string, ModelPlan> running_;
   ModelLifecycle* const lifecycle_;
-  const Settled settled_;
+  const bool by_request_;
+  const Hooks hooks_;
   const std::shared_ptr<Finished> finished_;
 };
 

@@ -306,6 +306,7 @@ void ModelLifecycle::RecordFailure(const std::string& name, int64_t version,
   if (entry.serving.count(version) > 0) return;
   const auto old = entry.versions.find(version);
   const bool was_missed = old != entry.versions.end() && old->second.status.is_missed &&
+                          old->second.status.state != ModelState::kUnloading &&
                           !IsUnloaded(old->second.status);
   entry.versions[version].status = {ModelState::kUnavailable, reason, !by_request || was_missed};
 }

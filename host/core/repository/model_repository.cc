@@ -58,26 +58,26 @@ ModelRepository::Names ModelRepository::KeptNames(const std::string& name) const
   return {names.begin(), names.end()};
 }
 
-void ModelRepository::AddPlan(const std::string& name, Result<ModelPlan> plan, Plans* plans,
-                              Failures* failures) const {
+void ModelRepository::AddPlan(const std::string& name, Result<ModelPlan> plan, bool by_request,
+                              Plans* plans, Failures* failures) const {
   if (plan.ok()) {
     plans->emplace(name, std::move(plan).value());
     return;
   }
   (*failures)[name] = {plan.status().code(), LoadFailure(name, plan.status())};
-  RecordFailure(name, failures->at(name));
+  RecordFailure(name, failures->at(name), by_request);
 }
 
 void ModelRepository::AddSteps(const std::string& name, const std::vector<Repository>& repositories,
-                               Plans* plans, Failures* failures) const {
+                               bool by_request, Plans* plans, Failures* failures) const {
   const auto it = plans->find(name);
   if (it == plans->end()) return;
   for (const std::string& step : it->second.steps) {
     if (lifecycle_->IsServing(step) || plans->count(step) > 0 || failures->count(step) > 0) {
       continue;
     }
-    AddPlan(step, PlanModel(repositories, step, config_name_), plans, failures);
-    AddSteps(step, repositories, plans, failures);
+    AddPlan(step, PlanModel(repositories, step, config_name_), by_request, plans, failures);
+    AddSteps(step, repositories, by_request, plans, failures);
   }
 }
 
@@ -86,9 +86,11 @@ void ModelRepository::AddPlans(const std::vector<std::string>& names,
                                Failures* failures) const {
   std::vector<Result<ModelPlan>> made = PlanModels(repositories, names, config_name_);
   for (size_t i = 0; i < names.size(); ++i) {
-    AddPlan(names[i], std::move(made[i]), plans, failures);
+    AddPlan(names[i], std::move(made[i]), /*by_request=*/false, plans, failures);
   }
-  for (const std::string& name : names) AddSteps(name, repositories, plans, failures);
+  for (const std::string& name : names) {
+    AddSteps(name, repositories, /*by_request=*/false, plans, failures);
+  }
 }
 
 void ModelRepository::RecordFailure(const std::string& name, const Status& status,
@@ -104,7 +106,7 @@ void ModelRepository::RecordFailure(const std::string& name, const Status& statu
   }
 }
 
-void ModelRepository::ApplyAgentsTo(Plans* plans, Failures* failures) {
+void ModelRepository::ApplyAgentsTo(bool by_request, Plans* plans, Failures* failures) {
   for (auto it = plans->begin(); it != plans->end();) {
     const Status status = ApplyAgents(&agents_, Repositories(), config_name_, &it->second);
     if (status.ok()) {
@@ -113,62 +115,107 @@ void ModelRepository::ApplyAgentsTo(Plans* plans, Failures* failures) {
     }
     const std::string& name = it->first;
     (*failures)[name] = {status.code(), LoadFailure(name, status)};
-    RecordFailure(name, failures->at(name));
+    RecordFailure(name, failures->at(name), by_request);
     it = plans->erase(it);
   }
 }
 
-void ModelRepository::Want(const Plans& plans) {
-  std::lock_guard lock(mutex_);
-  for (const auto& [name, plan] : plans) {
-    wanted_ensembles_.erase(name);
-    if (!plan.steps.empty()) wanted_ensembles_.emplace(name, plan);
+void ModelRepository::RefuseCircles(const WantedEnsembles::Plans& asked, bool by_request,
+                                    Plans* plans, Failures* failures) {
+  for (auto it = plans->begin(); it != plans->end();) {
+    const auto& [name, plan] = *it;
+    if (!wanted_.CallsItself(name)) {
+      ++it;
+      continue;
+    }
+    Status status = InvalidArgError("load failed for model '", name,
+                                    "': circular dependency between ensembles");
+    for (const int64_t version : plan.load.versions) {
+      lifecycle_->RecordFailure(name, version, status.message(), by_request);
+    }
+    wanted_.Failed(name, asked.at(name), lifecycle_->IsServing(name));
+    failures->emplace(name, std::move(status));
+    plans->erase(it);
+    it = plans->begin();  // what is wanted again may close another circle
   }
 }
 
-void ModelRepository::Carry(Plans plans, Failures* failures) {
-  std::set<std::string> tried, loaded;
-  for (const auto& [name, plan] : plans) tried.insert(name);
-  Want(plans);
-  ApplyAgentsTo(&plans, failures);
+ModelRepository::Failures ModelRepository::Carry(Plans plans, bool by_request, Failures* failures) {
+  const WantedEnsembles::Plans asked = wanted_.Want(plans);
+  RefuseCircles(asked, by_request, &plans, failures);
+  const std::set<std::string> loaded = LoadPlans(std::move(plans), by_request, nullptr, failures);
+  for (const auto& [name, plan] : asked) {
+    if (failures->count(name) == 0) {
+      wanted_.Loaded(name, plan);
+    } else {
+      wanted_.Failed(name, plan, lifecycle_->IsServing(name));
+    }
+  }
+  return FollowSteps(asked, loaded);
+}
+
+std::set<std::string> ModelRepository::LoadPlans(Plans plans, bool by_request,
+                                                 std::function<bool(const ModelPlan&)> may_start,
+                                                 Failures* failures) {
+  std::set<std::string> loaded;
+  ApplyAgentsTo(by_request, &plans, failures);
   for (auto& [name, plan] : plans) plan.load.instances_only = ChangesInstancesAlone(plan);
-  LoadWaves(std::move(plans), lifecycle_, [&](const ModelPlan& plan, const Status& status) {
+  const auto settled = [&](const ModelPlan& plan, const Status& status) {
     if (plan.agents != nullptr) plan.agents->FinishLoad(status.ok());
     if (status.ok() && !plan.load.instances_only) loaded.insert(plan.load.name);
     if (status.ok()) return Remember(plan);
     (*failures)[plan.load.name] = status;
-  }).Run();
-  if (!loaded.empty()) FollowSteps(tried, loaded);
+  };
+  LoadWaves(std::move(plans), lifecycle_, by_request, {std::move(may_start), settled}).Run();
+  return loaded;
 }
 
-void ModelRepository::FollowSteps(const std::set<std::string>& tried,
-                                  const std::set<std::string>& loaded) {
-  Plans plans;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [name, plan] : wanted_ensembles_) {
-      const auto is_new = [&](const std::string& step) { return loaded.count(step) > 0; };
-      if (tried.count(name) > 0 || std::none_of(plan.steps.begin(), plan.steps.end(), is_new)) {
-        continue;
-      }
-      plans.emplace(name, plan);
+bool ModelRepository::IsForgettable(const ModelPlan& plan) const {
+  return plan.load.files == nullptr && !lifecycle_->IsServing(plan.load.name) &&
+         FindModel(Repositories(), plan.load.name).empty();
+}
+
+WantedEnsembles::Plans ModelRepository::Followers(const WantedEnsembles::Plans& tried,
+                                                  const std::set<std::string>& loaded) {
+  WantedEnsembles::Plans followers;
+  for (const auto& [name, plan] : wanted_.CallersOf(loaded)) {
+    if (tried.count(name) > 0) continue;
+    if (IsForgettable(*plan)) {
+      wanted_.Forget(name, plan);
+      continue;
     }
+    // Where another step does not serve, the ensemble goes on waiting for that one.
+    const bool complete =
+        std::all_of(plan->steps.begin(), plan->steps.end(),
+                    [&](const std::string& step) { return lifecycle_->IsServing(step); });
+    if (complete) followers.emplace(name, plan);
   }
-  // Where another step does not serve, the ensemble goes on waiting for that one.
-  for (auto it = plans.begin(); it != plans.end();) {
-    const std::vector<std::string>& steps = it->second.steps;
-    const bool complete = std::all_of(steps.begin(), steps.end(), [&](const std::string& step) {
-      return lifecycle_->IsServing(step);
-    });
-    it = complete ? std::next(it) : plans.erase(it);
-  }
-  if (plans.empty()) return;
+  return followers;
+}
+
+ModelRepository::Failures ModelRepository::FollowSteps(const WantedEnsembles::Plans& tried,
+                                                       const std::set<std::string>& loaded) {
+  if (loaded.empty()) return {};
+  const WantedEnsembles::Plans followers = Followers(tried, loaded);
+  Plans plans;
+  for (const auto& [name, plan] : followers) plans.emplace(name, *plan);
   Failures failures;
-  Carry(std::move(plans), &failures);
+  // One that is unloaded by name meanwhile stays unloaded.
+  const auto may_start = [&](const ModelPlan& plan) {
+    return wanted_.IsWanted(plan.load.name, followers.at(plan.load.name));
+  };
+  const std::set<std::string> followed =
+      LoadPlans(std::move(plans), /*by_request=*/false, may_start, &failures);
+  for (const std::string& name : followed) wanted_.Loaded(name, followers.at(name));
   for (const auto& [name, status] : failures) {
     NEREID_LOG_ERROR(status.message());
     TakeDown(name, false);  // the steps are others than those that it was made for
+    for (const int64_t version : followers.at(name)->load.versions) {
+      lifecycle_->RecordFailure(name, version, status.message());
+    }
   }
+  failures.merge(FollowSteps(followers, followed));
+  return failures;
 }
 
 Status ModelRepository::Summarise(const Failures& failures) {
@@ -195,7 +242,7 @@ Status ModelRepository::LoadNamed(const std::vector<std::string>& names) {
     for (std::string& each : KeptNames(name)) kept.insert(std::move(each));
   }
   AddPlans({kept.begin(), kept.end()}, repositories, &plans, &failures);
-  Carry(std::move(plans), &failures);
+  Carry(std::move(plans), /*by_request=*/false, &failures);
   for (const auto& [name, status] : failures) NEREID_LOG_ERROR(status.message());
   return Summarise(failures);
 }
@@ -264,8 +311,8 @@ Status ModelRepository::LoadOne(const std::string& name,
   Failures failures;
   plans.emplace(name, std::move(plan).value());
   // A step that cannot be planned fails the ensemble below, by name.
-  AddSteps(name, repositories, &plans, &failures);
-  Carry(std::move(plans), &failures);
+  AddSteps(name, repositories, /*by_request=*/true, &plans, &failures);
+  Carry(std::move(plans), /*by_request=*/true, &failures);
   for (const auto& [failed, status] : failures) NEREID_LOG_ERROR(status.message());
   const auto own = failures.find(name);
   if (own == failures.end()) return Status::Ok();
@@ -299,10 +346,7 @@ Status ModelRepository::UnloadOne(const std::string& name, bool dependents) {
   if (statuses.count(name) == 0 && FindModel(Repositories(), name).empty()) {
     return NotFoundError("failed to unload '", name, "': no such model");
   }
-  {
-    std::lock_guard lock(mutex_);
-    wanted_ensembles_.erase(name);
-  }
+  wanted_.Forget(name);
   TakeDown(name, dependents);
   return Status::Ok();
 }
@@ -346,8 +390,7 @@ std::vector<std::string> ModelRepository::ChainSteps(const std::string& ensemble
     chained.push_back(step);
     for (std::string& deeper : ChainSteps(step)) all.push_back(std::move(deeper));
     Forget(step);
-    std::lock_guard lock(mutex_);
-    wanted_ensembles_.erase(step);
+    wanted_.Forget(step);
   }
   lifecycle_->ThenUnload(ensemble, chained);
   all.insert(all.end(), chained.begin(), chained.end());
@@ -355,11 +398,11 @@ std::vector<std::string> ModelRepository::ChainSteps(const std::string& ensemble
 }
 
 void ModelRepository::UnloadAll() {
+  wanted_.Clear();
   std::map<std::string, Loaded> loaded;
   {
     std::lock_guard lock(mutex_);
     loaded.swap(loaded_);
-    wanted_ensembles_.clear();
   }
   for (const auto& [name, model] : loaded) {
     if (model.agents != nullptr) model.agents->Unload();
@@ -385,7 +428,8 @@ Status ModelRepository::Poll() {
   for (auto it = plans.begin(); it != plans.end();) {
     it = IsCurrent(it->second) ? plans.erase(it) : std::next(it);
   }
-  Carry(std::move(plans), &failures);
+  Failures followers = Carry(std::move(plans), /*by_request=*/false, &failures);
+  failures.merge(followers);
   std::vector<std::string> removed;
   {
     std::lock_guard lock(mutex_);

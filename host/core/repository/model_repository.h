@@ -4,6 +4,7 @@
 // callers may say a plain one, which then means every model of that name. [any thread]
 #pragma once
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -15,6 +16,7 @@
 #include "repository/model_lifecycle.h"
 #include "repository/model_plan.h"
 #include "repository/scan.h"
+#include "repository/wanted_ensembles.h"
 
 namespace nereid {
 
@@ -72,22 +74,34 @@ class ModelRepository {
   Status UnloadOne(const std::string& name, bool dependents);
   // Ends `name` and the ensembles that call it, which stay wanted.
   void TakeDown(const std::string& name, bool dependents);
+  // Below, `by_request`: for a client, see ModelLifecycle::RecordFailure.
   // Plans `names`, each once, and the steps of ensembles among them.
   void AddPlans(const std::vector<std::string>& names, const std::vector<Repository>& repositories,
                 Plans* plans, Failures* failures) const;
-  void AddPlan(const std::string& name, Result<ModelPlan> plan, Plans* plans,
+  void AddPlan(const std::string& name, Result<ModelPlan> plan, bool by_request, Plans* plans,
                Failures* failures) const;
   // Plans what the ensemble `name` calls and what does not serve yet.
-  void AddSteps(const std::string& name, const std::vector<Repository>& repositories, Plans* plans,
-                Failures* failures) const;
+  void AddSteps(const std::string& name, const std::vector<Repository>& repositories,
+                bool by_request, Plans* plans, Failures* failures) const;
+  // Moves the ensembles that call themselves through others to `failures`. `asked`: see Want.
+  void RefuseCircles(const WantedEnsembles::Plans& asked, bool by_request, Plans* plans,
+                     Failures* failures);
   // Moves the plans that a repository agent refuses to `failures`.
-  void ApplyAgentsTo(Plans* plans, Failures* failures);
-  // Loads in waves: a model when its steps are done. Moves what fails to `failures`. Then wanted
-  // ensembles that call what has been loaded are loaded anew.
-  void Carry(Plans plans, Failures* failures);
-  // `tried`: what the caller has just tried to load; `loaded`: what of it is new.
-  void FollowSteps(const std::set<std::string>& tried, const std::set<std::string>& loaded);
-  void Want(const Plans& plans);
+  void ApplyAgentsTo(bool by_request, Plans* plans, Failures* failures);
+  // Loads what a caller asked for. Moves what fails to `failures`. Then wanted ensembles that call
+  // what has been loaded are loaded anew; returns the failures of these.
+  Failures Carry(Plans plans, bool by_request, Failures* failures);
+  // Loads in waves: a model when its steps are done. Returns what is new.
+  std::set<std::string> LoadPlans(Plans plans, bool by_request,
+                                  std::function<bool(const ModelPlan&)> may_start,
+                                  Failures* failures);
+  // `tried`: what has just been tried to load; `loaded`: what of it is new.
+  Failures FollowSteps(const WantedEnsembles::Plans& tried, const std::set<std::string>& loaded);
+  // The wanted ensembles that can follow now.
+  WantedEnsembles::Plans Followers(const WantedEnsembles::Plans& tried,
+                                   const std::set<std::string>& loaded);
+  // A wanted ensemble that does not serve and whose folder is gone.
+  bool IsForgettable(const ModelPlan& plan) const;
   bool IsCurrent(const ModelPlan& plan) const;
   // True when nothing but the number and place of instances tells the plan from what serves.
   bool ChangesInstancesAlone(const ModelPlan& plan) const;
@@ -104,6 +118,7 @@ class ModelRepository {
   const std::string config_name_;
   RepoAgents agents_;
   ModelLifecycle* const lifecycle_;
+  WantedEnsembles wanted_;
 
   struct Loaded {
     uint64_t fingerprint = 0;
@@ -117,8 +132,6 @@ class ModelRepository {
   mutable std::mutex mutex_;  // guards the members below
   std::vector<Repository> repositories_;
   std::map<std::string, Loaded> loaded_;  // as last loaded with success
-  // Ensembles that were asked to serve, whether they do or wait for a step, as planned.
-  Plans wanted_ensembles_;
 };
 
 }  // namespace nereid

@@ -194,6 +194,168 @@ TEST_F(ModelRepositoryTest, AnEnsembleEndsWhenItDoesNotFitItsNewStep) {
   EXPECT_GT(Find("ens")->serial, serial);
 }
 
+// The load parameter `config` of an ensemble over one step.
+Parameter EnsembleOver(const std::string& step) {
+  return {"config", StrCat(R"({"platform": "ensemble", "ensemble_scheduling": {"step": [{)",
+                           R"("model_name": ")", step, R"(", "model_version": -1, )",
+                           R"("output_map": {"a": "b"}}]}})")};
+}
+
+TEST_F(ModelRepositoryTest, RefusesAReloadThatLetsEnsemblesCallEachOther) {
+  AddModel("b");
+  AddEnsemble("a", {"b"});
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  const auto old = Find("b");
+  const Parameter config = EnsembleOver("a");
+  EXPECT_EQ(repository_.Load("b", {&config}).message(),
+            "load failed for model 'b': circular dependency between ensembles");
+  EXPECT_EQ(Index(), "a:1 READY; b:1 READY");
+  EXPECT_EQ(Find("b"), old);
+  EXPECT_TRUE(repository_.AllServing());
+  const int serial = Find("a")->serial;
+  AddModel("b", {1, 2});
+  ASSERT_TRUE(repository_.Load("b", {}).ok());
+  EXPECT_GT(Find("a")->serial, serial) << "it follows its step as before";
+  EXPECT_EQ(Index(true), "a:1 READY; b:2 READY");
+}
+
+TEST_F(ModelRepositoryTest, PollRefusesAChangeThatLetsEnsemblesCallEachOther) {
+  AddModel("c");
+  AddEnsemble("b", {"c"});
+  AddEnsemble("a", {"b"});
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  AddEnsemble("c", {"a"});
+  for (int poll = 0; poll < 2; ++poll) {
+    const std::string message = repository_.Poll().message();
+    EXPECT_NE(message.find("'c': circular dependency between ensembles"), std::string::npos)
+        << message;
+    EXPECT_EQ(Index(true), "a:1 READY; b:1 READY; c:1 READY");
+  }
+}
+
+TEST_F(ModelRepositoryTest, AnEnsembleFollowsItsStepsAsItServesNotAsAReloadOfItFailed) {
+  AddModel("s");
+  AddEnsemble("e", {"s"});
+  Write("repo/e/1/model.bin", "x");  // for the plain model below
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  const Parameter bad = EnsembleOver("nosuch");
+  EXPECT_FALSE(repository_.Load("e", {&bad}).ok());
+  AddModel("s", {1, 2});
+  int serial = Find("e")->serial;
+  ASSERT_TRUE(repository_.Load("s", {}).ok());
+  EXPECT_EQ(Index(true), "e:1 READY; s:2 READY");
+  ASSERT_NE(Find("e"), nullptr);
+  EXPECT_GT(Find("e")->serial, serial);
+
+  const Parameter plain("config", R"({"backend": "b"})");
+  loader_.Fail("e:1", InternalError("no memory"));
+  EXPECT_FALSE(repository_.Load("e", {&plain}).ok());
+  loader_.Heal();
+  AddModel("s", {1, 2, 3});
+  serial = Find("e")->serial;
+  ASSERT_TRUE(repository_.Load("s", {}).ok());
+  EXPECT_GT(Find("e")->serial, serial);
+
+  ASSERT_TRUE(repository_.Load("e", {&plain}).ok());
+  AddModel("s", {1, 2, 3, 4});
+  serial = Find("e")->serial;
+  ASSERT_TRUE(repository_.Load("s", {}).ok());
+  EXPECT_EQ(Find("e")->serial, serial) << "it is no ensemble any more";
+}
+
+TEST_F(ModelRepositoryTest, AnEnsembleThatNoRepositoryHoldsAnyMoreDoesNotComeBack) {
+  AddModel("s");
+  AddEnsemble("e", {"s"});
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  std::filesystem::create_directories(root_ / "other");
+  std::filesystem::rename(root_ / "repo/e", root_ / "other/e");
+  const int serial = Find("e")->serial;
+  AddModel("s", {1, 2});
+  ASSERT_TRUE(repository_.Load("s", {}).ok());
+  ASSERT_NE(Find("e"), nullptr);
+  EXPECT_GT(Find("e")->serial, serial) << "what serves goes on with the new step";
+  ASSERT_TRUE(repository_.Unload("s", false).ok());
+  ASSERT_TRUE(repository_.Load("s", {}).ok());
+  EXPECT_EQ(Index(true), "s:2 READY");
+  ASSERT_TRUE(repository_.Register({repo("other"), {}}).ok());
+  AddModel("s", {1, 2, 3});
+  ASSERT_TRUE(repository_.Load("s", {}).ok());
+  EXPECT_EQ(Index(true), "s:3 READY") << "it is forgotten";
+  ASSERT_TRUE(repository_.Load("e", {}).ok());
+  ASSERT_TRUE(repository_.Unload("s", false).ok());
+  ASSERT_TRUE(repository_.Unregister(repo("other")).ok());
+  ASSERT_TRUE(repository_.Load("s", {}).ok());
+  EXPECT_EQ(Index(true), "s:3 READY");
+}
+
+TEST_F(ModelRepositoryTest, AnEnsembleOfALoadCallsFilesComesBackWithoutAFolder) {
+  AddModel("s");
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  const Parameter config = EnsembleOver("s");
+  const Parameter file("file:1/x", Parameter::Bytes{"x", 1});
+  ASSERT_TRUE(repository_.Load("e", {&config, &file}).ok());
+  ASSERT_TRUE(repository_.Unload("s", false).ok());
+  EXPECT_EQ(Index(true), "");
+  ASSERT_TRUE(repository_.Load("s", {}).ok());
+  EXPECT_EQ(Index(true), "e:1 READY; s:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, AnEnsembleThatCannotFollowItsStepSaysWhy) {
+  AddModel("x");
+  AddEnsemble("ens", {"x"});
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  AddModel("x", {1, 2});
+  loader_.Fail("ens:1", InvalidArgError("does not fit"));
+  const std::string reason =
+      "load failed for model 'ens': version 1 is at UNAVAILABLE state: Invalid argument: does not "
+      "fit;";
+  EXPECT_EQ(repository_.Poll().message(), "failed to load all models; " + reason);
+  EXPECT_NE(Index().find("ens:1 UNAVAILABLE (" + reason + ")"), std::string::npos) << Index();
+  EXPECT_FALSE(repository_.AllServing());
+}
+
+TEST_F(ModelRepositoryTest, ALoadThatIsRefusedBeforeAnythingIsLoadedLeavesTheServerReady) {
+  AddModel("m");
+  AddEnsemble("over_m", {"m"});
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  AddEnsemble("over_nothing", {"nosuch"});
+  AddModel("typo", {1}, "backend: 'b' max_batch_sizes: 1");
+  AddEnsemble("over_typo", {"typo"});
+  AddModel("agent", {1}, "backend: 'b' model_repository_agents { agents { name: 'nosuch' } }");
+  AddEnsemble("itself", {"itself"});
+  for (const char* name : {"over_nothing", "over_typo", "agent", "itself"}) {
+    EXPECT_FALSE(repository_.Load(name, {}).ok());
+    EXPECT_TRUE(repository_.AllServing()) << name;
+  }
+  EXPECT_EQ(loader_.order.size(), 2U);
+  const auto request = Find("m");
+  ASSERT_TRUE(repository_.Unload("m", false).ok());
+  AddModel("m", {}, "backend: 'b' max_batch_sizes: 1");
+  EXPECT_FALSE(repository_.Load("m", {}).ok());
+  EXPECT_TRUE(repository_.AllServing()) << "it was unloading";
+  EXPECT_FALSE(repository_.Poll().ok());
+  EXPECT_FALSE(repository_.AllServing());
+}
+
+TEST_F(ModelRepositoryTest, AnEnsembleThatIsUnloadedWhileEnsemblesFollowStaysUnloaded) {
+  AddModel("x");
+  AddEnsemble("inner", {"x"});
+  AddEnsemble("outer", {"x", "inner"});
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  AddModel("x", {1, 2});
+  loader_.Hold("inner");
+  auto load = std::async(std::launch::async, [&] { return repository_.Load("x", {}); });
+  loader_.WaitForLoads(5);
+  ASSERT_TRUE(repository_.Unload("outer", false).ok());
+  loader_.Release("inner");
+  EXPECT_TRUE(load.get().ok());
+  EXPECT_EQ(Index(true), "inner:1 READY; x:2 READY");
+  AddModel("x", {1, 2, 3});
+  ASSERT_TRUE(repository_.Load("x", {}).ok());
+  EXPECT_EQ(Index(true), "inner:1 READY; x:3 READY");
+  EXPECT_TRUE(repository_.AllServing());
+}
+
 TEST_F(ModelRepositoryTest, SaysThatThePolicyLeavesNoVersion) {
   AddModel("m", {});
   AddModel("n", {1}, "backend: 'b' version_policy { specific { versions: [ -1, 7 ] } }");
