@@ -58,10 +58,13 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
       : number_(number), worker_(std::move(worker)), table_(std::move(table)), target_{*worker_} {}
   void PreferGpu(int64_t gpu_id) { target_.gpu_id = gpu_id; }
 
-  // On Ok nothing more is to be done; otherwise no callback comes.
-  Status Send(const Server& server, InferRequest request, TRITONSERVER_InferenceTrace* trace) {
+  Status Prepare(InferRequest& request) {
     NEREID_ASSIGN_OR_RETURN(const ResponseAllocator* allocator, CallOutputAllocator());
-    NEREID_RETURN_IF_ERROR(request.SetCallbacks(this, *allocator, &target_));
+    return request.SetCallbacks(this, *allocator, &target_);
+  }
+
+  // On Ok nothing more is to be done; otherwise no callback comes. Takes `trace` either way.
+  Status Send(const Server& server, InferRequest request, TRITONSERVER_InferenceTrace* trace) {
     handle_ = request.get();
     self_ = shared_from_this();
     {
@@ -70,7 +73,6 @@ class InferCall : public InferObserver, public std::enable_shared_from_this<Infe
     }
     Status status = server.InferAsync(std::move(request), trace);
     if (status.ok()) return status;
-    if (trace != nullptr) (void)ToStatus(TRITONSERVER_InferenceTraceDelete(trace));
     Forget();
     self_.reset();
     return status;
@@ -336,6 +338,7 @@ Status InferCalls::Start(int64_t number, MarshalReader& reader) {
 
 Status InferCalls::Send(const PackedCall& packed, InferCall& call) {
   NEREID_ASSIGN_OR_RETURN(InferRequest request, MakeRequest(server_, packed, call));
+  NEREID_RETURN_IF_ERROR(call.Prepare(request));
   return call.Send(server_, std::move(request), ChildTrace(packed.trace_key));
 }
 

@@ -154,6 +154,17 @@ def test_a_model_sees_the_context_of_a_trace(start_server, python_repository):
     assert running.stop() == 0
 
 
+def test_calls_that_are_refused_under_tracing(start_server, python_repository, tmp_path):
+    """The trace of such a call ends once."""
+    running = start_server(python_repository, python_flags("--model-control-mode=explicit", "--load-model=caller", "--load-model=doubler",
+                                                    f"--trace-config=triton,file={tmp_path / 'trace.json'}", "--trace-config=rate=1",
+                                                    "--trace-config=level=TIMESTAMPS"))
+    for _ in range(20):
+        assert "unexpected inference output 'nosuch'" in ask_caller(running, "wrong_output")["error"]
+    assert ask_caller(running, "exec") == [2.0, 4.0]
+    assert running.stop() == 0
+
+
 def test_a_model_that_is_not_there(python_server):
     assert ask_caller(python_server, "unknown") == {
         "error": "Model nosuch - Error when running inference: Failed for execute the inference request. Model 'nosuch' is not ready.", "code": 1}
