@@ -136,7 +136,9 @@ int Main(const std::vector<std::string>& args) {
   const Status status = Serve(*options);
   if (status.ok()) return 0;
   std::fprintf(stderr, "error: %s\n", status.message().c_str());
-  return 1;
+  // What a start that failed has left running must not meet static destructors either.
+  std::fflush(nullptr);
+  std::_Exit(1);
 }
 
 }  // namespace

@@ -13,16 +13,23 @@ namespace {
 
 constexpr std::chrono::seconds kMaxEnd{5};
 
-std::atomic<size_t> g_num_ending{0};
+std::atomic<size_t> g_num_left{0};
 
-void End(std::unique_ptr<AgentModel> owned) {
+// `files`: what the agent may read until it has ended.
+void End(std::unique_ptr<AgentModel> owned, std::shared_ptr<void> files) {
+  enum class State { kEnding, kEnded, kLeft };
   const std::string agent = owned->agent_name(), location = owned->location();
-  ++g_num_ending;
-  const std::future<void> ended = RunApart([model = owned.release()] {
+  const auto state = std::make_shared<std::atomic<State>>(State::kEnding);
+  const auto ended = RunApart([model = owned.release(), files = std::move(files), state] {
     delete model;
-    --g_num_ending;
+    if (state->exchange(State::kEnded) == State::kLeft) --g_num_left;
   });
   if (ended.wait_for(kMaxEnd) == std::future_status::ready) return;
+  ++g_num_left;
+  if (state->exchange(State::kLeft) == State::kEnded) {  // in the meantime
+    --g_num_left;
+    return;
+  }
   NEREID_LOG_ERROR("repository agent '", agent, "' has not ended with '", location,
                    "': UNLOAD_COMPLETE, ModelFinalize or Finalize did not return within ",
                    kMaxEnd.count(), " s");
@@ -31,11 +38,11 @@ void End(std::unique_ptr<AgentModel> owned) {
 }  // namespace
 
 AgentChain::~AgentChain() {
-  for (auto& model : models_) End(std::move(model));
+  for (auto& model : models_) End(std::move(model), files_);
 }
 
 size_t AgentChain::NumLeftBehind() {
-  return g_num_ending;
+  return g_num_left;
 }
 
 Result<std::shared_ptr<AgentChain>> AgentChain::Load(RepoAgents* agents, const ModelConfig& config,
@@ -48,7 +55,7 @@ Result<std::shared_ptr<AgentChain>> AgentChain::Load(RepoAgents* agents, const M
                                               config::JsonText(config), wanted.parameters);
     Status status = model->Load();
     if (!status.ok()) {
-      End(std::move(model));
+      End(std::move(model), chain->files_);
       return std::move(status).WithContext(
           StrCat("repository agent '", wanted.name, "' refused model '", config.name, "'"));
     }
