@@ -134,8 +134,9 @@ void AddFailures(const std::vector<Reading>& readings,
   for (const Reading& reading : readings) {
     for (size_t i = 0; i < kNumFailureReasons; ++i) {
       auto metric = MakeMetric(reading, static_cast<double>(reading.statistics.failures[i]));
-      metric.label.insert(metric.label.begin() + 1,
-                          {"reason", FailureReasonName(static_cast<FailureReason>(i))});
+      const auto version = std::find_if(metric.label.begin(), metric.label.end(),
+                                        [](const auto& label) { return label.name == "version"; });
+      metric.label.insert(version, {"reason", FailureReasonName(static_cast<FailureReason>(i))});
       shown.metric.push_back(std::move(metric));
     }
   }
