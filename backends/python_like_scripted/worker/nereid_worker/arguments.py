@@ -66,7 +66,10 @@ def bool_of(value, what):
         return value is True
     if not hasattr(type(value), "__bool__"):
         raise TypeError(f"{what} as bool, got {value!r}")
-    return bool(value)
+    try:
+        return bool(value)
+    except ValueError:
+        raise TypeError(f"{what} as bool, got {value!r}") from None
 
 
 def list_of(value, what):

@@ -74,7 +74,7 @@ class InferenceRequest(HostsOwn):
                 raise TritonModelException(f"Input tensor for request with id '{self._id}' and model name '{model_name}' should not be empty.")
             if not isinstance(each, Tensor):
                 raise TypeError(f"InferenceRequest: expected inputs of type Tensor, got {type(each).__name__}")
-        self._outputs = tuple(text_of(each, "InferenceRequest: expected names of outputs") 
+        self._outputs = tuple(text_of(each, "InferenceRequest: expected names of outputs")
                               for each in list_of(requested_output_names, "InferenceRequest: expected requested_output_names"))
         if "" in self._outputs:
             raise TritonModelException(f"Requested output name for request with id '{self._id}' and model name '{model_name}' "

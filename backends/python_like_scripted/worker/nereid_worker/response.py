@@ -137,7 +137,9 @@ class InferenceResponseSender(HostsOwn):
     def send(self, response=None, flags=0):
         if response is not None and not isinstance(response, InferenceResponse):
             raise TypeError(f"send: expected an InferenceResponse, got {type(response).__name__}")
-        if flags not in (0, FINAL) and int_of(flags, "send: expected flags", 32) not in (0, FINAL):
+        if type(flags) is not int:
+            flags = int_of(flags, "send: expected flags", 32)
+        if flags not in (0, FINAL):
             raise TritonModelException("Unable to send response. Unsupported flag provided.")
         if response is None and not flags:
             raise TritonModelException("Inference Response object must be provided when the response flags is set to zero.")

@@ -384,18 +384,20 @@ def _is_coroutine(value):
 
 def _result_of(future):
     """Raises what the coroutine raised where that was raised: result() would add places of its own."""
-    error = future.exception()
-    if error is not None:
-        raise error
-    return future.result()
+    try:
+        error = future.exception()
+        if error is not None:
+            raise error
+        return future.result()
+    finally:
+        error = future = None  # else it would keep, by its traceback, itself and the requests
 
 
 def _run(coroutine, requests):
     """A decoupled model goes on while the next requests come; another one is waited for."""
-    future = _start(coroutine)
     if not response.is_decoupled:
-        return _result_of(future)
-    future.add_done_callback(lambda done: _fail_open(done, requests))
+        return _result_of(_start(coroutine))
+    _start(coroutine).add_done_callback(lambda done: _fail_open(done, requests))
     return None
 
 
