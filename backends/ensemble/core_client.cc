@@ -118,6 +118,7 @@ void CoreClient::SendError(const Status& error) {
 void CoreClient::SendFinal() {
   if (is_closed_ || factory_ == nullptr) return;
   is_closed_ = true;
+  computed_ns_ = NowNs();
   Tell(
       TRITONBACKEND_ResponseFactorySendFlags(factory_.get(), TRITONSERVER_RESPONSE_COMPLETE_FINAL));
 }

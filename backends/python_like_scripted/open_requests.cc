@@ -64,6 +64,7 @@ Status OpenRequests::FailOne(Open& open, const Status& error) {
 // A response that cannot be filled becomes the request's error.
 Status OpenRequests::Send(Open& open, PackedResponse* response, bool is_final) {
   ResponseSender& sender = open.request.sender();
+  sender.MarkComputed();
   if (response == nullptr) {
     if (sender.is_decoupled()) return sender.Finish();
     if (open.response.has_value()) return sender.Send(std::move(*open.response), is_final);
@@ -75,7 +76,6 @@ Status OpenRequests::Send(Open& open, PackedResponse* response, bool is_final) {
     if (!is_final && sender.is_decoupled()) return sender.SendError(*response->error);
     return FailOne(open, *response->error);
   }
-  sender.MarkComputed();
   NEREID_ASSIGN_OR_RETURN(Response made, sender.NewResponse());
   NEREID_RETURN_IF_ERROR(FillResponse(*response, made));
   if (!is_final && !sender.is_decoupled()) {

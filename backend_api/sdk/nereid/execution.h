@@ -35,8 +35,8 @@ class Execution {
     if (start_ns() == 0) return;
     const uint64_t end_ns = NowNs();
     (void)ToStatus(TRITONBACKEND_ModelInstanceReportBatchStatistics(
-        instance_.handle(), batch_size_, start_ns_, compute_start_ns(), compute_end_ns(end_ns),
-        end_ns));
+        instance_.handle(), batch_size_, start_ns_, compute_start_ns(end_ns),
+        compute_end_ns(end_ns), end_ns));
   }
 
   // It was taken in advance and begins only now.
@@ -48,11 +48,14 @@ class Execution {
 
   // 0: it never ran.
   uint64_t start_ns() const { return start_ns_.load(); }
-  // Start <= compute start <= compute end <= `end_ns`, whatever was marked.
-  uint64_t compute_start_ns() const { return std::max(start_ns(), inputs_read_ns_.load()); }
+  // Start <= compute start <= compute end <= `end_ns`, whatever was marked, or is meanwhile for
+  // another request.
+  uint64_t compute_start_ns(uint64_t end_ns) const {
+    return std::min(std::max(start_ns(), inputs_read_ns_.load()), end_ns);
+  }
   uint64_t compute_end_ns(uint64_t end_ns) const {
     const uint64_t computed_ns = computed_ns_.load();
-    return computed_ns == 0 ? end_ns : std::clamp(computed_ns, compute_start_ns(), end_ns);
+    return computed_ns == 0 ? end_ns : std::clamp(computed_ns, compute_start_ns(end_ns), end_ns);
   }
 
  private:

@@ -234,7 +234,7 @@ class ResponseSender {
     const uint64_t end_ns = NowNs();
     (void)ToStatus(TRITONBACKEND_ModelInstanceReportStatistics(
         instance_->handle(), request_, is_success, execution_->start_ns(),
-        execution_->compute_start_ns(), execution_->compute_end_ns(end_ns), end_ns));
+        execution_->compute_start_ns(end_ns), execution_->compute_end_ns(end_ns), end_ns));
   }
   void ReportResponse(const Status& error, bool is_empty) {
     TRITONBACKEND_ModelInstanceResponseStatistics* made = nullptr;
