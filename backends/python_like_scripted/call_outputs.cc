@@ -112,9 +112,12 @@ void SetWorkers(const InferResponse& response, bool is_workers) {
   const Result<uint32_t> count = response.OutputCount();
   for (uint32_t i = 0; count.ok() && i < *count; ++i) {
     const Result<OutputView> output = response.Output(i);
-    if (output.ok() && output->userp != nullptr) {
-      static_cast<OutputPlace*>(output->userp)->is_workers = is_workers;
-    }
+    if (!output.ok() || output->userp == nullptr) continue;
+    auto* const place = static_cast<OutputPlace*>(output->userp);
+    place->is_workers = is_workers;
+    // The worker frees the block: whoever takes it then must see what was written here before, and
+    // no sanitizer sees an order that goes through another process.
+    if (is_workers && place->block.has_value()) place->block->Use();
   }
 }
 
