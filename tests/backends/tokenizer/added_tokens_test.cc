@@ -6,7 +6,10 @@
 namespace nereid::tokenizer {
 namespace {
 
+using nlohmann::json;
 using Strings = std::vector<std::string>;
+
+class AddedTokensFolderTest : public TokenizerFolderTest {};
 
 AddedToken Token(std::string content, int32_t id) {
   AddedToken token;
@@ -73,6 +76,26 @@ TEST(AddedTokensTest, UnknownOnesGetTheIdsBehindTheVocabulary) {
   EXPECT_EQ(tokenizer->vocab_size(), 257);
   EXPECT_EQ(tokenizer->IdToToken(256), "<new>");
   EXPECT_EQ(tokenizer->IdToToken(257), std::nullopt);
+}
+
+// Answers of tokenizers 0.23: behind the largest id of an added token, where that lies beyond as
+// many ids as the vocabulary has entries.
+TEST_F(AddedTokensFolderTest, ThoseOfAVocabularyWithGapsFollowTheLargestAddedId) {
+  const auto expect = [&](const json& vocab, const json& added, int32_t pad) {
+    const json model = {{"type", "WordLevel"}, {"unk_token", "a"}, {"vocab", vocab}};
+    Write("tokenizer.json", json{{"model", model}, {"added_tokens", added}}.dump());
+    Write("tokenizer_config.json", R"({"pad_token": "[PAD]", "mask_token": "[MASK]"})");
+    const auto tokenizer = Load();
+    ASSERT_NE(tokenizer, nullptr);
+    EXPECT_EQ(tokenizer->TokenToId("[PAD]"), pad) << vocab << added;
+    EXPECT_EQ(tokenizer->TokenToId("[MASK]"), pad + 1);
+    EXPECT_EQ(tokenizer->Decode(std::vector<int32_t>{4}), pad > 4 ? "d" : "");
+  };
+  const auto token = [](const char* content) { return json{{"content", content}}; };
+  expect({{"a", 0}, {"b", 1}, {"d", 4}, {"<x>", 5}}, json::array({token("<x>")}), 6);
+  expect({{"a", 0}, {"b", 1}, {"d", 4}, {"<x>", 9}}, json::array({token("<x>")}), 10);
+  expect({{"a", 0}, {"b", 1}, {"d", 4}, {"<x>", 2}}, json::array({token("<x>")}), 4);
+  expect({{"a", 0}, {"b", 1}, {"d", 4}}, json::array(), 3);
 }
 
 TEST(AddedTokensTest, TakesAMegabyteOfNearMisses) {

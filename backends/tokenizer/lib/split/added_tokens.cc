@@ -93,7 +93,8 @@ Result<AddedTokens> AddedTokens::Make(const Json& spec, std::span<const AddedTok
     const auto [known, is_new] = index_of.emplace(token.content, tokens.size());
     if (is_new) {
       const auto id = vocabulary.Find(token.content);
-      token.id = id ? *id : next_id++;
+      token.id = id ? *id : next_id;
+      next_id = std::max(next_id, token.id + 1);
     } else {
       token.id = tokens[known->second].id;
       known->second = tokens.size();

@@ -42,8 +42,9 @@ class AddedTokens {
  public:
   // From the "added_tokens" member (null: none), then of `more` those that it lacks. One that it
   // has stays as it is, but for the flags of one that overrides; special it is if either says so.
-  // Tokens that the vocabulary lacks get the ids that follow it, whatever the files say, as the
-  // reference does: those of `more` too, be they beyond what the model knows.
+  // Tokens that the vocabulary lacks get the ids that follow it and the added tokens before,
+  // whatever the files say, as the reference does: those of `more` too, be they beyond what the
+  // model knows.
   static Result<AddedTokens> Make(const nlohmann::json& spec, std::span<const AddedToken> more,
                                   const TokenTable& vocabulary, const Normalizer& normalizer);
   // From complete tokens.
