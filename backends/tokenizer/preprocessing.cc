@@ -121,7 +121,7 @@ Status Preprocessing::EmitWordList(RequestIo& io, const char* output, const char
   return io.Emit<int32_t>(output, {2, list.width}, list.values);
 }
 
-// One number for each id of the vocabulary: the weight of each word is added at all of its ids.
+// One number for each id that the model knows: the weight of each word is added at all of its ids.
 Status Preprocessing::EmitEmbeddingBias(RequestIo& io) const {
   NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> words_view,
                           io.Optional("EMBEDDING_BIAS_WORDS"));
@@ -142,13 +142,16 @@ Status Preprocessing::EmitEmbeddingBias(RequestIo& io) const {
                            ToString(words_view->shape()), " as of the words, got ",
                            ToString(weights_view->shape()));
   }
-  const auto vocab_size = static_cast<size_t>(tokenizer_->vocab_size());
+  const auto vocab_size = static_cast<size_t>(tokenizer_->model_vocab_size());
   std::vector<float> bias(words.size() * vocab_size, 0.0f);
   for (size_t r = 0; r < words.size(); ++r) {
     for (size_t w = 0; w < per_row; ++w) {
       NEREID_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                               tokenizer_->Encode(words[r][w], {.add_special_tokens = false}));
-      for (const int32_t id : ids) bias[r * vocab_size + id] += weights[r * per_row + w];
+      for (const int32_t id : ids) {
+        if (static_cast<size_t>(id) >= vocab_size) continue;  // has no logit
+        bias[r * vocab_size + id] += weights[r * per_row + w];
+      }
     }
   }
   return io.Emit<float>("EMBEDDING_BIAS", {static_cast<int64_t>(vocab_size)}, bias);

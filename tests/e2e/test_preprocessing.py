@@ -40,6 +40,9 @@ def server(start_server, tmp_path_factory):
     for name, truncation in CUTS.items():
         write_model(root, name, truncation, "file")
         write_model(root, name + "_whole", truncation)
+    write_model(root, "roles", None)
+    (root / "roles/1/tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>", "bos_token": "<|im_start|>", "add_bos_token": True}))
+    (root / "roles/1/generation_config.json").write_text(json.dumps({"eos_token_id": 2}))
     write_model(root, "multimodal", None)
     with open(root / "multimodal/config.pbtxt", "a") as config:
         config.write(MULTIMODAL)
@@ -79,3 +82,20 @@ def test_tensors_of_pictures_may_be_configured_but_not_sent(server, name, shape)
     assert prompt_ids(server, "multimodal") == tokenizers.Tokenizer.from_file(str(DEMO / "tokenizer.json")).encode(TEXT).ids
     with pytest.raises(InferenceServerException, match=f"'{name}'"):
         prompt_ids(server, "multimodal", **{name: np.ones(shape, np.float16)})
+
+
+def test_a_token_that_only_a_role_names_reaches_no_model(server):
+    """Its id lies behind the vocabulary: as an end it would be refused, and so would a bias with a place for it."""
+    reference = tokenizers.Tokenizer.from_file(str(DEMO / "tokenizer.json"))
+    inputs = []
+    for name, value, datatype in (("QUERY", TEXT, "BYTES"), ("REQUEST_OUTPUT_LEN", 1, "INT32"),
+                                  ("EMBEDDING_BIAS_WORDS", "time<|im_end|>", "BYTES"), ("EMBEDDING_BIAS_WEIGHTS", 2.5, "FP32")):
+        inputs.append(httpclient.InferInput(name, (1, 1), datatype))
+        inputs[-1].set_data_from_numpy(np.array([[value]], {"BYTES": object, "INT32": np.int32, "FP32": np.float32}[datatype]))
+    with httpclient.InferenceServerClient(f"127.0.0.1:{server.http}", network_timeout=120, connection_timeout=120) as client:
+        answer = client.infer("roles", inputs)
+    assert answer.as_numpy("OUT_END_ID").tolist() == [[2]]
+    assert answer.as_numpy("INPUT_ID").tolist() == [reference.encode(TEXT).ids]
+    bias = answer.as_numpy("EMBEDDING_BIAS")[0]
+    assert bias.shape == (reference.get_vocab_size(),)
+    assert np.flatnonzero(bias).tolist() == sorted(set(reference.encode("time", add_special_tokens=False).ids))

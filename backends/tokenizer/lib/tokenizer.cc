@@ -300,6 +300,9 @@ bool Tokenizer::IsSpecial(int32_t id) const {
 int32_t Tokenizer::vocab_size() const {
   return parts_->vocab_size;
 }
+int32_t Tokenizer::model_vocab_size() const {
+  return parts_->model_vocab_size;
+}
 const SpecialIds& Tokenizer::special_ids() const {
   return parts_->special_ids;
 }

@@ -97,6 +97,9 @@ class Tokenizer {
 
   // Number of ids, added tokens included: the largest id plus one.
   int32_t vocab_size() const;
+  // The same without tokens that no file gives an id, but tokenizer_config.json or
+  // special_tokens_map.json a role: no model knows them.
+  int32_t model_vocab_size() const;
   const SpecialIds& special_ids() const;
 
  private:

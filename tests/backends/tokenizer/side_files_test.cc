@@ -182,12 +182,39 @@ TEST_F(SideFilesTest, TokensWithARoleAreRecognisedAndAddedWhereTheVocabularyLack
   const auto tokenizer = Load();
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(tokenizer->vocab_size(), 260);
+  EXPECT_EQ(tokenizer->model_vocab_size(), 258);  // <|end|> is the last that a file gives an id
   EXPECT_EQ(Ids(*tokenizer, "the"), (std::vector<int32_t>{'t', 256}));
   EXPECT_TRUE(tokenizer->IsSpecial(256));
   // Behind the vocabulary, those with a role first.
   EXPECT_EQ(Ids(*tokenizer, "x[PAD]<none>"), (std::vector<int32_t>{'x', 258, 259}));
   EXPECT_EQ(tokenizer->special_ids().pad, 258);
   EXPECT_TRUE(tokenizer->IsSpecial(259));
+}
+
+// The ids behind the vocabulary are none that the model knows.
+TEST_F(SideFilesTest, ATokenThatOnlyARoleNamesNeitherEndsNorBegins) {
+  Write("tokenizer.json", ByteLevelSpec({}).dump());
+  Write("tokenizer_config.json", R"({"eos_token": "<|im_end|>", "bos_token": "<|im_start|>",
+      "pad_token": "[PAD]", "add_bos_token": true, "add_eos_token": true})");
+  auto tokenizer = Load();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->special_ids().eos, std::nullopt);
+  EXPECT_EQ(tokenizer->special_ids().bos, std::nullopt);
+  EXPECT_EQ(tokenizer->special_ids().pad, tokenizer->TokenToId("[PAD]"));
+  EXPECT_EQ(Ids(*tokenizer, "a", true), (std::vector<int32_t>{'a'}));
+  Write("generation_config.json", R"({"eos_token_id": 2, "bos_token_id": 1, "pad_token_id": 3})");
+  tokenizer = Load();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->special_ids().eos, 2);
+  EXPECT_EQ(tokenizer->special_ids().bos, 1);
+  EXPECT_EQ(tokenizer->special_ids().pad, 3);
+  EXPECT_EQ(Ids(*tokenizer, "a", true), (std::vector<int32_t>{1, 'a', 2}));
+  // One that a file gives an id counts.
+  Write("added_tokens.json", R"({"<|im_end|>": 257})");
+  tokenizer = Load();
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->special_ids().eos, 257);
+  EXPECT_EQ(tokenizer->special_ids().bos, 1);
 }
 
 TEST_F(SideFilesTest, FlagsOfTokensWithARoleCount) {

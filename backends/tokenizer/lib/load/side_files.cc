@@ -44,9 +44,10 @@ std::optional<std::string> ContentOf(const Json& entry) {
   return content.get<std::string>();
 }
 
+// Without an id that follows the vocabulary only because a role names the token.
 std::optional<int32_t> IdOf(const Json& entry, const TokenizerParts& parts) {
   const std::optional<std::string> content = ContentOf(entry);
-  return content ? parts.IdOfToken(*content) : std::nullopt;
+  return content ? parts.IdOfToken(*content, /*with_role_only=*/false) : std::nullopt;
 }
 
 // An id is written as a number or, for several ends, as a list, of which the first counts.
@@ -169,6 +170,7 @@ std::vector<AddedToken> SideFiles::NamedTokens() const {
     token.content = ContentOf(entry).value_or("");
     token.special = true;
     token.normalized = false;
+    token.is_role_only = true;  // unless the vocabulary has it
     const auto read = [&](const char* key, bool& flag) {
       const Json& value = entry.is_object() ? Member(entry, key) : Json();
       if (value.is_boolean()) flag = value.get<bool>();
@@ -208,6 +210,8 @@ Result<SideOptions> SideFiles::Options() const {
   return options;
 }
 
+// A token that only its role names pads where no file says more, as in the reference. It neither
+// ends nor begins a text: the model would refuse its id.
 void SideFiles::FindSpecialIds(TokenizerParts& parts) const {
   SpecialIds found;
   const auto offer = [](std::optional<int32_t>& slot, std::optional<int32_t> id) {
@@ -226,6 +230,7 @@ void SideFiles::FindSpecialIds(TokenizerParts& parts) const {
   offer(found.eos, parts.special_ids.eos);
   offer(found.pad, parts.special_ids.pad);
   offer(found.unk, parts.special_ids.unk);
+  if (const auto pad = ContentOf(RoleOf("pad_token"))) offer(found.pad, parts.IdOfToken(*pad));
   parts.special_ids = found;
 }
 

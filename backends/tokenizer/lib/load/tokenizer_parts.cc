@@ -9,9 +9,12 @@
 
 namespace nereid::tokenizer {
 
-std::optional<int32_t> TokenizerParts::IdOfToken(std::string_view token) const {
+std::optional<int32_t> TokenizerParts::IdOfToken(std::string_view token,
+                                                 bool with_role_only) const {
   for (const AddedToken& candidate : added.tokens()) {
-    if (candidate.content == token) return candidate.id;
+    if (candidate.content != token) continue;
+    if (candidate.is_role_only && !with_role_only) return std::nullopt;
+    return candidate.id;
   }
   return vocabulary.Find(token);
 }
@@ -24,10 +27,15 @@ Status FinishParts(const nlohmann::json& decoder_spec, TokenizerParts& parts) {
 
 void FinishParts(DecoderSteps decoder_steps, TokenizerParts& parts) {
   std::unordered_map<int32_t, size_t> added_index;
-  auto id_end = static_cast<int32_t>(parts.vocabulary.id_end());
+  parts.model_vocab_size = static_cast<int32_t>(parts.vocabulary.id_end());
+  auto id_end = parts.model_vocab_size;
   for (size_t i = 0; i < parts.added.tokens().size(); ++i) {
-    added_index[parts.added.tokens()[i].id] = i;
-    id_end = std::max(id_end, parts.added.tokens()[i].id + 1);
+    const AddedToken& token = parts.added.tokens()[i];
+    added_index[token.id] = i;
+    id_end = std::max(id_end, token.id + 1);
+    if (!token.is_role_only) {
+      parts.model_vocab_size = std::max(parts.model_vocab_size, token.id + 1);
+    }
   }
   parts.vocab_size = id_end;
   std::string printable;  // of the last token asked for

@@ -31,6 +31,7 @@ struct TokenizerParts {
   std::optional<Padding> padding;
   std::optional<TokenDecoder> decoder;  // set by every loader
   int32_t vocab_size = 0;
+  int32_t model_vocab_size = 0;  // without the tokens that are there for their role only
   // An added token and one of the vocabulary may have one spelling: the added one is decoded byte
   // by byte, and it alone is special.
   bool added_are_apart = false;
@@ -38,7 +39,7 @@ struct TokenizerParts {
 
   // The token of `id` as the decoder sees it.
   std::optional<TokenDecoder::Token> TokenOfId(int32_t id) const;
-  std::optional<int32_t> IdOfToken(std::string_view token) const;
+  std::optional<int32_t> IdOfToken(std::string_view token, bool with_role_only = true) const;
 };
 
 // Parts do not move once made: the model refers to the vocabulary.

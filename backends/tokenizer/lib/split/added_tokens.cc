@@ -93,6 +93,7 @@ Result<AddedTokens> AddedTokens::Make(const Json& spec, std::span<const AddedTok
     const auto [known, is_new] = index_of.emplace(token.content, tokens.size());
     if (is_new) {
       const auto id = vocabulary.Find(token.content);
+      token.is_role_only = token.is_role_only && !id;
       token.id = id ? *id : next_id;
       next_id = std::max(next_id, token.id + 1);
     } else {

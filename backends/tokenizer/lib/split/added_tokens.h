@@ -27,6 +27,8 @@ struct AddedToken {
   bool normalized = true;    // looked for in the normalised text, in its normalised form
   bool special = false;
   bool overrides = false;  // a side file's: its flags count, not tokenizer.json's
+  // No file gives it an id, only a role: it follows the vocabulary, and no model knows it.
+  bool is_role_only = false;
 
   // From an object with "content" and the flags, without its id. INVALID_ARG names what is wrong,
   // and `where`.
