@@ -222,22 +222,25 @@ bool AreEqual(const TensorView& a, const TensorView& b) {
          std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
 }
 
-// Embedding and head as the checkpoint has them, where the config takes them for one.
+// Embedding and head as the checkpoint has them, where the config takes them for one. `sources`
+// have their names of the checkpoint.
 void ResolveTiedHead(const WeightMap& map, const OtherPrefix* prefix, const Checkpoint& checkpoint,
                      std::map<WeightKey, WeightSource>& sources) {
   const auto found = sources.find({kNoLayer, WeightKind::kTokenEmbedding, kNoExpert});
   if (map.tied_head.empty() || found == sources.end()) return;
   WeightSource& embedding = found->second;
-  const TensorView* table = checkpoint.Find(Renamed(embedding.tensor, prefix));
-  const TensorView* head = checkpoint.Find(map.tied_head);
+  const TensorView* table = checkpoint.Find(embedding.tensor);
+  std::string name = Renamed(map.tied_head, prefix);
+  if (checkpoint.Find(name) == nullptr) name = map.tied_head;
+  const TensorView* head = checkpoint.Find(name);
   if (head == nullptr || head->shape != embedding.tensor_shape) return;
   if (table == nullptr) {
-    embedding.tensor = map.tied_head;
+    embedding.tensor = name;
   } else if (AreEqual(*table, *head)) {
     checkpoint.LetGo(*head);
   } else {
     sources[{kNoLayer, WeightKind::kLmHead, kNoExpert}] =
-        Matrix(map.tied_head, head->shape[0], head->shape[1]);
+        Matrix(name, head->shape[0], head->shape[1]);
   }
 }
 
@@ -283,9 +286,10 @@ Result<ResolvedWeights> ResolveWeights(const WeightMap& map, const Checkpoint& c
   ResolvedWeights resolved;
   const OtherPrefix* const prefix = FindPrefix(map, checkpoint);
   std::map<WeightKey, WeightSource> sources = map.sources;
+  for (auto& [key, source] : sources) source.tensor = Renamed(source.tensor, prefix);
   ResolveTiedHead(map, prefix, checkpoint, sources);
   for (const auto& [key, source] : sources) {
-    const std::string name = Renamed(source.tensor, prefix);
+    const std::string& name = source.tensor;
     const std::string base = name.ends_with("weight") ? name.substr(0, name.size() - 6) : "";
     ResolvedWeight weight;
     const bool is_table = key.kind == WeightKind::kTokenEmbedding;  // looked up, not multiplied

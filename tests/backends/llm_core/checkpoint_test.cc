@@ -221,6 +221,45 @@ TEST(CheckpointTest, AHeadThatDiffersFromItsTiedEmbeddingCounts) {
   EXPECT_EQ(untied.weights.at(head).source.tensor, "lm_head.weight");
 }
 
+TEST(CheckpointTest, AHeadOfADecoderWithinALargerModelCountsWhereItDiffers) {
+  const auto head_of = [](const std::string& prefix, const std::string& head) -> std::string {
+    std::vector<TestTensor> tensors = {{prefix + "model.norm.weight", {4}},
+                                       {prefix + "model.embed_tokens.weight", {8, 4}}};
+    const std::string layer = prefix + "model.layers.0.";
+    for (const char* norm : {"input_layernorm", "post_attention_layernorm",
+                             "pre_feedforward_layernorm", "post_feedforward_layernorm"}) {
+      tensors.push_back({StrCat(layer, norm, ".weight"), {4}});
+    }
+    for (const char* norm : {"q_norm", "k_norm"}) {
+      tensors.push_back({StrCat(layer, "self_attn.", norm, ".weight"), {2}});
+    }
+    for (const TestTensor& tensor : LlamaTensors()) {
+      if (tensor.name.ends_with("_proj.weight")) {
+        tensors.push_back({prefix + tensor.name, tensor.shape});
+      }
+    }
+    tensors.push_back({head, {8, 4}});
+    std::string bytes = SafetensorsBytes(tensors);
+    bytes.back() = 1;  // of the head
+    TempFolder folder;
+    folder.Write("config.json", R"({"model_type":"gemma3","text_config":{"vocab_size":8,
+      "hidden_size":4,"intermediate_size":6,"num_attention_heads":2,"num_key_value_heads":1,
+      "head_dim":2,"num_hidden_layers":1,"max_position_embeddings":32}})");
+    folder.Write("model.safetensors", bytes);
+    const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
+    const Result<DecoderModel> model = ReadDecoder(*checkpoint);
+    EXPECT_TRUE(model.ok()) << model.status().message();
+    if (!model.ok() || model->spec.tied_embeddings) return "";
+    const ResolvedWeight& weight = model->weights.at({kNoLayer, WeightKind::kLmHead, kNoExpert});
+    EXPECT_EQ(weight.tensor.bytes.back(), 1);
+    return weight.source.tensor;
+  };
+  const std::string prefix = "language_model.";
+  EXPECT_EQ(head_of(prefix, prefix + "lm_head.weight"), prefix + "lm_head.weight");
+  EXPECT_EQ(head_of(prefix, "lm_head.weight"), "lm_head.weight");
+  EXPECT_EQ(head_of("", "lm_head.weight"), "lm_head.weight");
+}
+
 TEST(CheckpointTest, AHeadAloneIsItsTiedEmbedding) {
   std::vector<TestTensor> tensors = LlamaTensors();
   tensors[0].name = "lm_head.weight";
