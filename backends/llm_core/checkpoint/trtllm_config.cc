@@ -234,6 +234,14 @@ void TranslateGemma(const ConfigReader& config, Json& out) {
   }
 }
 
+// Phi 3 alone has heads of which a part turns; the others' rope leaves the key out of account.
+void RefuseTurningInPart(ConfigReader& config, const Architecture& architecture) {
+  const double share = config.NumberOr("rotary_pct", 1.0);
+  if (share == 1.0 || architecture.names == TrtLlmNames::kPhi3) return;
+  config.Fail(UnsupportedError("config.json: 'rotary_pct' is ", share,
+                               ", which is not supported of ", architecture.name, " (expected 1)"));
+}
+
 void TranslateLongRope(const ConfigReader& config, Json& out) {
   if (!config.Has("longrope_scaling_short_factors")) return;
   out["rope_scaling"] = {{"type", "longrope"},
@@ -257,6 +265,7 @@ Result<std::string> Translate(ConfigReader& config, const Architecture& architec
     }
   } else {
     Copy(config, kLlamaKeys, out);
+    RefuseTurningInPart(config, architecture);
     out["hidden_act"] = activation;
     // Absent, these follow from the heads there, whatever the family.
     const int32_t heads = config.Size("num_attention_heads");

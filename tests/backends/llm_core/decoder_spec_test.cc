@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "llm_core/checkpoint/trtllm_config.h"
 #include "small_llama.h"
 
 namespace nereid::llm {
@@ -136,6 +137,25 @@ TEST(DecoderSpecTest, TheTextModelBesidePicturesIsTheFamilysUnlessItSaysOtherwis
   const DecoderSpec outer = spec_of(R"("tie_word_embeddings":false,"eos_token_id":5,)", said);
   EXPECT_FALSE(outer.tied_embeddings);
   EXPECT_EQ(outer.end_ids, (std::vector<int32_t>{5}));
+}
+
+TEST(DecoderSpecTest, HeadsOfATensorRtLlmCheckpointTurnInPartInPhi3Alone) {
+  const auto message = [](const std::string& pairs) {
+    return ReadTrtLlmConfig(StrCat("{", pairs, R"(,"vocab_size":8,"hidden_size":4,
+        "intermediate_size":6,"num_attention_heads":2,"num_hidden_layers":1,
+        "max_position_embeddings":32})"))
+        .status()
+        .message();
+  };
+  for (const char* pairs : {R"("architecture":"LlamaForCausalLM")",
+                            R"("architecture":"GPTForCausalLM","gpt_variant":"starcoder2")"}) {
+    EXPECT_THAT(message(StrCat(pairs, R"(,"rotary_pct":0.5)")),
+                HasSubstr("'rotary_pct' is 0.5, which is not supported"))
+        << pairs;
+    EXPECT_EQ(message(StrCat(pairs, R"(,"rotary_pct":1.0)")), "") << pairs;
+    EXPECT_EQ(message(pairs), "");
+  }
+  EXPECT_EQ(message(R"("architecture":"Phi3ForCausalLM","rotary_pct":0.5)"), "");
 }
 
 TEST(DecoderSpecTest, RefusesByName) {
