@@ -58,8 +58,8 @@ class ResponseSender {
     execution_->MarkBegun();
     last_response_ns_ = execution_->start_ns();
   }
-  // For statistics, of a request that left its batch: its inputs are read; its last response is
-  // known and only to be written.
+  // For statistics, of a request that left its batch: its inputs are read; a response is known and
+  // only to be written, of which the last mark counts.
   void MarkInputsRead() {
     if (execution_ != nullptr) execution_->MarkInputsRead();
   }
