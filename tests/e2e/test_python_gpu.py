@@ -1,6 +1,8 @@
 """Tensors of Python models in memory of a GPU, from the client to the model and back: over a driver that has no GPU and keeps what the real
-one forbids. Only the driver's copies reach its memory, so that every byte that arrives went its way."""
+one forbids; with NEREID_TEST_GPU=1 over the machine's own. Only the driver's copies reach its memory, so that every byte that arrives went
+its way."""
 import base64
+import contextlib
 import ctypes
 import json
 import os
@@ -12,6 +14,7 @@ import tritonclient.http as httpclient
 from python_support import PATIENCE_S, binary_output, binary_request, python_flags
 from raw_http import Raw
 
+IS_REAL = os.environ.get("NEREID_TEST_GPU") == "1"
 MODELS = pathlib.Path(__file__).parent / "python_gpu_models"
 REGION_BYTES = 1 << 20
 
@@ -53,24 +56,28 @@ class Client:
         return values
 
 
-@pytest.fixture(scope="module")
-def client(start_server, tmp_path_factory):
+@contextlib.contextmanager
+def own_driver(memory):
+    """The driver that has no GPU, whose memory lies in the folder `memory`, and the environment of a server that uses it."""
     library = pathlib.Path(os.environ.get("NEREID_TEST_BACKENDS", "")).parent / "cuda/libcuda.so.1"
     if not library.exists():
         pytest.skip("NEREID_TEST_BACKENDS names no folder with the driver of this test")
-    memory = tmp_path_factory.mktemp("device")
     os.environ["NEREID_FAKE_CUDA_DIR"] = str(memory)
     try:
-        driver = ctypes.CDLL(str(library))
+        yield ctypes.CDLL(str(library)), {"LD_LIBRARY_PATH": f"{library.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")}
+    finally:
+        del os.environ["NEREID_FAKE_CUDA_DIR"]
+
+
+@pytest.fixture(scope="module")
+def client(start_server, tmp_path_factory):
+    with contextlib.nullcontext((ctypes.CDLL("libcuda.so.1"), {})) if IS_REAL else own_driver(tmp_path_factory.mktemp("device")) as (driver, environment):
         assert driver.cuInit(0) == 0
-        environment = {"LD_LIBRARY_PATH": f"{library.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")}
         server = start_server(MODELS, python_flags(), environment=environment)
         client = Client(driver, f"127.0.0.1:{server.http}")
         yield client
         client.close()
         assert server.stop() == 0
-    finally:
-        del os.environ["NEREID_FAKE_CUDA_DIR"]
 
 
 @pytest.mark.parametrize("size", [10, 30_000])
