@@ -236,6 +236,7 @@ void CoreClient::ReportRequest() {
   const uint64_t compute_end_ns = computed_ns_ == 0 ? end_ns : computed_ns_;
   Tell(TRITONBACKEND_ModelInstanceReportStatistics(instance_, request_, succeeded_, start_ns_,
                                                    compute_start_ns, compute_end_ns, end_ns));
+  if (!succeeded_) return;  // as Triton counts: what its steps did is in their own figures
   Tell(TRITONBACKEND_ModelInstanceReportBatchStatistics(instance_, BatchSize(), start_ns_,
                                                         compute_start_ns, compute_end_ns, end_ns));
 }

@@ -1,6 +1,7 @@
 """Ensembles as clients see them, over models that do one simple thing each."""
 import json
 import pathlib
+import re
 import shutil
 import time
 import urllib.error
@@ -188,16 +189,39 @@ def test_optional_tensors_may_be_left_out(server, inputs, expected):
     assert infer(server, "optional", inputs)[0] == expected
 
 
+def count(server, model):
+    with urllib.request.urlopen(f"{server.url}/v2/models/{model}/stats") as reply:
+        return json.load(reply)["model_stats"][0]
+
+
+def failures(server, model):
+    """By their reason."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics") as reply:
+        lines = re.findall(r"nv_inference_request_failure{(.*)} (\d+)", reply.read().decode())
+    return {re.search('reason="(\\w+)"', labels)[1]: int(value) for labels, value in lines if f'model="{model}"' in labels}
+
+
+def test_a_failed_request_of_an_ensemble_is_no_execution_and_no_failure_of_a_backend(server):
+    before = count(server, "failing"), failures(server, "failing"), failures(server, "fail")
+    with pytest.raises(urllib.error.HTTPError):
+        infer(server, "failing", [("X", "INT32", [1])])
+    end = time.monotonic() + 60
+    while failures(server, "failing")["OTHER"] == before[1]["OTHER"] and time.monotonic() < end:
+        time.sleep(0.01)
+    assert failures(server, "failing") == before[1] | {"OTHER": before[1]["OTHER"] + 1}
+    assert failures(server, "fail") == before[2] | {"BACKEND": before[2]["BACKEND"] + 1}
+    after = count(server, "failing")
+    assert after["inference_stats"]["fail"]["count"] == before[0]["inference_stats"]["fail"]["count"] + 1
+    assert after["execution_count"] == before[0]["execution_count"]
+
+
 def test_statistics_count_the_ensemble_and_its_steps(server):
-    def count(model):
-        with urllib.request.urlopen(f"{server.url}/v2/models/{model}/stats") as reply:
-            return json.load(reply)["model_stats"][0]
-    before = count("chain")["inference_stats"], count("add_one")["inference_stats"]
+    before = count(server, "chain")["inference_stats"], count(server, "add_one")["inference_stats"]
     infer(server, "chain", [("X", "FP32", floats(1, 2))])
     end = time.monotonic() + 60
-    while count("chain")["inference_stats"]["success"]["count"] == before[0]["success"]["count"] and time.monotonic() < end:
+    while count(server, "chain")["inference_stats"]["success"]["count"] == before[0]["success"]["count"] and time.monotonic() < end:
         time.sleep(0.01)  # the ensemble counts a request once its answer is sent
-    after = count("chain"), count("add_one")
+    after = count(server, "chain"), count(server, "add_one")
     for old, new in zip(before, after):
         assert new["inference_stats"]["success"]["count"] == old["success"]["count"] + 1
     assert after[0]["inference_stats"]["success"]["ns"] > before[0]["success"]["ns"]

@@ -47,6 +47,12 @@ ResponseTimes::Outcome OutcomeOf(const ResponseReport& report) {
                                              : ResponseTimes::Outcome::kSuccess;
 }
 
+// A backend's failure counts where it happened: at the step's model, not again at the ensemble.
+FailureReason ReasonOf(const InferRequest& failed) {
+  if (failed.IsCancelled()) return FailureReason::kCanceled;
+  return failed.plan().is_ensemble ? FailureReason::kOther : FailureReason::kBackend;
+}
+
 }  // namespace
 
 NEREID_HANDLE(TRITONBACKEND_ModelInstanceResponseStatistics, ResponseReport);
@@ -75,8 +81,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceReportStatistics(
                               compute_start_ns, compute_end_ns, exec_end_ns, now_ns},
                              static_cast<uint64_t>(object.batch_size()));
   } else {
-    const auto reason = object.IsCancelled() ? FailureReason::kCanceled : FailureReason::kBackend;
-    statistics.RecordFailure(reason, now_ns - object.request_start_ns);
+    statistics.RecordFailure(ReasonOf(object), now_ns - object.request_start_ns);
   }
   return nullptr;
 }

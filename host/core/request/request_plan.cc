@@ -53,12 +53,13 @@ Result<RequestPlan> RequestPlan::Make(const ModelConfig& config, int64_t version
   plan.model_version = version;
   plan.max_batch_size = config.max_batch_size;
   plan.decoupled = config.decoupled;
+  plan.is_ensemble = config.is_ensemble();
   plan.iterative_sequence =
       config.sequence_batching && config.sequence_batching->iterative_sequence;
   if (config.dynamic_batching) {
     plan.priority_levels = config.dynamic_batching->priority_levels;
     plan.default_priority_level = config.dynamic_batching->default_priority_level;
-  } else if (config.is_ensemble()) {
+  } else if (plan.is_ensemble) {
     plan.priority_levels = std::numeric_limits<uint32_t>::max();  // its steps' models know theirs
   }
   const bool has_batch_dim = config.max_batch_size > 0;

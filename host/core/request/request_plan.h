@@ -56,6 +56,7 @@ struct RequestPlan {
   int64_t model_version = 0;
   int64_t max_batch_size = 0;  // 0: no batch dimension
   bool decoupled = false;
+  bool is_ensemble = false;
   bool iterative_sequence = false;  // a backend may release a request to have it again
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
