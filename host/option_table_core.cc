@@ -53,24 +53,21 @@ Status DeferSetting(Options& options, Text text) {
 }
 
 Status ApplyControlMode(Options& options, Text text) {
-  if (text == "none") {
-    options.control_mode = TRITONSERVER_MODEL_CONTROL_NONE;
-  } else if (text == "poll") {
-    options.control_mode = TRITONSERVER_MODEL_CONTROL_POLL;
-  } else if (text == "explicit") {
-    options.control_mode = TRITONSERVER_MODEL_CONTROL_EXPLICIT;
-  } else {
-    return InvalidArgError("expected none, poll or explicit, got '", text, "'");
-  }
+  constexpr const char* kNames[] = {"none", "poll", "explicit"};
+  constexpr TRITONSERVER_ModelControlMode kModes[] = {TRITONSERVER_MODEL_CONTROL_NONE,
+                                                      TRITONSERVER_MODEL_CONTROL_POLL,
+                                                      TRITONSERVER_MODEL_CONTROL_EXPLICIT};
+  NEREID_ASSIGN_OR_RETURN(const size_t choice, ParseChoice(text, kNames));
+  options.control_mode = kModes[choice];
   return Status::Ok();
 }
 
 Status ApplyRateLimit(Options& options, Text text) {
-  if (text != "off" && text != "execution_count") {
-    return InvalidArgError("expected off or execution_count, got '", text, "'");
-  }
-  return Defer(options, TRITONSERVER_ServerOptionsSetRateLimiterMode,
-               text == "off" ? TRITONSERVER_RATE_LIMIT_OFF : TRITONSERVER_RATE_LIMIT_EXEC_COUNT);
+  constexpr const char* kNames[] = {"off", "execution_count"};
+  constexpr TRITONSERVER_RateLimitMode kModes[] = {TRITONSERVER_RATE_LIMIT_OFF,
+                                                   TRITONSERVER_RATE_LIMIT_EXEC_COUNT};
+  NEREID_ASSIGN_OR_RETURN(const size_t choice, ParseChoice(text, kNames));
+  return Defer(options, TRITONSERVER_ServerOptionsSetRateLimiterMode, kModes[choice]);
 }
 
 // "<name>:<count>[:<device>]"

@@ -42,13 +42,10 @@ constexpr char kGrpcAllocationPool[] = "--grpc-infer-allocation-pool-size";
 constexpr char kGrpcResponsePool[] = "--grpc-max-response-pool-size";
 
 Status ApplyCompression(Options& options, Text text) {
-  constexpr std::string_view kLevels[] = {"none", "low", "medium", "high"};
-  for (size_t i = 0; i < std::size(kLevels); ++i) {
-    if (text != kLevels[i]) continue;
-    options.grpc.response_compression = static_cast<GrpcCompression>(i);
-    return Status::Ok();
-  }
-  return InvalidArgError("expected none, low, medium or high, got '", text, "'");
+  constexpr const char* kLevels[] = {"none", "low", "medium", "high"};
+  NEREID_ASSIGN_OR_RETURN(const size_t choice, ParseChoice(text, kLevels));
+  options.grpc.response_compression = static_cast<GrpcCompression>(choice);
+  return Status::Ok();
 }
 
 // TLS with certificates on both sides is TLS.

@@ -40,6 +40,17 @@ Result<double> ParseDoubleValue(std::string_view text) {
   return value;
 }
 
+Result<size_t> ParseChoice(std::string_view text, std::span<const char* const> choices) {
+  const std::string copy(text);
+  std::string names;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (strcasecmp(copy.c_str(), choices[i]) == 0) return i;
+    names += i == 0 ? "" : i + 1 == choices.size() ? " or " : ", ";
+    names += choices[i];
+  }
+  return InvalidArgError("expected ", names, ", got '", text, "'");
+}
+
 Result<std::pair<std::string, std::string>> SplitValue(std::string_view text, char separator) {
   const size_t at = text.find(separator);
   if (at == std::string_view::npos || at == 0 || at + 1 == text.size()) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,8 @@ Result<bool> ParseBoolValue(std::string_view text);
 Result<int64_t> ParseIntValue(std::string_view text, int64_t min,
                               int64_t max = std::numeric_limits<int64_t>::max());
 Result<double> ParseDoubleValue(std::string_view text);
+// The place of `text` among `choices`, which are in lower case; letter case aside.
+Result<size_t> ParseChoice(std::string_view text, std::span<const char* const> choices);
 // "<left><separator><right>", at the first separator; both sides are there.
 Result<std::pair<std::string, std::string>> SplitValue(std::string_view text, char separator);
 

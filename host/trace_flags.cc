@@ -9,13 +9,10 @@ namespace nereid {
 namespace {
 
 Status SetMode(TraceOptions& trace, const std::string& mode) {
-  if (mode == "triton") {
-    trace.mode = TraceMode::kTriton;
-  } else if (mode == "opentelemetry") {
-    trace.mode = TraceMode::kOpenTelemetry;
-  } else {
-    return InvalidArgError("expected mode triton or opentelemetry, got '", mode, "'");
-  }
+  constexpr const char* kNames[] = {"triton", "opentelemetry"};
+  constexpr TraceMode kModes[] = {TraceMode::kTriton, TraceMode::kOpenTelemetry};
+  NEREID_ASSIGN_OR_RETURN(const size_t choice, ParseChoice(mode, kNames));
+  trace.mode = kModes[choice];
   return Status::Ok();
 }
 

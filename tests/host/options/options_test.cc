@@ -177,6 +177,17 @@ TEST(OptionsTest, OpenTelemetryReadsItsVariables) {
   EXPECT_FALSE(is_read_without_mode);
 }
 
+TEST(OptionsTest, NamesOfChoicesAreReadInAnyLetterCase) {
+  EXPECT_EQ(Parse({"--model-control-mode=EXPLICIT"})->control_mode,
+            TRITONSERVER_MODEL_CONTROL_EXPLICIT);
+  EXPECT_EQ(Parse({"--model-control-mode=Poll"})->control_mode, TRITONSERVER_MODEL_CONTROL_POLL);
+  EXPECT_EQ(Parse({"--grpc-infer-response-compression-level=High"})->grpc.response_compression,
+            GrpcCompression::kHigh);
+  EXPECT_EQ(Parse({"--trace-config=mode=OpenTelemetry"})->trace.mode, TraceMode::kOpenTelemetry);
+  EXPECT_EQ(ErrorOf({"--rate-limit=EXECUTION_COUNT"}), "no error");
+  EXPECT_NE(ErrorOf({"--rate-limit=EXECUTIONCOUNT"}), "no error");
+}
+
 TEST(OptionsTest, StartupModelsNeedExplicitControl) {
   EXPECT_NE(ErrorOf({"--load-model=a"}), "no error");
   EXPECT_EQ(ErrorOf({"--model-control-mode=explicit", "--load-model=a", "--load-model=b"}),
