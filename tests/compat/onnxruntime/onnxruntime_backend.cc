@@ -84,8 +84,15 @@ class OnnxModel : public nereid::Model {
  public:
   nereid::Status AutoComplete(nereid::ConfigDraft& draft) override {
     NEREID_RETURN_IF_ERROR(Open());
-    for (const nereid::TensorSpec& spec : inputs_) NEREID_RETURN_IF_ERROR(draft.AddInput(WithoutBatch(spec)));
-    for (const nereid::TensorSpec& spec : outputs_) NEREID_RETURN_IF_ERROR(draft.AddOutput(WithoutBatch(spec)));
+    // A model of sequences lists some inputs elsewhere, as controls: a list that is there is whole.
+    const bool lacks_inputs = draft.json()["input"].elements().empty();
+    const bool lacks_outputs = draft.json()["output"].elements().empty();
+    for (const nereid::TensorSpec& spec : inputs_) {
+      if (lacks_inputs) NEREID_RETURN_IF_ERROR(draft.AddInput(WithoutBatch(spec)));
+    }
+    for (const nereid::TensorSpec& spec : outputs_) {
+      if (lacks_outputs) NEREID_RETURN_IF_ERROR(draft.AddOutput(WithoutBatch(spec)));
+    }
     return {};
   }
   nereid::Status Initialize() override { return Open(); }
