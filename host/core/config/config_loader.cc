@@ -134,7 +134,10 @@ std::string ConfigPath(const ModelFolder& folder) {
 Result<ModelConfig> ReadModelConfig(const ModelFolder& folder) {
   Faults faults;
   Reading reading = Read(folder, &faults);
-  if (!faults.empty()) return ToStatus(faults);
+  if (!faults.empty()) {
+    if (!folder.config_override.has_value()) return ToStatus(faults);
+    return ToStatus(faults).WithContext("Invalid config override");
+  }
   ModelConfig config = Judge(folder, &reading, &faults);
   AddPlaces(&reading, &faults);
   if (!faults.empty()) return ToStatus(faults);

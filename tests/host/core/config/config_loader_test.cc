@@ -205,15 +205,17 @@ TEST(ConfigLoaderTest, NamesWhatIsWrongInAnOverride) {
     folder.config_override = json;
     return ReadModelConfig(folder).status().message();
   };
-  EXPECT_EQ(fault("{bad"), "not valid JSON at byte 2");
-  EXPECT_EQ(fault(R"({"zzz": 1})"), "zzz: unknown field 'zzz' in ModelConfig");
+  EXPECT_EQ(fault("{bad"), "Invalid config override: not valid JSON at byte 2");
+  EXPECT_EQ(fault(R"({"zzz": 1})"),
+            "Invalid config override: zzz: unknown field 'zzz' in ModelConfig");
   EXPECT_EQ(fault(R"({"backend": "b", "input": [{"name": 3}]})"),
-            "input[0].name: expected a string, got 3");
+            "Invalid config override: input[0].name: expected a string, got 3");
   EXPECT_EQ(fault(R"({"backend": "b", "max_batch_size": 3000000000})"),
-            "max_batch_size: expected a 32-bit integer, got 3000000000");
+            "Invalid config override: max_batch_size: expected a 32-bit integer, got 3000000000");
   EXPECT_EQ(fault(R"({"backend": "b", "dynamic_batching": {}, "sequence_batching": {}})"),
-            "sequence_batching: only one of the fields of 'scheduling_choice' may be set");
-  EXPECT_EQ(fault("[1]"), "expected an object, got [1]");
+            "Invalid config override: sequence_batching: only one of the fields of "
+            "'scheduling_choice' may be set");
+  EXPECT_EQ(fault("[1]"), "Invalid config override: expected an object, got [1]");
 }
 
 // The words for a boolean and the forms of a number and of an enum's value that protobuf's JSON
