@@ -205,10 +205,11 @@ class InputReader {
   std::optional<uint64_t> binary_bytes_;
 };
 
-// One element of "outputs"; `is_binary` is set only where it is given.
+// One element of "outputs". As in Triton, `binary_data_output` of the request says nothing about an
+// output that is listed.
 struct ParsedOutput {
   std::string name;
-  std::optional<bool> is_binary;
+  bool is_binary = false;
   uint64_t num_classes = 0;
   std::optional<SharedRange> shared;
   const char* both = nullptr;  // what was given beside a region and may not be
@@ -234,7 +235,7 @@ Status ReadOutputParameters(JsonReader& reader, ParsedOutput& output) {
     return is_taken ? Status::Ok() : reader.SkipValue();
   }));
   output.shared = shared.Finish();
-  if (output.shared && output.is_binary.value_or(false)) {
+  if (output.shared && output.is_binary) {
     output.both = "binary_data";
   } else if (output.shared && output.num_classes != 0) {
     output.both = "classification";
@@ -307,8 +308,8 @@ Status ParseInferBody(std::string_view json, std::string_view binary, std::strin
     return InvalidArgError("unexpected additional input data for model '", model, "'");
   }
   for (ParsedOutput& output : outputs) {
-    body.outputs.push_back({std::move(output.name), output.is_binary.value_or(body.binary_outputs),
-                            output.num_classes, std::move(output.shared)});
+    body.outputs.push_back(
+        {std::move(output.name), output.is_binary, output.num_classes, std::move(output.shared)});
   }
   return Status::Ok();
 }

@@ -45,7 +45,9 @@ TEST(InferBodyTest, ReadsEverythingThatTheProtocolDefines) {
   ASSERT_EQ(body.inputs.size(), 1u);
   EXPECT_EQ(body.inputs[0].bytes().size(), 8u);
   ASSERT_EQ(body.outputs.size(), 3u);
-  EXPECT_TRUE(body.outputs[0].is_binary);
+  EXPECT_TRUE(body.binary_outputs);
+  EXPECT_FALSE(body.outputs[0].is_binary)
+      << "as Triton answers: the default is of outputs that are not listed";
   EXPECT_FALSE(body.outputs[1].is_binary);
   EXPECT_EQ(body.outputs[2].num_classes, 3u);
 }
