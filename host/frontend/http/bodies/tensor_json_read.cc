@@ -13,6 +13,10 @@
 namespace nereid::http {
 namespace {
 
+// Triton's words, which clients look for; the numbers follow.
+constexpr char kMisfit[] =
+    "Unable to parse 'data': Shape does not match true shape of 'data' field: ";
+
 template <typename T>
 void AppendRaw(ByteBuffer& data, T value) {
   data.Append({reinterpret_cast<const char*>(&value), sizeof(value)});
@@ -28,6 +32,12 @@ T ParseExtreme(std::string_view text) {
 
 template <typename T>
 Status ReadElement(JsonReader& reader, TRITONSERVER_DataType datatype, ByteBuffer& data) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (const std::optional<double> word = reader.TakeNonFinite()) {
+      AppendRaw(data, static_cast<T>(*word));
+      return Status::Ok();
+    }
+  }
   if (reader.Peek() != JsonKind::kNumber) return reader.Unexpected("a number");
   NEREID_ASSIGN_OR_RETURN(const JsonNumber number, reader.ReadNumber());
   const char* const end = number.text.data() + number.text.size();
@@ -146,7 +156,7 @@ class NestedReader {
 
   Status CheckShape(std::span<const int64_t> shape) const {
     if (num_elements_ != num_expected_) {
-      return InvalidArgError("'data' has ", num_elements_, " elements, shape ", ShapeText(shape),
+      return InvalidArgError(kMisfit, num_elements_, " elements, shape ", ShapeText(shape),
                              " needs ", num_expected_);
     }
     if (dims_.size() > 1 && WithoutOnes(dims_) != WithoutOnes(shape)) {
@@ -161,7 +171,7 @@ class NestedReader {
   static constexpr int64_t kUnknownDim = -1;
 
   Status TooMany() const {
-    return InvalidArgError("'data' has more than the ", num_expected_,
+    return InvalidArgError(kMisfit, "more than the ", num_expected_,
                            " elements of the tensor's shape");
   }
 
@@ -184,7 +194,7 @@ Status ReadJsonTensor(JsonReader& reader, TRITONSERVER_DataType datatype,
   // An element takes at least a digit and a comma: a shape that the text cannot fill gets no
   // memory.
   if (!count || static_cast<uint64_t>(*count) > reader.bytes_left()) {
-    return InvalidArgError("'data' has fewer elements than shape ", ShapeText(shape), " needs");
+    return InvalidArgError(kMisfit, "fewer elements than shape ", ShapeText(shape), " needs");
   }
   // Exact, or for BYTES an upper bound: the lengths and all the text there is.
   data = ByteBuffer(datatype == TRITONSERVER_TYPE_BYTES

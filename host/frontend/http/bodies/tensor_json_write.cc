@@ -1,5 +1,4 @@
 // Tensor to JSON.
-#include <cmath>
 #include <cstring>
 
 #include "host/frontend/http/bodies/data_type.h"
@@ -18,16 +17,12 @@ T LoadRaw(const char* at) {
 }
 
 template <typename T>
-Status AppendNumbers(std::string& json, std::string_view data, size_t& num_elements) {
+void AppendNumbers(std::string& json, std::string_view data, size_t& num_elements) {
   num_elements = data.size() / sizeof(T);
   for (size_t i = 0; i < num_elements; ++i) {
     if (i != 0) json += ',';
     const T value = LoadRaw<T>(data.data() + i * sizeof(T));
     if constexpr (std::is_floating_point_v<T>) {
-      if (!std::isfinite(value)) {
-        return InvalidArgError("element ", i, " is ", value,
-                               ", which JSON cannot hold. Please use the binary data format");
-      }
       AppendJsonDouble(json, value);
     } else if constexpr (std::is_signed_v<T>) {
       AppendJsonInt(json, value);
@@ -35,7 +30,6 @@ Status AppendNumbers(std::string& json, std::string_view data, size_t& num_eleme
       AppendJsonUint(json, value);
     }
   }
-  return Status::Ok();
 }
 
 void AppendBools(std::string& json, std::string_view data, size_t& num_elements) {
@@ -82,27 +76,37 @@ Status AppendJsonElements(std::string& json, TRITONSERVER_DataType datatype, std
   switch (datatype) {
     case TRITONSERVER_TYPE_BOOL:
       AppendBools(json, data, num_elements);
-      return Status::Ok();
+      break;
     case TRITONSERVER_TYPE_UINT8:
-      return AppendNumbers<uint8_t>(json, data, num_elements);
+      AppendNumbers<uint8_t>(json, data, num_elements);
+      break;
     case TRITONSERVER_TYPE_UINT16:
-      return AppendNumbers<uint16_t>(json, data, num_elements);
+      AppendNumbers<uint16_t>(json, data, num_elements);
+      break;
     case TRITONSERVER_TYPE_UINT32:
-      return AppendNumbers<uint32_t>(json, data, num_elements);
+      AppendNumbers<uint32_t>(json, data, num_elements);
+      break;
     case TRITONSERVER_TYPE_UINT64:
-      return AppendNumbers<uint64_t>(json, data, num_elements);
+      AppendNumbers<uint64_t>(json, data, num_elements);
+      break;
     case TRITONSERVER_TYPE_INT8:
-      return AppendNumbers<int8_t>(json, data, num_elements);
+      AppendNumbers<int8_t>(json, data, num_elements);
+      break;
     case TRITONSERVER_TYPE_INT16:
-      return AppendNumbers<int16_t>(json, data, num_elements);
+      AppendNumbers<int16_t>(json, data, num_elements);
+      break;
     case TRITONSERVER_TYPE_INT32:
-      return AppendNumbers<int32_t>(json, data, num_elements);
+      AppendNumbers<int32_t>(json, data, num_elements);
+      break;
     case TRITONSERVER_TYPE_INT64:
-      return AppendNumbers<int64_t>(json, data, num_elements);
+      AppendNumbers<int64_t>(json, data, num_elements);
+      break;
     case TRITONSERVER_TYPE_FP32:
-      return AppendNumbers<float>(json, data, num_elements);
+      AppendNumbers<float>(json, data, num_elements);
+      break;
     case TRITONSERVER_TYPE_FP64:
-      return AppendNumbers<double>(json, data, num_elements);
+      AppendNumbers<double>(json, data, num_elements);
+      break;
     case TRITONSERVER_TYPE_BYTES:
       return AppendTexts(json, data, text_policy, num_elements);
     default:
@@ -111,6 +115,7 @@ Status AppendJsonElements(std::string& json, TRITONSERVER_DataType datatype, std
           " data via JSON is not supported. Please use the binary data format for "
           "output");
   }
+  return Status::Ok();
 }
 
 }  // namespace nereid::http
