@@ -32,12 +32,6 @@ T ParseExtreme(std::string_view text) {
 
 template <typename T>
 Status ReadElement(JsonReader& reader, TRITONSERVER_DataType datatype, ByteBuffer& data) {
-  if constexpr (std::is_floating_point_v<T>) {
-    if (const std::optional<double> word = reader.TakeNonFinite()) {
-      AppendRaw(data, static_cast<T>(*word));
-      return Status::Ok();
-    }
-  }
   if (reader.Peek() != JsonKind::kNumber) return reader.Unexpected("a number");
   NEREID_ASSIGN_OR_RETURN(const JsonNumber number, reader.ReadNumber());
   const char* const end = number.text.data() + number.text.size();

@@ -1,4 +1,5 @@
 // Tensor to JSON.
+#include <cmath>
 #include <cstring>
 
 #include "host/frontend/http/bodies/data_type.h"
@@ -17,12 +18,16 @@ T LoadRaw(const char* at) {
 }
 
 template <typename T>
-void AppendNumbers(std::string& json, std::string_view data, size_t& num_elements) {
+Status AppendNumbers(std::string& json, std::string_view data, size_t& num_elements) {
   num_elements = data.size() / sizeof(T);
   for (size_t i = 0; i < num_elements; ++i) {
     if (i != 0) json += ',';
     const T value = LoadRaw<T>(data.data() + i * sizeof(T));
     if constexpr (std::is_floating_point_v<T>) {
+      if (!std::isfinite(value)) {
+        return InvalidArgError("element ", i, " is ", value,
+                               ", which JSON cannot hold. Please use the binary data format");
+      }
       AppendJsonDouble(json, value);
     } else if constexpr (std::is_signed_v<T>) {
       AppendJsonInt(json, value);
@@ -30,6 +35,7 @@ void AppendNumbers(std::string& json, std::string_view data, size_t& num_element
       AppendJsonUint(json, value);
     }
   }
+  return Status::Ok();
 }
 
 void AppendBools(std::string& json, std::string_view data, size_t& num_elements) {
@@ -76,37 +82,27 @@ Status AppendJsonElements(std::string& json, TRITONSERVER_DataType datatype, std
   switch (datatype) {
     case TRITONSERVER_TYPE_BOOL:
       AppendBools(json, data, num_elements);
-      break;
+      return Status::Ok();
     case TRITONSERVER_TYPE_UINT8:
-      AppendNumbers<uint8_t>(json, data, num_elements);
-      break;
+      return AppendNumbers<uint8_t>(json, data, num_elements);
     case TRITONSERVER_TYPE_UINT16:
-      AppendNumbers<uint16_t>(json, data, num_elements);
-      break;
+      return AppendNumbers<uint16_t>(json, data, num_elements);
     case TRITONSERVER_TYPE_UINT32:
-      AppendNumbers<uint32_t>(json, data, num_elements);
-      break;
+      return AppendNumbers<uint32_t>(json, data, num_elements);
     case TRITONSERVER_TYPE_UINT64:
-      AppendNumbers<uint64_t>(json, data, num_elements);
-      break;
+      return AppendNumbers<uint64_t>(json, data, num_elements);
     case TRITONSERVER_TYPE_INT8:
-      AppendNumbers<int8_t>(json, data, num_elements);
-      break;
+      return AppendNumbers<int8_t>(json, data, num_elements);
     case TRITONSERVER_TYPE_INT16:
-      AppendNumbers<int16_t>(json, data, num_elements);
-      break;
+      return AppendNumbers<int16_t>(json, data, num_elements);
     case TRITONSERVER_TYPE_INT32:
-      AppendNumbers<int32_t>(json, data, num_elements);
-      break;
+      return AppendNumbers<int32_t>(json, data, num_elements);
     case TRITONSERVER_TYPE_INT64:
-      AppendNumbers<int64_t>(json, data, num_elements);
-      break;
+      return AppendNumbers<int64_t>(json, data, num_elements);
     case TRITONSERVER_TYPE_FP32:
-      AppendNumbers<float>(json, data, num_elements);
-      break;
+      return AppendNumbers<float>(json, data, num_elements);
     case TRITONSERVER_TYPE_FP64:
-      AppendNumbers<double>(json, data, num_elements);
-      break;
+      return AppendNumbers<double>(json, data, num_elements);
     case TRITONSERVER_TYPE_BYTES:
       return AppendTexts(json, data, text_policy, num_elements);
     default:
@@ -115,7 +111,6 @@ Status AppendJsonElements(std::string& json, TRITONSERVER_DataType datatype, std
           " data via JSON is not supported. Please use the binary data format for "
           "output");
   }
-  return Status::Ok();
 }
 
 }  // namespace nereid::http

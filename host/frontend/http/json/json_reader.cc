@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 
 #include "host/frontend/http/json/utf8.h"
 
@@ -270,20 +269,6 @@ Result<double> JsonReader::ReadDouble() {
   return value;
 }
 
-std::optional<double> JsonReader::TakeNonFinite() {
-  SkipBlanks();
-  const char* const start = cursor_;
-  const bool is_negative = cursor_ != end_ && *cursor_ == '-';
-  if (is_negative) ++cursor_;
-  if (TakeWord("NaN")) return std::numeric_limits<double>::quiet_NaN();
-  if (TakeWord("Infinity") || TakeWord("Inf")) {
-    const double infinity = std::numeric_limits<double>::infinity();
-    return is_negative ? -infinity : infinity;
-  }
-  cursor_ = start;
-  return std::nullopt;
-}
-
 bool JsonReader::TakeWord(std::string_view word) {
   if (std::string_view(cursor_, end_ - cursor_).substr(0, word.size()) != word) return false;
   cursor_ += word.size();
@@ -298,7 +283,6 @@ Result<bool> JsonReader::ReadBool() {
 }
 
 Status JsonReader::SkipValue() {
-  if (TakeNonFinite().has_value()) return Status::Ok();
   switch (Peek()) {
     case JsonKind::kObject:
       return ReadObject([this](std::string_view) { return SkipValue(); });

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,9 +52,6 @@ class JsonReader {
   Result<int64_t> ReadInt64();
   Result<uint64_t> ReadUint64();
   Result<double> ReadDouble();
-  // NaN, Inf or Infinity, with or without a sign: no JSON, but Triton's clients send and get them.
-  // Consumed only where one comes next.
-  std::optional<double> TakeNonFinite();
   Result<bool> ReadBool();
   Status SkipValue();
   // Ok when nothing but blanks is left.

@@ -2,7 +2,6 @@
 #include "host/frontend/http/json/json_writer.h"
 
 #include <charconv>
-#include <cmath>
 #include <cstring>
 
 #include "host/frontend/http/json/utf8.h"
@@ -141,10 +140,6 @@ void AppendJsonUint(std::string& json, uint64_t value) {
 }
 
 void AppendJsonDouble(std::string& json, double value) {
-  if (!std::isfinite(value)) {
-    json += std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
-    return;
-  }
   char buffer[40];
   const auto result =
       std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific);

@@ -15,8 +15,7 @@ void AppendLossyJsonString(std::string& json, std::string_view text);
 
 void AppendJsonInt(std::string& json, int64_t value);
 void AppendJsonUint(std::string& json, uint64_t value);
-// The shortest digits that read back as `value`: 1.0, 0.1, 1e30; NaN, Infinity and -Infinity as
-// words.
+// The shortest digits that read back as `value`, which is finite: 1.0, 0.1, 1e30.
 void AppendJsonDouble(std::string& json, double value);
 
 }  // namespace nereid::http

@@ -22,23 +22,13 @@ TEST(JsonReaderTest, AcceptsEveryKindOfValue) {
 
 TEST(JsonReaderTest, RefusesWhatIsNotJson) {
   for (const char* text : {"",          " ",           "nul",         "True",
-                           "nan",       "inf",         "-",           "+1",
+                           "NaN",       "Infinity",    "-",           "+1",
                            "01",        "1.",          ".5",          "1e",
                            "0x10",      "'a'",         "\"a",         "\"\\x\"",
                            "\"\\u12\"", "\"\n\"",      "[1,]",        "[1 2]",
                            "{\"a\"}",   "{\"a\":1,}",  "{a:1}",       "{\"a\":1 \"b\":2}",
                            "[",         "{",           "1 2",         "[1]]",
                            "// c\n1",   "\"\\ud800\"", "\"\\udc00\"", "\"\\ud800\\u0041\""}) {
-    EXPECT_FALSE(Skip(text).ok()) << text;
-  }
-}
-
-// Python writes them, and Triton reads them.
-TEST(JsonReaderTest, TakesTheWordsForNumbersThatAreNotFinite) {
-  for (const char* text : {"NaN", "Infinity", "-Infinity", "Inf", "-Inf", "[NaN,-Inf , 1]"}) {
-    EXPECT_TRUE(Skip(text).ok()) << text << ": " << Skip(text).message();
-  }
-  for (const char* text : {"Na", "Infi", "-nan", "+Inf", "- Inf", "NaNNaN"}) {
     EXPECT_FALSE(Skip(text).ok()) << text;
   }
 }
