@@ -120,6 +120,32 @@ def test_a_half_closed_stream_still_gets_its_responses(stub):
     assert len(list(answers)) == 3
 
 
+def test_a_stopping_server_takes_no_more_requests_of_a_stream(start_server, repository, test_backends):
+    server = start_server(repository, [test_backends])
+    is_stopping = threading.Event()
+
+    def requests():
+        yield request("waiter", interval_ms=1500, id_="before")
+        is_stopping.wait(60)
+        yield request("waiter", id_="after")
+        sequence = request("waiter", id_="sequence")
+        sequence.parameters["sequence_id"].int64_param = 1
+        yield sequence
+
+    with connect(server) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        answers = stub.ModelStreamInfer(requests(), timeout=60)
+        wait_running(stub, 1)
+        server.process.terminate()
+        wait_until(lambda: "Waiting for in-flight requests" in server.text())
+        is_stopping.set()
+        heard = [next(answers) for _ in range(3)]
+    assert [one.infer_response.id for one in heard] == ["before", "after", "sequence"]
+    assert [one.error_message for one in heard] == [
+        "", "Server is stopping, scheduler for model has stopped accepting new inference requests", ""]
+    assert server.process.wait(timeout=60) == 0
+
+
 def test_a_strict_error_cancels_the_rest_of_its_stream(stub):
     before = counters(stub)[1]
 

@@ -209,3 +209,15 @@ def test_a_backend_that_ends_the_process_is_named(alone, entry):
         assert infer(server, "hostile")[0] == 200
         assert server.stop() == 1
     assert EXITS[entry] + " called exit()" in server.text()
+
+
+def test_a_model_that_promised_one_response_has_one_in_a_stream(server):
+    given = tritonclient.grpc.InferInput("INPUT0", [2], "FP32")
+    given.set_data_from_numpy(np.array([1, 2], np.float32))
+    heard = []
+    with tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
+        client.start_stream(lambda result, error: heard.append(error or result.get_response().id))
+        for id_ in ("first", "second"):
+            client.async_stream_infer("two_responses", [given], request_id=id_)
+        client.stop_stream()
+    assert heard == ["first", "second"]

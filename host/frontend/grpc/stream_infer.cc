@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "nereid/error.h"
@@ -15,6 +16,8 @@ namespace nereid {
 namespace {
 
 constexpr char kStrictErrorsKey[] = "triton_grpc_error";
+constexpr char kStoppingText[] =
+    "Server is stopping, scheduler for model has stopped accepting new inference requests";
 
 // At most one read and one write are under way; the write's bytes leave before the next is encoded.
 class StreamInfer final : public CallHandler,
@@ -123,6 +126,9 @@ void StreamInfer::Accept(const Slice& bytes) {
       return Cancel(cancelled);
     }
     Admit(request, lock);
+    if (status.ok() && is_draining_ && !request->continues_sequence()) {
+      status = UnavailableError(kStoppingText);
+    }
   }
   if (status.ok())
     status =
@@ -152,6 +158,11 @@ void StreamInfer::OnReply(StreamReply reply) {
   const std::shared_ptr<StreamRequest> request = reply.request;
   if (request->place.has_ended) return;  // a backend that goes on after its final response
   const bool is_final = reply.is_final;
+  if (request->is_ordered() && std::exchange(request->place.has_reply, true)) {
+    // The model promised one response: the first is the request's.
+    if (is_final) Retire(request, lock);
+    return Advance(lock);
+  }
   Requests cancelled;
   if (!end_status_.has_value()) {
     unsent_bytes_ += reply.size_bytes;
