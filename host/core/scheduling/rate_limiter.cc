@@ -4,25 +4,30 @@
 
 namespace nereid {
 
-bool RateLimiter::HasLimit(const Key& key, uint64_t* count) const {
-  bool found = false;
+std::optional<uint64_t> RateLimiter::LimitOf(const Key& key) const {
+  if (limits_.empty()) return std::nullopt;
+  uint64_t count = 0;
   for (const ResourceLimit& limit : limits_) {
-    if (limit.name != key.first) continue;
-    if (limit.device == -1 && !found) {
-      *count = limit.count;
-      found = true;
-    } else if (limit.device == key.second) {
-      *count = limit.count;  // what is said of one device counts more
-      return true;
-    }
+    const bool fits = key.second == kGlobal || limit.device == -1 || limit.device == key.second;
+    if (limit.name == key.first && fits) count = std::max(count, limit.count);
   }
-  return found;
+  return count;
 }
 
 uint64_t RateLimiter::CountOf(const Key& key, const Resource& resource) const {
-  uint64_t count = 0;
-  if (HasLimit(key, &count)) return count;
+  if (const std::optional<uint64_t> limit = LimitOf(key); limit.has_value()) return *limit;
   return resource.wanted.empty() ? 0 : resource.wanted.rbegin()->first;
+}
+
+Status RateLimiter::CheckKind(const Key& key) const {
+  for (const auto& [other, resource] : resources_) {
+    const bool is_other_kind = (other.second == kGlobal) != (key.second == kGlobal);
+    if (other.first != key.first || !is_other_kind || resource.wanted.empty()) continue;
+    return InvalidArgError("Resource \"", key.first,
+                           "\" is present as both global and device-specific resource in the model "
+                           "configuration.");
+  }
+  return Status::Ok();
 }
 
 Result<std::unique_ptr<RateLimiter::Member>> RateLimiter::Join(const InstanceGroup& group,
@@ -32,9 +37,9 @@ Result<std::unique_ptr<RateLimiter::Member>> RateLimiter::Join(const InstanceGro
   std::map<Key, uint64_t> needs;
   for (const auto& resource : group.rate_limiter_resources) {
     const Key key(resource.name, resource.global ? kGlobal : device);
-    uint64_t limit = 0;
-    if (HasLimit(key, &limit) && limit < resource.count) {
-      return InvalidArgError("Resource count for \"", resource.name, "\" is limited to ", limit,
+    const std::optional<uint64_t> limit = LimitOf(key);
+    if (limit.has_value() && *limit < resource.count) {
+      return InvalidArgError("Resource count for \"", resource.name, "\" is limited to ", *limit,
                              " which will prevent scheduling of one or more model instances, the "
                              "minimum required count is ",
                              resource.count);
@@ -42,6 +47,7 @@ Result<std::unique_ptr<RateLimiter::Member>> RateLimiter::Join(const InstanceGro
     needs[key] = std::max<uint64_t>(needs[key], resource.count);
   }
   std::lock_guard lock(mutex_);
+  for (const auto& [key, count] : needs) NEREID_RETURN_IF_ERROR(CheckKind(key));
   for (const auto& [key, count] : needs) resources_[key].wanted.emplace(count, member.get());
   member->needs_ = std::move(needs);
   return member;

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,8 @@ struct ResourceLimit {
   uint64_t count = 0;
   int device = -1;  // -1: each device
 };
+// Where limits are given, what they do not name is not there. Of several that fit the largest
+// counts; those of any device fit a global resource.
 
 class RateLimiter {
  public:
@@ -48,9 +51,12 @@ class RateLimiter {
     std::multimap<uint64_t, const Member*> wanted;  // without a limit: the largest wish counts
   };
 
-  bool HasLimit(const Key& key, uint64_t* count) const;
+  // The largest that fits; 0 where other limits are given, none where there is no limit at all.
+  std::optional<uint64_t> LimitOf(const Key& key) const;
   uint64_t CountOf(const Key& key, const Resource& resource) const;
   // All of what follows requires mutex_.
+  // INVALID_ARG when an instance has it as a resource of the other kind.
+  Status CheckKind(const Key& key) const;
   bool IsNext(const Member& member) const;
   bool Fits(const Member& member) const;
 

@@ -32,7 +32,30 @@ TEST(RateLimiterTest, RefusesAnInstanceThatCouldNeverRun) {
             "Resource count for \"R1\" is limited to 3 which will prevent scheduling of one or "
             "more model instances, the minimum required count is 4");
   EXPECT_TRUE(limiter.Join(Group({{"R2", false, 8}}), 0).ok());
-  EXPECT_FALSE(limiter.Join(Group({{"R2", false, 8}}), 5).ok()) << "the device's own limit counts";
+  EXPECT_TRUE(limiter.Join(Group({{"R2", false, 8}}), 5).ok()) << "the larger limit counts";
+}
+
+TEST(RateLimiterTest, LimitsNameAllThatIsThere) {
+  RateLimiter limiter({{"R", 10, 5}});
+  EXPECT_EQ(limiter.Join(Group({{"R", false, 4}}), 0).status().message(),
+            "Resource count for \"R\" is limited to 0 which will prevent scheduling of one or "
+            "more model instances, the minimum required count is 4");
+  EXPECT_TRUE(limiter.Join(Group({{"R", false, 4}}), 5).ok());
+  EXPECT_FALSE(limiter.Join(Group({{"S", false, 1}}), 5).ok());
+  RateLimiter anywhere({{"G", 3, 5}});
+  EXPECT_TRUE(anywhere.Join(Group({{"G", true, 3}}), 0).ok());
+}
+
+TEST(RateLimiterTest, AResourceIsGlobalForAllOrForNone) {
+  RateLimiter limiter({});
+  {
+    const auto global = Join(&limiter, Group({{"R", true, 2}}));
+    EXPECT_EQ(limiter.Join(Group({{"R", false, 2}}), 0).status().message(),
+              "Resource \"R\" is present as both global and device-specific resource in the model "
+              "configuration.");
+    EXPECT_TRUE(limiter.Join(Group({{"S", false, 2}}), 0).ok());
+  }
+  EXPECT_TRUE(limiter.Join(Group({{"R", false, 2}}), 0).ok()) << "the other has left";
 }
 
 TEST(RateLimiterTest, GivesWhatIsThereAtOnce) {
@@ -97,7 +120,7 @@ TEST(RateLimiterTest, PrefersTheLowerPriorityNumber) {
 }
 
 TEST(RateLimiterTest, LetsNobodyPassWhoWaitsForTheSame) {
-  RateLimiter limiter({{"R", 2, -1}});
+  RateLimiter limiter({{"R", 2, -1}, {"S", 1, -1}});
   const auto holder = Join(&limiter, Group({{"R", false, 1}}));
   const auto large = Join(&limiter, Group({{"R", false, 2}}));
   const auto small = Join(&limiter, Group({{"R", false, 1}}));
