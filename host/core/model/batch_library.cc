@@ -68,27 +68,17 @@ class BatchLibrary final : public BatchStrategy {
   bool initialized_ = false;
 };
 
-bool IsInside(const fs::path& path, const fs::path& folder) {
-  const auto relative = path.lexically_relative(folder);
-  return !relative.empty() && *relative.begin() != "..";
-}
-
 // Empty when there is none.
 Result<std::string> FindLibrary(const ModelConfig& config, int64_t version,
                                 const std::string& model_dir, const std::string& backend_dir) {
   std::error_code error;
   if (const auto it = config.parameters.find(kParameter); it != config.parameters.end()) {
-    const fs::path folder = fs::weakly_canonical(model_dir, error);
-    const fs::path path = fs::weakly_canonical(folder / it->second, error);
-    if (!IsInside(path, folder)) {
-      return InvalidArgError("parameter ", kParameter, ": expected a path inside '",
-                             folder.string(), "', got '", it->second, "'");
+    const std::string& given = it->second;
+    for (const fs::path& path : {fs::path(given), fs::path(model_dir) / given}) {
+      if (fs::exists(path, error)) return fs::absolute(path, error).string();
     }
-    if (!fs::exists(path, error)) {
-      return NotFoundError("parameter ", kParameter, ": batching library '", path.string(),
-                           "' does not exist");
-    }
-    return path.string();
+    return NotFoundError("Batching library path not found: ", given, " (parameter ", kParameter,
+                         ")");
   }
   for (const std::string& folder :
        {StrCat(model_dir, "/", version), std::string(model_dir), std::string(backend_dir)}) {
@@ -108,6 +98,7 @@ Result<std::unique_ptr<BatchStrategy>> LoadBatchLibrary(const ModelConfig& confi
                           FindLibrary(config, version, model_dir, backend_dir));
   std::unique_ptr<BatchStrategy> none;
   if (path.empty()) return none;
+  NEREID_LOG_INFO("Loading custom batching strategy library ", path, " for model ", config.name);
   NEREID_ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::Open(path));
   Functions functions;
   const char* missing = nullptr;

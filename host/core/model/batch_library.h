@@ -13,9 +13,9 @@
 
 namespace nereid {
 
-// The library that the parameter TRITON_BATCH_STRATEGY_PATH names, inside the model's directory,
-// else batchstrategy.so in the version's, the model's or the backend's directory. Null when there
-// is none.
+// The library that the parameter TRITON_BATCH_STRATEGY_PATH names, from the working directory or
+// from the model's, else batchstrategy.so in the version's, the model's or the backend's directory.
+// Null when there is none.
 Result<std::unique_ptr<BatchStrategy>> LoadBatchLibrary(const ModelConfig& config, int64_t version,
                                                         const std::string& model_dir,
                                                         const std::string& backend_dir,

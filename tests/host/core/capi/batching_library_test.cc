@@ -7,11 +7,12 @@ namespace {
 class BatchingLibraryTest : public ServerTest {
  protected:
   // A server with the model "m", whose library fails in `fault`.
-  Status StartWith(const std::string& fault) {
+  Status StartWith(const std::string& fault, const std::string& path = "faulty_batcher.so") {
     AddModel("m", StrCat("max_batch_size: 8 dynamic_batching { }\n", kIdentity,
                          "parameters { key: 'TRITON_BATCH_STRATEGY_PATH' value { string_value: "
-                         "'faulty_batcher.so' } }\n",
-                         "parameters { key: 'fault' value { string_value: '", fault, "' } }\n"));
+                         "'",
+                         path, "' } }\n", "parameters { key: 'fault' value { string_value: '",
+                         fault, "' } }\n"));
     std::filesystem::copy(NEREID_TEST_BATCHERS "/faulty_batcher.so", root_ / "repo/m",
                           std::filesystem::copy_options::skip_existing);
     const Status status = Start(Explicit());
@@ -26,6 +27,25 @@ class BatchingLibraryTest : public ServerTest {
 TEST_F(BatchingLibraryTest, OneThatDoesNotInitialiseFailsTheLoad) {
   const Status status = StartWith("ModelBatcherInitialize");
   EXPECT_NE(status.message().find("faulty: ModelBatcherInitialize fails as told"),
+            std::string::npos)
+      << status.message();
+}
+
+TEST_F(BatchingLibraryTest, MayLieAnywhere) {
+  const std::string path = NEREID_TEST_BATCHERS "/faulty_batcher.so";
+  testing::internal::CaptureStderr();
+  const Status status = StartWith("none", path);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(Serves());
+  const std::string want =
+      StrCat("Loading custom batching strategy library ", path, " for model m");
+  EXPECT_NE(log.find(want), std::string::npos) << log;
+}
+
+TEST_F(BatchingLibraryTest, OneThatIsNotThereIsNamed) {
+  const Status status = StartWith("none", "/nowhere/batcher.so");
+  EXPECT_NE(status.message().find("Batching library path not found: /nowhere/batcher.so"),
             std::string::npos)
       << status.message();
 }
