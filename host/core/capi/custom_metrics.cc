@@ -57,7 +57,8 @@ TRITONSERVER_Error* TRITONSERVER_MetricFamilyDelete(TRITONSERVER_MetricFamily* f
     CustomMetricFamily* object = FromHandle(family);
     if (const size_t left = object->num_metrics(); left > 0) {
       return nereid::InternalError("metric family '", object->shared().name,
-                                   "' cannot be deleted before its metrics: ", left, " left");
+                                   "' still has metrics: ", left,
+                                   ". Must call MetricDelete on each first");
     }
     delete object;
     return Status::Ok();

@@ -34,9 +34,13 @@ const char* KindName(TRITONSERVER_MetricKind kind) {
 }
 
 Status CheckBuckets(const std::string& family, const CustomMetricArgs* args) {
-  if (args == nullptr || args->buckets.empty()) {
+  if (args == nullptr) {
     return InvalidArgError("metric family '", family,
-                           "': a histogram needs TRITONSERVER_MetricArgs with its buckets");
+                           "': Bucket boundaries not found in Metric args: a histogram needs them");
+  }
+  if (args->buckets.empty()) {
+    return InvalidArgError("metric family '", family,
+                           "': Metric args not set to histogram kind: they have no buckets");
   }
   for (size_t i = 1; i < args->buckets.size(); ++i) {
     if (!(args->buckets[i - 1] < args->buckets[i])) {

@@ -89,7 +89,15 @@ TEST(CustomMetricsTest, HistogramsCountByBucket) {
   EXPECT_NE(page.find("test_histogram_bucket{where=\"a\",le=\"+Inf\"} 4\n"), std::string::npos);
   EXPECT_NE(page.find("test_histogram_sum{where=\"a\"} 104.5\n"), std::string::npos);
   TRITONSERVER_Metric* without_args = nullptr;
-  EXPECT_NE(Take(TRITONSERVER_MetricNew(&without_args, family, nullptr, 0)), "");
+  EXPECT_EQ(
+      Take(TRITONSERVER_MetricNew(&without_args, family, nullptr, 0)),
+      "metric family 'test_histogram': Bucket boundaries not found in Metric args: a histogram "
+      "needs them");
+  Take(TRITONSERVER_MetricArgsDelete(args));
+  ASSERT_EQ(Take(TRITONSERVER_MetricArgsNew(&args)), "");
+  EXPECT_EQ(Take(TRITONSERVER_MetricNewWithArgs(&without_args, family, nullptr, 0, args)),
+            "metric family 'test_histogram': Metric args not set to histogram kind: they have no "
+            "buckets");
   Take(TRITONSERVER_MetricArgsDelete(args));
   Take(TRITONSERVER_MetricDelete(metric));
   Take(TRITONSERVER_MetricFamilyDelete(family));
@@ -98,7 +106,9 @@ TEST(CustomMetricsTest, HistogramsCountByBucket) {
 TEST(CustomMetricsTest, AFamilyCannotGoBeforeItsMetrics) {
   auto* family = Family(TRITONSERVER_METRIC_KIND_GAUGE, "test_order");
   auto* metric = Metric(family, "a");
-  EXPECT_NE(Take(TRITONSERVER_MetricFamilyDelete(family)), "");
+  EXPECT_EQ(
+      Take(TRITONSERVER_MetricFamilyDelete(family)),
+      "metric family 'test_order' still has metrics: 1. Must call MetricDelete on each first");
   Take(TRITONSERVER_MetricDelete(metric));
   EXPECT_EQ(Take(TRITONSERVER_MetricFamilyDelete(family)), "");
 }
