@@ -98,6 +98,9 @@ Status Serve(const Options& options) {
   NEREID_ASSIGN_OR_RETURN(const ServerOptions core, MakeCoreOptions(options, InstallRoot()));
   NEREID_ASSIGN_OR_RETURN(Server server, Server::Start(core));
   for (const std::string& flag : options.ineffective_flags) LogInfo(flag, " has no effect");
+  for (const auto& [flag, instead] : options.deprecated_flags) {
+    LogWarning("Warning: '", flag, "' has been deprecated. Please use '", instead, "' instead");
+  }
   // Whoever sees a port answer may stop the server as it should be stopped.
   ShutdownSignal::BeginServing();
   Result<std::unique_ptr<Frontends>> frontends = Frontends::Start(server, options);

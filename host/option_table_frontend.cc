@@ -30,6 +30,16 @@ Status SetText(std::string& target, Text text) {
 #define NEREID_INT(setting, min, max) \
   [](Options& o, Text text) { return SetInt(o.setting, text, min, max); }
 
+// A port of a frontend that is switched off may be any number, as with Triton.
+template <auto frontend, Status Options::*fault>
+Status ApplyPort(Options& options, Text text) {
+  NEREID_RETURN_IF_ERROR(ParseIntValue(text, INT64_MIN).status());
+  const Result<int64_t> port = ParseIntValue(text, 0, 65535);
+  options.*fault = port.ok() ? Status::Ok() : port.status();
+  if (port.ok()) (options.*frontend).port = static_cast<uint16_t>(*port);
+  return Status::Ok();
+}
+
 // Accepted because scripts give it; it tunes what this server does in another way.
 template <const char* name>
 Status NoEffect(Options& options, Text text) {
@@ -147,7 +157,8 @@ const Flag kFlags[] = {
 
     {kHttp, "--allow-http", "boolean", "Default: true.", NEREID_BOOL(allow_http)},
     {kHttp, "--http-address", "address", "Default: 0.0.0.0.", NEREID_TEXT(http.address)},
-    {kHttp, "--http-port", "integer", "Default: 8000.", NEREID_INT(http.port, 0, 65535)},
+    {kHttp, "--http-port", "integer", "Default: 8000.",
+     &ApplyPort<&Options::http, &Options::http_port_fault>},
     {kHttp, "--reuse-http-port", "boolean", "Share the port with other processes. Default: false.",
      NEREID_BOOL(http.reuse_port)},
     {kHttp, "--http-thread-count", "integer", "Event loops. Default: one a core, at most 8.",
@@ -192,7 +203,8 @@ const Flag kFlags[] = {
 
     {kGrpc, "--allow-grpc", "boolean", "Default: true.", NEREID_BOOL(allow_grpc)},
     {kGrpc, "--grpc-address", "address", "Default: 0.0.0.0.", NEREID_TEXT(grpc.address)},
-    {kGrpc, "--grpc-port", "integer", "Default: 8001.", NEREID_INT(grpc.port, 0, 65535)},
+    {kGrpc, "--grpc-port", "integer", "Default: 8001.",
+     &ApplyPort<&Options::grpc, &Options::grpc_port_fault>},
     {kGrpc, "--reuse-grpc-port", "boolean", "Default: false.", NEREID_BOOL(grpc.is_port_reused)},
     {kGrpc, kGrpcInferThreads, "integer", "Accepted; calls need no threads of their own.",
      &NoEffect<kGrpcInferThreads>},
@@ -249,7 +261,8 @@ const Flag kFlags[] = {
 
     {kMetrics, "--allow-metrics", "boolean", "Default: true.", NEREID_BOOL(allow_metrics)},
     {kMetrics, "--metrics-address", "address", "Default: that of HTTP.", &ApplyMetricsAddress},
-    {kMetrics, "--metrics-port", "integer", "Default: 8002.", NEREID_INT(metrics.port, 0, 65535)},
+    {kMetrics, "--metrics-port", "integer", "Default: 8002.",
+     &ApplyPort<&Options::metrics, &Options::metrics_port_fault>},
     {kMetrics, "--allow-gpu-metrics", "boolean", "Default: true.",
      &ApplyMetricsBool<TRITONSERVER_ServerOptionsSetGpuMetrics>},
     {kMetrics, "--allow-cpu-metrics", "boolean", "Default: true.",

@@ -22,6 +22,37 @@ const Flag* FindFlag(std::string_view name) {
   return nullptr;
 }
 
+constexpr std::pair<std::string_view, const char*> kDeprecated[] = {
+    {"--strict-model-config", "--disable-auto-complete-config"},
+    {"--response-cache-byte-size", "--cache-config local,size=<bytes>"},
+    {"--trace-file", "--trace-config triton,file=<path>"},
+    {"--trace-level", "--trace-config level=<level>"},
+    {"--trace-rate", "--trace-config rate=<integer>"},
+    {"--trace-count", "--trace-config count=<integer>"},
+    {"--trace-log-frequency", "--trace-config triton,log-frequency=<integer>"},
+};
+
+void NoteDeprecated(std::string_view name, Options& options) {
+  for (const auto& [deprecated, instead] : kDeprecated) {
+    if (name == deprecated) options.deprecated_flags.emplace_back(name, instead);
+  }
+}
+
+// Triton's words, which scripts look for: Bad option: "--trace-config rate".
+std::string BadOption(std::string_view name, std::string_view value) {
+  if (name != "--trace-config") return StrCat("Bad option: \"", name, "\"");
+  return StrCat("Bad option: \"", name, " ", value.substr(0, value.find('=')), "\"");
+}
+
+Status CheckPorts(const Options& options) {
+  const auto check = [](bool is_open, const Status& fault, const char* flag) {
+    return is_open ? Status(fault).WithContext(BadOption(flag, {})) : Status::Ok();
+  };
+  NEREID_RETURN_IF_ERROR(check(options.allow_http, options.http_port_fault, "--http-port"));
+  NEREID_RETURN_IF_ERROR(check(options.allow_grpc, options.grpc_port_fault, "--grpc-port"));
+  return check(options.allow_metrics, options.metrics_port_fault, "--metrics-port");
+}
+
 // Rules between flags.
 Status CheckOptions(const Options& options) {
   if (options.repositories.empty()) {
@@ -36,6 +67,7 @@ Status CheckOptions(const Options& options) {
       return InvalidArgError("--load-model: '*' stands for every model, no other can be named");
     }
   }
+  NEREID_RETURN_IF_ERROR(CheckPorts(options));
   NEREID_RETURN_IF_ERROR(CheckCloudOptions(options));
   return CheckTraceOptions(options.trace);
 }
@@ -97,7 +129,9 @@ Result<Options> ParseOptions(const std::vector<std::string>& args) {
       if (i + 1 == args.size()) return InvalidArgError(name, ": expected <", flag->value, ">");
       value = args[++i];
     }
-    NEREID_RETURN_IF_ERROR(flag->apply(options, value.value_or("")).WithContext(name));
+    NoteDeprecated(name, options);
+    NEREID_RETURN_IF_ERROR(
+        flag->apply(options, value.value_or("")).WithContext(BadOption(name, value.value_or(""))));
   }
   CompleteCloudOptions(options);
   CompleteLogFormat(options);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "host/frontend/cloud/cloud_options.h"
@@ -65,6 +66,7 @@ struct Options {
   bool allow_metrics = true;
   http::ServerConfig metrics;
   bool has_metrics_address = false;
+  Status http_port_fault, grpc_port_fault, metrics_port_fault;  // count where the port is opened
 
   // ---- the log, as the frontends report it
   std::string log_file;
@@ -76,6 +78,8 @@ struct Options {
 
   // Flags that were given and change nothing here.
   std::vector<std::string> ineffective_flags;
+  // Flags of an older form that were given, and the form that took its place.
+  std::vector<std::pair<std::string, std::string>> deprecated_flags;
 };
 
 // `args` excludes the program's name. Takes "--flag value" and "--flag=value".

@@ -150,7 +150,7 @@ Status ApplyTraceEnvironment(TraceOptions& trace) {
     const std::string value = Variable(setting.variable);
     NEREID_RETURN_IF_ERROR(
         SetBatch(otlp, setting, value.empty() ? std::to_string(setting.get(otlp)) : value)
-            .WithContext(setting.variable));
+            .WithContext(StrCat("Bad option: \"", setting.variable, "\"")));
   }
   for (const char* variable :
        {"OTEL_EXPORTER_OTLP_CERTIFICATE", "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE"}) {

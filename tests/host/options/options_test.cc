@@ -42,20 +42,48 @@ TEST(OptionsTest, TakesTheFourBooleans) {
   EXPECT_FALSE(Parse({"--allow-grpc", "0"})->allow_grpc);
   EXPECT_TRUE(Parse({"--allow-grpc=True"})->allow_grpc);
   EXPECT_TRUE(Parse({"--allow-grpc=1"})->allow_grpc);
-  EXPECT_EQ(ErrorOf({"--allow-grpc=yes"}), "--allow-grpc: expected true, false, 1 or 0, got 'yes'");
+  EXPECT_EQ(ErrorOf({"--allow-grpc=yes"}),
+            "Bad option: \"--allow-grpc\": expected true, false, 1 or 0, got 'yes'");
 }
 
 TEST(OptionsTest, NamesTheFlagAndTheValueOfAnError) {
   EXPECT_EQ(ErrorOf({"--nope=1"}), "unknown option '--nope=1'");
   EXPECT_EQ(ErrorOf({"models"}), "unknown option 'models'");
   EXPECT_EQ(ErrorOf({"--http-port=70000"}),
-            "--http-port: expected an integer from 0 to 65535, got '70000'");
+            "Bad option: \"--http-port\": expected an integer from 0 to 65535, got '70000'");
   EXPECT_EQ(ErrorOf({"--disable-auto-complete-config=1"}),
             "--disable-auto-complete-config: takes no value, got '1'");
   EXPECT_EQ(ErrorOf({"--backend-config=python"}),
-            "--backend-config: expected <name>,<key>=<value> or <key>=<value>, got 'python'");
+            "Bad option: \"--backend-config\": expected <name>,<key>=<value> or <key>=<value>, got "
+            "'python'");
   EXPECT_FALSE(ParseOptions({"--http-port"}).ok());
   EXPECT_FALSE(ParseOptions({}).ok());
+}
+
+TEST(OptionsTest, APortThatIsNotOpenedMayBeAnyNumber) {
+  EXPECT_TRUE(ParseOptions({"--model-repository=m", "--http-port=-47", "--allow-http=0"}).ok());
+  EXPECT_TRUE(ParseOptions({"--allow-grpc=0", "--model-repository=m", "--grpc-port=70000"}).ok());
+  EXPECT_TRUE(
+      ParseOptions({"--model-repository=m", "--metrics-port=-1", "--allow-metrics=0"}).ok());
+  EXPECT_EQ(ErrorOf({"--grpc-port=-47", "--allow-http=0"}),
+            "Bad option: \"--grpc-port\": expected an integer from 0 to 65535, got '-47'");
+  EXPECT_FALSE(ParseOptions({"--model-repository=m", "--http-port=x", "--allow-http=0"}).ok());
+}
+
+TEST(OptionsTest, NamesWhatTookThePlaceOfADeprecatedFlag) {
+  const auto deprecated =
+      Parse({"--trace-rate=7", "--trace-config=rate=8", "--strict-model-config=1"})
+          ->deprecated_flags;
+  ASSERT_EQ(deprecated.size(), 2u);
+  EXPECT_EQ(deprecated[0].first, "--trace-rate");
+  EXPECT_EQ(deprecated[0].second, "--trace-config rate=<integer>");
+  EXPECT_EQ(deprecated[1].second, "--disable-auto-complete-config");
+}
+
+TEST(OptionsTest, ABadTraceSettingIsNamed) {
+  EXPECT_EQ(ErrorOf({"--trace-config=opentelemetry,bsp_schedule_delay=bad_value"}),
+            "Bad option: \"--trace-config opentelemetry,bsp_schedule_delay\": expected an integer "
+            "from 1 up, got 'bad_value'");
 }
 
 TEST(OptionsTest, TlsIsOfOnePort) {
@@ -106,7 +134,7 @@ TEST(OptionsTest, SafePortsAreThoseOfTheOtherPorts) {
   EXPECT_EQ(ErrorOf({"--allow-sagemaker=1", range, "--http-port=9000", "--allow-http=0"}),
             "no error");
   EXPECT_EQ(ErrorOf({"--sagemaker-safe-port-range=5"}),
-            "--sagemaker-safe-port-range: expected <first>-<last>, got '5'");
+            "Bad option: \"--sagemaker-safe-port-range\": expected <first>-<last>, got '5'");
   EXPECT_NE(ErrorOf({"--sagemaker-safe-port-range=9-5"}), "no error");
 }
 
@@ -173,7 +201,8 @@ TEST(OptionsTest, OpenTelemetryReadsItsVariables) {
   EXPECT_EQ(options->trace.otlp.url, "http://collector:4318/v1/traces");
   EXPECT_EQ(options->trace.otlp.shown.at("resource"), std::vector<std::string>{"a=b"});
   EXPECT_FALSE(options->trace.otlp.shown.contains("url"));
-  EXPECT_EQ(error, "OTEL_BSP_SCHEDULE_DELAY: expected an integer from 1 up, got 'soon'");
+  EXPECT_EQ(error,
+            "Bad option: \"OTEL_BSP_SCHEDULE_DELAY\": expected an integer from 1 up, got 'soon'");
   EXPECT_FALSE(is_read_without_mode);
 }
 
