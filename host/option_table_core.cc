@@ -86,7 +86,8 @@ Status ApplyRateLimitResource(Options& options, Text text) {
 // "<gpu>:<fraction>"
 Status ApplyGpuLimit(Options& options, Text text) {
   NEREID_ASSIGN_OR_RETURN(const auto pair, SplitValue(text, ':'));
-  NEREID_ASSIGN_OR_RETURN(const int64_t gpu, ParseIntValue(pair.first, 0, 1023));
+  NEREID_ASSIGN_OR_RETURN(const int64_t gpu, ParseIntValue(pair.first, -1023, 1023));
+  if (gpu < 0) return InvalidArgError("expects device ID >= 0, got ", gpu);
   NEREID_ASSIGN_OR_RETURN(const double fraction, ParseDoubleValue(pair.second));
   return Defer(options, TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit,
                TRITONSERVER_INSTANCEGROUPKIND_GPU, static_cast<int>(gpu), fraction);
@@ -97,6 +98,16 @@ Status ApplyCacheConfig(Options& options, Text text) {
   if (setting.name.empty())
     return InvalidArgError("expected <cache>,<key>=<value>, got '", text, "'");
   options.cache_settings[setting.name][setting.key] = setting.value;
+  return Status::Ok();
+}
+
+Status ApplyConfigName(Options& options, Text text) {
+  if (text.empty()) return InvalidArgError("expected a name, got ''");
+  return DeferText<TRITONSERVER_ServerOptionsSetModelConfigName>(options, text);
+}
+
+Status ApplyOldCacheSize(Options& options, Text text) {
+  NEREID_ASSIGN_OR_RETURN(options.old_cache_size, ParseIntValue(text, 0));
   return Status::Ok();
 }
 
@@ -148,8 +159,7 @@ const Flag kFlags[] = {
     {kRepository, "--strict-model-config", "boolean",
      "Old form: true is --disable-auto-complete-config. Default: false.", &ApplyStrictConfig},
     {kRepository, "--model-config-name", "name",
-     "Use <model>/configs/<name>.pbtxt where it exists, else config.pbtxt.",
-     &DeferText<TRITONSERVER_ServerOptionsSetModelConfigName>},
+     "Use <model>/configs/<name>.pbtxt where it exists, else config.pbtxt.", &ApplyConfigName},
     {kRepository, "--model-load-thread-count", "integer", "Models loaded at a time. Default: 4.",
      &DeferInt<TRITONSERVER_ServerOptionsSetModelLoadThreadCount, unsigned, 1>},
     {kRepository, "--model-load-retry-count", "integer",
@@ -196,12 +206,7 @@ const Flag kFlags[] = {
        return Status::Ok();
      }},
     {kServer, "--response-cache-byte-size", "integer",
-     "Old form of --cache-config local,size=<integer>. Default: 0.",
-     [](Options& options, Text text) {
-       NEREID_ASSIGN_OR_RETURN(const int64_t size, ParseIntValue(text, 0));
-       if (size != 0) options.cache_settings["local"]["size"] = std::to_string(size);
-       return Status::Ok();
-     }},
+     "Old form of --cache-config local,size=<integer>. Default: 0.", &ApplyOldCacheSize},
 
     {kBackend, "--backend-directory", "path",
      "Folder of backends, searched before the server's own. Default: backends beside bin.",

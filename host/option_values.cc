@@ -70,7 +70,8 @@ Result<NamedSetting> ParseNamedSetting(std::string_view text) {
     pair = text.substr(comma + 1);
   }
   const size_t split = pair.find('=');
-  if (split == std::string_view::npos || split == 0) {
+  const bool is_whole = split != std::string_view::npos && split > 0 && split + 1 < pair.size();
+  if (!is_whole || comma == 0) {
     return InvalidArgError("expected <name>,<key>=<value> or <key>=<value>, got '", text, "'");
   }
   setting.key = pair.substr(0, split);

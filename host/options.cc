@@ -104,6 +104,16 @@ void CompleteLogFormat(Options& options) {
   });
 }
 
+Status CompleteCacheSettings(Options& options) {
+  if (options.old_cache_size == 0) return Status::Ok();
+  if (!options.cache_settings.empty()) {
+    return InvalidArgError("Incompatible flags --response-cache-byte-size and --cache-config both ",
+                           "provided. Please provide one or the other.");
+  }
+  options.cache_settings["local"]["size"] = std::to_string(options.old_cache_size);
+  return Status::Ok();
+}
+
 }  // namespace
 
 Result<Options> ParseOptions(const std::vector<std::string>& args) {
@@ -135,6 +145,7 @@ Result<Options> ParseOptions(const std::vector<std::string>& args) {
   }
   CompleteCloudOptions(options);
   CompleteLogFormat(options);
+  NEREID_RETURN_IF_ERROR(CompleteCacheSettings(options));
   if (!options.has_metrics_address) options.metrics.address = options.http.address;
   if (options.use_http_tls) options.http.tls = options.http_tls;
   if (options.use_grpc_tls) options.grpc.tls = options.grpc_tls;

@@ -39,6 +39,7 @@ struct Options {
   std::vector<std::string> startup_models;
   bool strict_model_config = false;
   std::map<std::string, std::map<std::string, std::string>> cache_settings;
+  int64_t old_cache_size = 0;  // of --response-cache-byte-size
   int64_t exit_timeout_s = 30;
   std::optional<int64_t> spin_us;  // of SpinWait, in the core and here; none: its own default
   // Settings that the core alone understands, in the order of the command line.

@@ -217,6 +217,23 @@ TEST(OptionsTest, NamesOfChoicesAreReadInAnyLetterCase) {
   EXPECT_NE(ErrorOf({"--rate-limit=EXECUTIONCOUNT"}), "no error");
 }
 
+TEST(OptionsTest, ASettingHasAKeyAndAValue) {
+  for (const std::string setting : {",a=3", "a=", "a", "=3", "b,a=", "b,a", "b,=3"}) {
+    EXPECT_EQ(
+        ErrorOf({"--backend-config=" + setting}),
+        "--backend-config: expected <name>,<key>=<value> or <key>=<value>, got '" + setting + "'");
+  }
+  EXPECT_NE(ErrorOf({"--model-config-name="}), "no error");
+}
+
+TEST(OptionsTest, TheCacheIsGivenInOneOfItsTwoForms) {
+  const std::string old_form = "--response-cache-byte-size=8192";
+  EXPECT_EQ(Parse({old_form})->cache_settings.at("local").at("size"), "8192");
+  EXPECT_NE(ErrorOf({old_form, "--cache-config=local,size=8192"}).find("Incompatible flags"),
+            std::string::npos);
+  EXPECT_EQ(ErrorOf({"--response-cache-byte-size=0", "--cache-config=local,size=1"}), "no error");
+}
+
 TEST(OptionsTest, StartupModelsNeedExplicitControl) {
   EXPECT_NE(ErrorOf({"--load-model=a"}), "no error");
   EXPECT_EQ(ErrorOf({"--model-control-mode=explicit", "--load-model=a", "--load-model=b"}),
