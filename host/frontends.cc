@@ -15,6 +15,13 @@ LogValues ToLogValues(const Options& options) {
           options.log_error, options.log_verbose, options.log_format};
 }
 
+// In the words that scripts look for in the log.
+Status Started(const char* service, Status status) {
+  if (status.ok()) return status;
+  const char* const code = status.code() == StatusCode::kUnavailable ? "Unavailable - " : "";
+  return {status.code(), StrCat("failed to start ", service, " service: ", code, status.message())};
+}
+
 }  // namespace
 
 Frontends::Frontends(const Server& server, const Options& options)
@@ -24,11 +31,21 @@ Frontends::Frontends(const Server& server, const Options& options)
 Result<std::unique_ptr<Frontends>> Frontends::Start(const Server& server, const Options& options) {
   std::unique_ptr<Frontends> frontends(new Frontends(server, options));
   NEREID_ASSIGN_OR_RETURN(frontends->state_.tracer, Tracer::Create(options.trace));
-  if (options.allow_grpc) NEREID_RETURN_IF_ERROR(frontends->StartGrpc(options));
-  if (options.allow_http) NEREID_RETURN_IF_ERROR(frontends->StartHttp(options));
-  if (options.allow_sagemaker) NEREID_RETURN_IF_ERROR(frontends->StartSageMaker(options));
-  if (options.allow_vertex_ai) NEREID_RETURN_IF_ERROR(frontends->StartVertexAi(options));
-  if (options.allow_metrics) NEREID_RETURN_IF_ERROR(frontends->StartMetrics(options));
+  if (options.allow_grpc) {
+    NEREID_RETURN_IF_ERROR(Started("GRPC", frontends->StartGrpc(options)));
+  }
+  if (options.allow_http) {
+    NEREID_RETURN_IF_ERROR(Started("HTTP", frontends->StartHttp(options)));
+  }
+  if (options.allow_sagemaker) {
+    NEREID_RETURN_IF_ERROR(Started("Sagemaker", frontends->StartSageMaker(options)));
+  }
+  if (options.allow_vertex_ai) {
+    NEREID_RETURN_IF_ERROR(Started("Vertex AI", frontends->StartVertexAi(options)));
+  }
+  if (options.allow_metrics) {
+    NEREID_RETURN_IF_ERROR(Started("Metrics", frontends->StartMetrics(options)));
+  }
   return frontends;
 }
 

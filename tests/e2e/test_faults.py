@@ -38,7 +38,8 @@ def test_a_taken_port_ends_the_start_and_is_named(dist, tmp_path, taken):
         done = subprocess.run([str(dist / "bin/nereid"), f"--model-repository={tmp_path}", *[f"--{name}-address=127.0.0.1" for name in ports],
                                *[f"--{name}-port={number}" for name, number in ports.items()]], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
-    assert "cannot listen" in done.stderr and f"127.0.0.1:{port}" in done.stderr
+    service = {"http": "HTTP", "grpc": "GRPC", "metrics": "Metrics"}[taken]
+    assert f"failed to start {service} service: Unavailable - Socket '127.0.0.1:{port}' already in use" in done.stderr
 
 
 def names(protocol, port, wanted):

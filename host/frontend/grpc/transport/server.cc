@@ -37,7 +37,7 @@ Result<std::unique_ptr<Server>> Server::Start(const GrpcOptions& options,
                                             .reuse_port = options.is_port_reused,
                                             .any_is_both_families = true},
                                 .loop_name = "grpc-loop"});
-  if (!port.ok()) return std::move(port).status().WithContext("gRPC");
+  if (!port.ok()) return std::move(port).status();
   server->port_ = std::move(port).value();
   server->clients_.resize(server->port_->num_loops());
   NEREID_RETURN_IF_ERROR(server->port_->Serve(*server));

@@ -106,6 +106,9 @@ Status Listener::ListenAtPort(const ListenAddress& address) {
   const int bind_error = errno;
   freeaddrinfo(found);
   if (fd_ < 0) {
+    if (bind_error == EADDRINUSE) {
+      return UnavailableError("Socket '", address.host, ":", port, "' already in use");
+    }
     return UnavailableError("cannot listen at ", address.host, ":", port, ": ",
                             std::strerror(bind_error));
   }
