@@ -29,9 +29,10 @@ Status CheckMetricsConfig(const ServerOptions& options) {
 
 Status CheckSupported(const ServerOptions& options) {
   if (options.cache_configs.size() > 1) {
-    return InvalidArgError("cache config: expected one cache, got '",
-                           options.cache_configs.begin()->first, "' and '",
-                           options.cache_configs.rbegin()->first, "'");
+    return InvalidArgError(
+        "found multiple cache configurations, but only a single cache is currently supported: '",
+        options.cache_configs.begin()->first, "' and '", options.cache_configs.rbegin()->first,
+        "'");
   }
   return CheckMetricsConfig(options);
 }

@@ -82,8 +82,8 @@ class Keeper final : public ResponseTap {
     CacheEntry entry = copier.MakeEntry();
     const Status status = plugin_->Insert(key_, &entry, &copier);
     if (status.ok() || status.code() == StatusCode::kAlreadyExists) return;
-    NEREID_LOG_ERROR("cache '", plugin_->name(), "': cannot keep a response of model '",
-                     response.plan().model_name, "': ", status.message());
+    NEREID_LOG_ERROR("Failed to insert key [", key_, "] into response cache '", plugin_->name(),
+                     "': response of model '", response.plan().model_name, "': ", status.message());
   }
 
   const std::shared_ptr<CachePlugin> plugin_;

@@ -157,10 +157,11 @@ Status Model::KeepLatencies() {
 Status Model::JoinCache() {
   if (!config_.response_cache) return Status::Ok();
   const char* obstacle = nullptr;
-  if (config_.decoupled) obstacle = "a decoupled model has no one response to a request";
-  if (config_.sequence_batching) obstacle = "a response of a sequence depends on those before it";
+  if (config_.decoupled) obstacle = "'decoupled' transaction policy";
+  if (config_.sequence_batching) obstacle = "sequence batching scheduler";
   if (obstacle != nullptr) {
-    return InvalidArgError("model '", name(), "': response_cache.enable: ", obstacle);
+    return InvalidArgError("Response Cache does not currently support model ", name(), " with ",
+                           obstacle, ". Please disable the response cache.");
   }
   cache_ = services_.cache.get();
   if (cache_ == nullptr) {

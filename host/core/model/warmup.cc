@@ -276,15 +276,19 @@ Status RunWarmups(const ModelConfig& config, const std::string& model_dir, CoreS
     const auto run = [&]() -> Status {
       NEREID_ASSIGN_OR_RETURN(const Sample sample,
                               MakeSample(warmup, config, model_dir, services, uncounted));
-      for (uint32_t i = 0; i < std::max<uint32_t>(warmup.count, 1); ++i) {
+      const uint32_t count = std::max<uint32_t>(warmup.count, 1);
+      for (uint32_t i = 0; i < count; ++i) {
+        NEREID_LOG_VERBOSE(1, "model '", instance->spec().name, "' is running warmup sample '",
+                           warmup.name, "' for iteration ", i + 1);
         NEREID_RETURN_IF_ERROR(RunSample(sample, instance));
       }
       return Status::Ok();
     };
     Status status = run();
     if (!status.ok()) {
-      return std::move(status).WithContext(StrCat("failed to run warmup sample '", warmup.name,
-                                                  "' on instance '", instance->spec().name, "'"));
+      return std::move(status).WithContext(StrCat("instance '", instance->spec().name,
+                                                  "': failed to run warmup sample '", warmup.name,
+                                                  "'"));
     }
   }
   return Status::Ok();

@@ -142,7 +142,7 @@ TEST_F(CacheTest, DecoupledModelsAreRefused) {
   AddModel("stream",
            std::string(kIdentity) + kCached + "model_transaction_policy { decoupled: true }\n");
   const Status status = StartWith("local", R"({"size": "1048576"})");
-  EXPECT_NE(status.message().find("response_cache.enable"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("Please disable the response cache"), std::string::npos) << status.message();
 }
 
 TEST_F(CacheTest, AModelThatAsksForACacheServesWithoutOne) {

@@ -167,7 +167,7 @@ TEST_F(ModelLifeTest, FailsToLoadWhenWarmUpFails) {
   backend.execute = [](auto*, auto) { return InternalError("bad kernel"); };
   FailToLoad(Config(R"(, "model_warmup": [{"name": "w", "batch_size": 1,
       "inputs": {"IN": {"data_type": "TYPE_FP32", "dims": [4], "zero_data": true}}}])"),
-             "failed to run warmup sample 'w' on instance");
+             "instance 'm_0': failed to run warmup sample 'w': bad kernel");
   FailToLoad(Config(R"(, "model_warmup": [{"name": "w", "batch_size": 1,
       "inputs": {"IN": {"data_type": "TYPE_INT8", "dims": [4], "zero_data": true}}}])"),
              "data-type is 'INT8'");
