@@ -50,8 +50,8 @@ Status CheckFile(const std::string& folder, std::string_view key, std::string ex
   std::transform(expected.begin(), expected.end(), expected.begin(),
                  [](unsigned char c) { return std::tolower(c); });
   if (actual == expected) return {};
-  return nereid::InvalidArgError("checksum: file '", file.string(), "': expected MD5 ", expected,
-                                 ", got ", actual);
+  return nereid::InvalidArgError("Mismatched MD5 hash for file ", file.string(),
+                                 ", expecting: ", expected, ", got: ", actual);
 }
 
 Status CheckFiles(TRITONREPOAGENT_Agent* agent, TRITONREPOAGENT_AgentModel* model) {

@@ -56,8 +56,9 @@ Result<std::shared_ptr<AgentChain>> AgentChain::Load(RepoAgents* agents, const M
     Status status = model->Load();
     if (!status.ok()) {
       End(std::move(model), chain->files_);
-      return std::move(status).WithContext(
-          StrCat("repository agent '", wanted.name, "' refused model '", config.name, "'"));
+      // What the agent says comes first: scripts look for it behind the model's name.
+      return Status(status.code(),
+                    StrCat(status.message(), " (repository agent '", wanted.name, "')"));
     }
     chain->location_ = model->location();
     chain->models_.push_back(std::move(model));

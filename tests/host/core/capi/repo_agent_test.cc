@@ -48,8 +48,10 @@ TEST_F(RepoAgentTest, ChecksumRefusesWhatChangedWithBothValues) {
            kIdentity + Agent("checksum", {{"MD5:1/data", "b1946ac92492d2347c6235b4d2611184"}}));
   ASSERT_TRUE(Start(AgentOptions()).ok());
   const Status status = server_->LoadModel("m");
-  EXPECT_NE(status.message().find("expected MD5 b1946ac92492d2347c6235b4d2611184, got"),
-            std::string::npos)
+  EXPECT_NE(
+      status.message().find("failed to poll from model repository: Mismatched MD5 hash for file "
+                            "1/data, expecting: b1946ac92492d2347c6235b4d2611184, got: "),
+      std::string::npos)
       << status.message();
   EXPECT_FALSE(*server_->IsModelReady("m"));
   EXPECT_NE(Text(server_->ModelIndex(false)).find("checksum"), std::string::npos);
