@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -110,20 +111,28 @@ Status Server::Start() {
   lifecycle_ = std::make_unique<ModelLifecycle>(
       &models_, loader_.get(), options_.model_load_thread_count, options_.model_load_retry_count);
   std::vector<Repository> repositories;
+  std::set<std::string> paths;
   for (const std::string& path : options_.repository_paths) {
     NEREID_RETURN_IF_ERROR(CheckIsLocal(path));
+    // One that is given twice is one repository.
+    if (!paths.insert(path).second) continue;
     repositories.push_back({path, {}, options_.model_namespacing});
   }
   repository_ = std::make_unique<ModelRepository>(
-      std::move(repositories), options_.model_config_name, lifecycle_.get(),
-      GivenAndOwn(options_.repo_agent_directory, "repoagents"));
-  // Models may call the server while they load.
-  state_ = State::kReady;
-  Status loaded = LoadStartupModels();
-  if (loaded.ok()) loaded = CheckRepositories();
+      std::move(repositories), ConfigRule{options_.model_config_name, options_.strict_model_config},
+      lifecycle_.get(), GivenAndOwn(options_.repo_agent_directory, "repoagents"));
+  Status started = CheckStart();
+  if (started.ok()) {
+    // Models may call the server while they load.
+    state_ = State::kReady;
+    started = LoadStartupModels();
+  } else {
+    state_ = State::kFailed;
+    if (!options_.exit_on_error) NEREID_LOG_ERROR(started.message());
+  }
   LogTables();
-  if (loaded.ok() || !options_.exit_on_error) return Status::Ok();
-  return loaded;
+  if (started.ok() || !options_.exit_on_error) return Status::Ok();
+  return started;
 }
 
 Status Server::StartCache() {
@@ -135,8 +144,16 @@ Status Server::StartCache() {
   return Status::Ok();
 }
 
-// Where models are asked for later, nobody has looked yet.
-Status Server::CheckRepositories() const {
+// What no repository manager could begin with.
+Status Server::CheckStart() const {
+  const auto& names = options_.startup_models;
+  if (options_.control_mode != ModelControlMode::kExplicit && !names.empty()) {
+    return InvalidArgError("start-up model '", names.front(),
+                           "': needs the model control mode explicit");
+  }
+  if (names.size() > 1 && std::count(names.begin(), names.end(), "*") > 0) {
+    return InvalidArgError("start-up model '*': stands for all, expected no other name with it");
+  }
   for (const std::string& path : options_.repository_paths) {
     std::error_code ignored;
     if (std::filesystem::is_directory(path, ignored)) continue;
@@ -147,18 +164,9 @@ Status Server::CheckRepositories() const {
 
 Status Server::LoadStartupModels() {
   const auto& names = options_.startup_models;
-  if (options_.control_mode != ModelControlMode::kExplicit) {
-    if (!names.empty()) {
-      return InvalidArgError("start-up model '", names.front(),
-                             "': needs the model control mode explicit");
-    }
-    return repository_->LoadAll();
-  }
-  if (std::find(names.begin(), names.end(), "*") == names.end()) {
-    return repository_->LoadNamed(names);
-  }
-  if (names.size() == 1) return repository_->LoadAll();
-  return InvalidArgError("start-up model '*': stands for all, expected no other name with it");
+  const bool all = options_.control_mode != ModelControlMode::kExplicit ||
+                   (names.size() == 1 && names.front() == "*");
+  return all ? repository_->LoadAll() : repository_->LoadNamed(names);
 }
 
 Server::~Server() {
@@ -210,19 +218,29 @@ Status Server::Stop() {
 }
 
 void Server::WaitForRequests(uint64_t deadline_ns) const {
-  uint64_t next_report_ns = SteadyNowNs() + 1'000'000'000;
+  uint64_t next_report_ns = SteadyNowNs();
   while (true) {
-    uint64_t num_inflight = 0;
-    for (const auto& model : models_.All()) num_inflight += model->num_inflight();
+    std::vector<std::shared_ptr<Model>> busy = models_.All();
+    std::erase_if(busy, [](const auto& model) { return model->num_inflight() == 0; });
     const uint64_t now_ns = SteadyNowNs();
-    if (num_inflight == 0 || now_ns >= deadline_ns) return;
-    if (now_ns >= next_report_ns) {
+    if (now_ns >= next_report_ns || busy.empty()) {
       next_report_ns += 1'000'000'000;
-      NEREID_LOG_INFO("Timeout ", (deadline_ns - now_ns) / 1'000'000'000, ": ", num_inflight,
-                      " requests are in flight");
+      const uint64_t left_ns = deadline_ns - std::min(now_ns, deadline_ns);
+      NEREID_LOG_INFO("Timeout ", left_ns / 1'000'000'000, ": Found ", busy.size(),
+                      " model versions that have in-flight inferences");
+      for (const auto& model : busy) {
+        NEREID_LOG_INFO("Model '", model->name(), "' (version ", model->version(), ") has ",
+                        model->num_inflight(), " in-flight inferences");
+      }
     }
+    if (busy.empty() || now_ns >= deadline_ns) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+}
+
+bool Server::IsLive() const {
+  const State state = state_;
+  return state != State::kFailed && state != State::kStopped;
 }
 
 bool Server::IsReady() const {
@@ -274,7 +292,12 @@ Status Server::RegisterRepository(const std::string& path,
     if (name == nullptr || name->empty()) {
       return InvalidArgError("name mapping of folder '", mapping->name(), "': expected a name");
     }
-    repository.name_mapping[mapping->name()] = *name;
+    const auto conflicts = [&](const auto& other) { return other.second == *name; };
+    if (std::any_of(repository.name_mapping.begin(), repository.name_mapping.end(), conflicts)) {
+      return InvalidArgError("failed to register '", path,
+                             "', there is a conflicting mapping for '", *name, "'");
+    }
+    repository.name_mapping.emplace(mapping->name(), *name);
   }
   return repository_->Register(std::move(repository));
 }

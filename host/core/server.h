@@ -26,7 +26,8 @@ class ModelRepository;  // repository/model_repository.h: which models there are
 class Server {
  public:
   // Loads the start-up models before it returns. With exit_on_error, a model that fails to load
-  // fails the call.
+  // fails the call, as does a repository that is not there; without, a server that lacks one of its
+  // repositories says that it is not live, and takes neither models nor requests.
   static Result<std::unique_ptr<Server>> Create(const ServerOptions& options);
   // Ends first, if End was not called; then an error is in the log alone.
   ~Server();
@@ -44,7 +45,7 @@ class Server {
 
   // UNAVAILABLE once it has stopped.
   Status CheckNotStopped() const;
-  bool IsLive() const { return state_.load() != State::kStopped; }
+  bool IsLive() const;
   // Accepts requests; with strict readiness also: every model that should serve does.
   bool IsReady() const;
   // False also for models and versions that are not there.
@@ -75,14 +76,14 @@ class Server {
   std::string IndexJson(bool ready_only) const;
 
  private:
-  enum class State { kStarting, kReady, kStopping, kStopped };
+  enum class State { kStarting, kFailed, kReady, kStopping, kStopped };
 
   explicit Server(const ServerOptions& options);
   Status Start();
   // The response cache, where one is configured.
   Status StartCache();
   Status LoadStartupModels();
-  Status CheckRepositories() const;
+  Status CheckStart() const;
   Status CheckExplicit() const;
   void WaitForRequests(uint64_t deadline_ns) const;
   // What it uses, what it serves, how it was told to.

@@ -83,8 +83,9 @@ std::string Server::IndexJson(bool ready_only) const {
   Json index = Json::array();
   for (const IndexEntry& entry : repository_->Index(ready_only)) {
     Json json = {{"name", entry.name}};
-    if (entry.version != IndexEntry::kNoVersion) {
-      json["version"] = std::to_string(entry.version);
+    const bool has_version = entry.version != IndexEntry::kNoVersion;
+    if (has_version) json["version"] = std::to_string(entry.version);
+    if (has_version || !entry.status.reason.empty()) {
       json["state"] = ModelStateName(entry.status.state);
     }
     if (!entry.status.reason.empty()) json["reason"] = entry.status.reason;

@@ -21,6 +21,14 @@ output [ { name: "PLACES" data_type: TYPE_INT32 dims: [ 4 ] } ]
 """
 
 
+WARM = """backend: "identity_c" instance_group [ { kind: KIND_CPU } ]
+input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 2 ] } ]
+output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 2 ] } ]
+model_warmup [ { name: "two zeros" batch_size: 1 count: 2
+  inputs { key: "INPUT0" value { data_type: TYPE_FP32 dims: [ 2 ] zero_data: true } } } ]
+"""
+
+
 def write_model(repository, config):
     (repository / "m/1").mkdir(parents=True)
     (repository / "m/config.pbtxt").write_text(config)
@@ -132,3 +140,34 @@ def test_the_machine_is_looked_at_once_an_interval(start_server, tmp_path):
         time.sleep(0.01)
     assert used_memory(quick) != before[1]
     assert used_memory(slow) == before[0]
+
+
+def test_the_log_has_the_lines_that_scripts_look_for(start_server, tmp_path, test_backends):
+    write_model(tmp_path, WARM)
+    for folder in ("007", "abc", "configs"):
+        (tmp_path / "m" / folder).mkdir()
+    server = start_server(tmp_path, [test_backends, "--log-verbose=1"])
+    assert server.stop() == 0
+    log = server.text()
+    for line in ("ignore version directory '007' which contains leading zeros in its directory name",
+                 "ignore version directory 'abc' which fails to convert to integral number",
+                 "is running warmup sample 'two zeros' for iteration 1", "is running warmup sample 'two zeros' for iteration 2",
+                 "Waiting for in-flight requests to complete.", ": Found 0 model versions that have in-flight inferences",
+                 "successfully unloaded 'm' version 1"):
+        assert line in log, line
+    assert "'configs'" not in log
+
+
+def test_a_repository_that_is_not_there_ends_the_start_or_leaves_a_server_that_is_not_live(start_server, dist, tmp_path):
+    absent = tmp_path / "absent"
+    status, said = run(dist, absent)
+    assert status == 1 and f"failed to stat file {absent}" in said
+    server = start_server(absent, ["--exit-on-error=false", "--strict-readiness=false"], wait_for="/v2")
+    assert f"failed to stat file {absent}" in server.text()
+    for path in ("live", "ready"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"{server.url}/v2/health/{path}", timeout=60)
+        assert refused.value.code == 400
+    with urllib.request.urlopen(server.url + "/v2", timeout=60) as answer:
+        assert json.load(answer)["name"] == "triton"
+    assert server.stop() == 0

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -20,6 +21,7 @@ struct ModelLifecycle::State {
     std::map<int64_t, Version> versions;
     ModelTable::VersionMap serving;
     std::vector<std::string> then_unload;
+    std::set<uint64_t> served;  // generations that serve or did, and are not gone yet
 
     std::set<int64_t> NotServing() const {
       std::set<int64_t> numbers;
@@ -54,6 +56,8 @@ struct ModelLifecycle::State {
       Version& gone = entry.versions[version];
       if (gone.generation == generation && gone.status.state == ModelState::kUnloading) {
         gone.status = {ModelState::kUnavailable, "unloaded"};
+      }
+      if (entry.served.erase(generation) > 0) {
         NEREID_LOG_INFO("successfully unloaded '", name, "' version ", version);
       }
       changed.notify_all();
@@ -89,7 +93,6 @@ struct ModelLifecycle::State {
 struct ModelLifecycle::Loading {
   Plan plan;
   std::function<void(Status)> done;
-  bool is_reload = false;
   ModelTable::VersionMap updated;              // changed in place, nothing is loaded
   std::vector<uint64_t> generations;           // one a version
   std::vector<std::shared_ptr<Model>> models;  // null where loading failed
@@ -156,7 +159,6 @@ void ModelLifecycle::Load(Plan plan, std::function<void(Status)> done) {
     if (loading->plan.instances_only && entry.serving.size() == versions.size()) {
       loading->updated = entry.serving;
     }
-    loading->is_reload = !entry.serving.empty();
     if (!loading->updated.empty()) {
       pool_->Run([this, loading] { Update(loading.get()); });
       return;
@@ -248,7 +250,7 @@ Status ModelLifecycle::Publish(Loading* loading) {
                          ": ", loading->failures[i].message(), ";");
     }
   }
-  const bool keep_old = loading->is_reload && !failures.empty();
+  const bool has_failed = !failures.empty();
   {
     std::lock_guard lock(state_->mutex);
     State::Entry& entry = state_->entries[plan.name];
@@ -258,14 +260,17 @@ Status ModelLifecycle::Publish(Loading* loading) {
         version.status = {ModelState::kUnavailable,
                           StrCat(StatusCodeName(loading->failures[i].code()), ": ",
                                  loading->failures[i].message())};
-      } else if (loading->failures[i].ok() && !keep_old) {
+      } else if (loading->failures[i].ok() && !has_failed) {
         version = {{ModelState::kReady, ""}, loading->generations[i]};
+        entry.served.insert(loading->generations[i]);
       } else if (loading->failures[i].ok() && entry.serving.count(plan.versions[i]) == 0) {
         version.status = {ModelState::kUnavailable, "another version failed to load"};
       }
     }
-    if (keep_old) {
+    if (has_failed) {
       dropped = std::move(fresh);
+      // Known, with no version to serve, where there was none before.
+      table_->Publish(plan.name, entry.serving, entry.NotServing());
     } else {
       for (const auto& [number, model] : entry.serving) {
         if (fresh.count(number) == 0) entry.versions[number].status = {ModelState::kUnloading, ""};
@@ -309,6 +314,12 @@ void ModelLifecycle::RecordFailure(const std::string& name, int64_t version,
                           old->second.status.state != ModelState::kUnloading &&
                           !IsUnloaded(old->second.status);
   entry.versions[version].status = {ModelState::kUnavailable, reason, !by_request || was_missed};
+}
+
+void ModelLifecycle::MakeKnown(const std::string& name) {
+  std::lock_guard lock(state_->mutex);
+  const State::Entry& entry = state_->entries[name];
+  if (entry.serving.empty()) table_->Publish(name, {}, {});
 }
 
 bool ModelLifecycle::IsServing(const std::string& name) const {

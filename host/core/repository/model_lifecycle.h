@@ -63,8 +63,8 @@ class ModelLifecycle {
   ~ModelLifecycle();
 
   // Starts the load; waits only while another load or unload of the same model is under way. `done`
-  // runs on a load thread when every version is loaded or has failed. With a model of that name
-  // serving, all new versions must load, or the old ones stay; otherwise those that loaded serve.
+  // runs on a load thread when every version is loaded or has failed. All versions must load, or
+  // what served before goes on, if anything did.
   void Load(Plan plan, std::function<void(Status)> done);
 
   // When nothing of `name` is left after its next unload, `next` are unloaded too: the steps of an
@@ -82,6 +82,9 @@ class ModelLifecycle {
   // the server does not miss unless it missed the version before.
   void RecordFailure(const std::string& name, int64_t version, const std::string& reason,
                      bool by_request = false);
+
+  // From now on the table says of `name` that it has no available versions, until one serves.
+  void MakeKnown(const std::string& name);
 
   bool IsServing(const std::string& name) const;
   ModelStatuses Statuses() const;

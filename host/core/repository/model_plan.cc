@@ -65,8 +65,8 @@ Result<std::string> LocateFolder(const std::vector<Repository>& repositories,
     for (const Repository& repository : repositories) {
       searched += StrCat(searched.empty() ? "'" : ", '", repository.path, "'");
     }
-    return NotFoundError("no folder '", name, "' in ",
-                         searched.empty() ? "any model repository" : searched);
+    return NotFoundError("no folder '", name, "' in ", searched.empty() ? "any" : searched,
+                         ": model not found in any model repository");
   }
   return InvalidArgError("model '", name, "' appears in two or more repositories: '", found[0].path,
                          "' and '", found[1].path, "'");
@@ -87,15 +87,22 @@ Result<std::string> StoreFiles(const std::string& name, const Overrides& overrid
   return model_path;
 }
 
-// Reads what lies in plan->load.model_path, whose version folders are `versions`.
-Status ReadFolder(const std::string& config_name, std::vector<int64_t> versions, ModelPlan* plan) {
+// Reads what lies in plan->load.model_path, whose version folders are `folders`.
+Status ReadFolder(const ConfigRule& rule, VersionFolders folders, ModelPlan* plan) {
   ModelLifecycle::Plan& load = plan->load;
-  NEREID_ASSIGN_OR_RETURN(
-      load.config, config::ReadModelConfig({std::string(PlainName(load.name)), load.model_path,
-                                            config_name, plan->config_override}));
+  std::vector<int64_t>& versions = folders.versions;
+  plan->notes = std::move(folders.notes);
+  const config::ModelFolder folder{std::string(PlainName(load.name)), load.model_path,
+                                   rule.config_name, plan->config_override};
+  if (rule.needs_config && !folder.config_override && config::ConfigPath(folder).empty()) {
+    return NotFoundError("failed to open text file for read ", folder.path,
+                         "/config.pbtxt: No such file or directory");
+  }
+  NEREID_ASSIGN_OR_RETURN(load.config, config::ReadModelConfig(folder));
   // An ensemble has no files: a repository kept in git may have lost its empty version folder.
   if (versions.empty() && load.config.is_ensemble()) versions = {1};
-  auto selected = SelectVersions(load.config.version_policy, versions, load.model_path);
+  auto selected =
+      SelectVersions(load.config.version_policy, versions, load.model_path, &plan->notes);
   if (!selected.ok()) {
     return std::move(selected).status().WithContext(
         StrCat("load failed for model '", load.name,
@@ -150,7 +157,7 @@ Status ResolveSteps(const std::vector<Repository>& repositories, ModelPlan* plan
 }
 
 Result<ModelPlan> Plan(const std::vector<Repository>& repositories, const std::string& name,
-                       const std::string& config_name, const Overrides& overrides) {
+                       const ConfigRule& rule, const Overrides& overrides) {
   ModelPlan plan;
   if (overrides.files.empty()) {
     NEREID_ASSIGN_OR_RETURN(plan.load.model_path, LocateFolder(repositories, name));
@@ -160,12 +167,12 @@ Result<ModelPlan> Plan(const std::vector<Repository>& repositories, const std::s
   plan.load.name = name;
   plan.config_override = overrides.config;
   // Before the folder is read: what changes while it is read counts as a change.
-  const std::string config_path =
-      config::ConfigPath({std::string(PlainName(name)), plan.load.model_path, config_name, {}});
+  const std::string config_path = config::ConfigPath(
+      {std::string(PlainName(name)), plan.load.model_path, rule.config_name, {}});
   NEREID_ASSIGN_OR_RETURN(FolderScan scan, ScanModelFolder(plan.load.model_path, config_path));
   plan.fingerprint = scan.prints.all;
   plan.files_fingerprint = scan.prints.files;
-  NEREID_RETURN_IF_ERROR(ReadFolder(config_name, std::move(scan.versions), &plan));
+  NEREID_RETURN_IF_ERROR(ReadFolder(rule, std::move(scan.folders), &plan));
   NEREID_RETURN_IF_ERROR(ResolveSteps(repositories, &plan));
   return plan;
 }
@@ -173,24 +180,24 @@ Result<ModelPlan> Plan(const std::vector<Repository>& repositories, const std::s
 }  // namespace
 
 Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const std::string& name,
-                            const std::string& config_name) {
-  return Plan(repositories, name, config_name, {});
+                            const ConfigRule& rule) {
+  return Plan(repositories, name, rule, {});
 }
 
 Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const std::string& name,
-                            const std::string& config_name,
+                            const ConfigRule& rule,
                             const std::vector<const Parameter*>& parameters) {
   NEREID_ASSIGN_OR_RETURN(const Overrides overrides, ReadOverrides(parameters));
-  return Plan(repositories, name, config_name, overrides);
+  return Plan(repositories, name, rule, overrides);
 }
 
 std::vector<Result<ModelPlan>> PlanModels(const std::vector<Repository>& repositories,
                                           const std::vector<std::string>& names,
-                                          const std::string& config_name) {
+                                          const ConfigRule& rule) {
   std::vector<std::optional<Result<ModelPlan>>> made(names.size());
   ParallelFor(names.size(), [&](size_t i) {
     try {
-      made[i].emplace(PlanModel(repositories, names[i], config_name));
+      made[i].emplace(PlanModel(repositories, names[i], rule));
     } catch (const std::exception& e) {  // it would end the process on another thread
       made[i].emplace(InternalError("model '", names[i], "': ", e.what()));
     }
@@ -202,7 +209,7 @@ std::vector<Result<ModelPlan>> PlanModels(const std::vector<Repository>& reposit
 }
 
 Status ApplyAgents(RepoAgents* agents, const std::vector<Repository>& repositories,
-                   const std::string& config_name, ModelPlan* plan) {
+                   const ConfigRule& rule, ModelPlan* plan) {
   ModelLifecycle::Plan& load = plan->load;
   if (load.config.repository_agents.empty()) return Status::Ok();
   NEREID_ASSIGN_OR_RETURN(plan->agents,
@@ -210,9 +217,9 @@ Status ApplyAgents(RepoAgents* agents, const std::vector<Repository>& repositori
   load.files = plan->agents;
   if (plan->agents->location() == load.model_path) return Status::Ok();
   load.model_path = plan->agents->location();
-  Result<std::vector<int64_t>> versions = ScanVersions(load.model_path);
-  Status status = versions.status();
-  if (status.ok()) status = ReadFolder(config_name, *std::move(versions), plan);
+  Result<VersionFolders> folders = ScanVersions(load.model_path);
+  Status status = folders.status();
+  if (status.ok()) status = ReadFolder(rule, *std::move(folders), plan);
   if (status.ok()) status = ResolveSteps(repositories, plan);
   if (!status.ok()) plan->agents->FinishLoad(false);
   return status;

@@ -15,6 +15,12 @@
 
 namespace nereid {
 
+// How the configurations of all models are found.
+struct ConfigRule {
+  std::string config_name;    // see config::ModelFolder
+  bool needs_config = false;  // a folder without one is refused: backends complete nothing
+};
+
 // A plan and what decides whether it must be carried out at all.
 struct ModelPlan {
   ModelLifecycle::Plan load;
@@ -22,34 +28,35 @@ struct ModelPlan {
   uint64_t files_fingerprint = 0;              // of what is not the configuration
   std::optional<std::string> config_override;  // made from load parameters, not the folder alone
   std::vector<std::string> steps;              // that an ensemble calls: names of their plans
+  std::vector<std::string> notes;              // for the log: what is left out, and why
   std::shared_ptr<AgentChain> agents;          // null before ApplyAgents and where there are none
 
   bool overridden() const { return config_override.has_value(); }
 };
 
 // `name`: under which the model is kept, see model_name.h. Steps of an ensemble mean the models of
-// its own repository before those of others. `config_name`: see ModelFolder. NOT_FOUND when no
+// its own repository before those of others. NOT_FOUND when no
 // repository holds the model, INVALID_ARG with every fault of its configuration or version folders,
 // or with the candidates of an ambiguous name.
 Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const std::string& name,
-                            const std::string& config_name);
+                            const ConfigRule& rule);
 
 // As PlanModel for each of `names`, in their order; several are read at once.
 std::vector<Result<ModelPlan>> PlanModels(const std::vector<Repository>& repositories,
                                           const std::vector<std::string>& names,
-                                          const std::string& config_name);
+                                          const ConfigRule& rule);
 
 // As PlanModel, with the load parameters `config` (JSON that replaces config.pbtxt) and
 // `file:<version>/<name>` (contents that replace the folder; need `config`). INVALID_ARG names any
 // other parameter.
 Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const std::string& name,
-                            const std::string& config_name,
+                            const ConfigRule& rule,
                             const std::vector<const Parameter*>& parameters);
 
 // Lets the repository agents of the configuration act on the load. Where they move the model's
 // files, the plan becomes that of the new folder; the agents of the old one remain. FinishLoad is
 // the caller's duty.
 Status ApplyAgents(RepoAgents* agents, const std::vector<Repository>& repositories,
-                   const std::string& config_name, ModelPlan* plan);
+                   const ConfigRule& rule, ModelPlan* plan);
 
 }  // namespace nereid

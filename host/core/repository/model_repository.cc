@@ -15,18 +15,22 @@ namespace {
 
 constexpr std::chrono::seconds kMaxChainWait{1};
 
+// The configuration was read, and leaves no version to load.
+bool IsWhole(const Status& status) {
+  return status.message().starts_with("load failed for model '");
+}
+
 std::string LoadFailure(const std::string& name, const Status& status) {
-  // Whole already: the configuration was read, and leaves no version to load.
-  if (status.message().rfind("load failed for model '", 0) == 0) return status.message();
+  if (IsWhole(status)) return status.message();
   return StrCat("failed to load '", name,
                 "', failed to poll from model repository: ", status.message());
 }
 
 }  // namespace
 
-ModelRepository::ModelRepository(std::vector<Repository> repositories, std::string config_name,
+ModelRepository::ModelRepository(std::vector<Repository> repositories, ConfigRule rule,
                                  ModelLifecycle* lifecycle, std::vector<std::string> agent_dirs)
-    : config_name_(std::move(config_name)),
+    : config_rule_(std::move(rule)),
       agents_(std::move(agent_dirs)),
       lifecycle_(lifecycle),
       repositories_(std::move(repositories)) {}
@@ -64,8 +68,16 @@ void ModelRepository::AddPlan(const std::string& name, Result<ModelPlan> plan, b
     plans->emplace(name, std::move(plan).value());
     return;
   }
-  (*failures)[name] = {plan.status().code(), LoadFailure(name, plan.status())};
-  RecordFailure(name, failures->at(name), by_request);
+  (*failures)[name] = FailedPlan(name, plan.status(), by_request);
+}
+
+// Why there is no plan, for whoever asked for the load; the log and the index have it too.
+Status ModelRepository::FailedPlan(const std::string& name, const Status& reason,
+                                   bool by_request) const {
+  NEREID_LOG_ERROR("Poll failed for model directory '", name, "': ", reason.message());
+  Status status(reason.code(), LoadFailure(name, reason));
+  RecordFailure(name, status, by_request);
+  return status;
 }
 
 void ModelRepository::AddSteps(const std::string& name, const std::vector<Repository>& repositories,
@@ -76,7 +88,7 @@ void ModelRepository::AddSteps(const std::string& name, const std::vector<Reposi
     if (lifecycle_->IsServing(step) || plans->count(step) > 0 || failures->count(step) > 0) {
       continue;
     }
-    AddPlan(step, PlanModel(repositories, step, config_name_), by_request, plans, failures);
+    AddPlan(step, PlanModel(repositories, step, config_rule_), by_request, plans, failures);
     AddSteps(step, repositories, by_request, plans, failures);
   }
 }
@@ -84,7 +96,7 @@ void ModelRepository::AddSteps(const std::string& name, const std::vector<Reposi
 void ModelRepository::AddPlans(const std::vector<std::string>& names,
                                const std::vector<Repository>& repositories, Plans* plans,
                                Failures* failures) const {
-  std::vector<Result<ModelPlan>> made = PlanModels(repositories, names, config_name_);
+  std::vector<Result<ModelPlan>> made = PlanModels(repositories, names, config_rule_);
   for (size_t i = 0; i < names.size(); ++i) {
     AddPlan(names[i], std::move(made[i]), /*by_request=*/false, plans, failures);
   }
@@ -97,25 +109,27 @@ void ModelRepository::RecordFailure(const std::string& name, const Status& statu
                                     bool by_request) const {
   // A name that no repository holds is no model with a failure; of one that several hold the index
   // says so by itself.
-  const std::vector<ScannedModel> folders = FindModel(Repositories(), name);
-  if (folders.size() != 1) return;
-  auto versions = ScanVersions(folders.front().path);
-  if (!versions.ok() || versions->empty()) versions = std::vector<int64_t>{1};
-  for (const int64_t version : *versions) {
+  const std::vector<ScannedModel> found = FindModel(Repositories(), name);
+  if (found.size() != 1) return;
+  Result<VersionFolders> folders = ScanVersions(found.front().path);
+  std::vector<int64_t> versions;
+  if (folders.ok()) versions = std::move(folders->versions);
+  if (versions.empty()) versions = {1};
+  for (const int64_t version : versions) {
     lifecycle_->RecordFailure(name, version, status.message(), by_request);
   }
+  if (IsWhole(status)) lifecycle_->MakeKnown(name);
 }
 
 void ModelRepository::ApplyAgentsTo(bool by_request, Plans* plans, Failures* failures) {
   for (auto it = plans->begin(); it != plans->end();) {
-    const Status status = ApplyAgents(&agents_, Repositories(), config_name_, &it->second);
+    const Status status = ApplyAgents(&agents_, Repositories(), config_rule_, &it->second);
     if (status.ok()) {
       ++it;
       continue;
     }
     const std::string& name = it->first;
-    (*failures)[name] = {status.code(), LoadFailure(name, status)};
-    RecordFailure(name, failures->at(name), by_request);
+    (*failures)[name] = FailedPlan(name, status, by_request);
     it = plans->erase(it);
   }
 }
@@ -159,7 +173,10 @@ std::set<std::string> ModelRepository::LoadPlans(Plans plans, bool by_request,
                                                  Failures* failures) {
   std::set<std::string> loaded;
   ApplyAgentsTo(by_request, &plans, failures);
-  for (auto& [name, plan] : plans) plan.load.instances_only = ChangesInstancesAlone(plan);
+  for (auto& [name, plan] : plans) {
+    plan.load.instances_only = ChangesInstancesAlone(plan);
+    for (const std::string& note : plan.notes) NEREID_LOG_WARN("model '", name, "': ", note);
+  }
   const auto settled = [&](const ModelPlan& plan, const Status& status) {
     if (plan.agents != nullptr) plan.agents->FinishLoad(status.ok());
     if (status.ok() && !plan.load.instances_only) loaded.insert(plan.load.name);
@@ -252,8 +269,10 @@ bool ModelRepository::IsCurrent(const ModelPlan& plan) const {
   std::lock_guard lock(mutex_);
   const auto it = loaded_.find(plan.load.name);
   // Where a step's name means another model by now, the ensemble is another one too.
-  return it != loaded_.end() && !it->second.overridden &&
-         it->second.fingerprint == plan.fingerprint && it->second.steps == plan.steps;
+  // What a load call brought in place of the configuration stays, as in Triton, until the folder
+  // changes.
+  return it != loaded_.end() && it->second.fingerprint == plan.fingerprint &&
+         it->second.steps == plan.steps;
 }
 
 bool ModelRepository::ChangesInstancesAlone(const ModelPlan& plan) const {
@@ -269,7 +288,7 @@ bool ModelRepository::ChangesInstancesAlone(const ModelPlan& plan) const {
 }
 
 void ModelRepository::Remember(const ModelPlan& plan) {
-  Loaded loaded{plan.fingerprint,       plan.overridden(),  plan.steps,      plan.agents,
+  Loaded loaded{plan.fingerprint,       plan.steps,         plan.agents,
                 plan.files_fingerprint, plan.load.versions, plan.load.config};
   {
     std::lock_guard lock(mutex_);
@@ -299,12 +318,9 @@ Status ModelRepository::Load(const std::string& name,
 Status ModelRepository::LoadOne(const std::string& name,
                                 const std::vector<const Parameter*>& parameters) {
   const std::vector<Repository> repositories = Repositories();
-  auto plan = PlanModel(repositories, name, config_name_, parameters);
+  auto plan = PlanModel(repositories, name, config_rule_, parameters);
   if (!plan.ok()) {
-    Status status(plan.status().code(), LoadFailure(name, plan.status()));
-    RecordFailure(name, status, /*by_request=*/true);
-    NEREID_LOG_ERROR(status.message());
-    return status;
+    return FailedPlan(name, plan.status(), /*by_request=*/true);
   }
   if (IsCurrent(*plan)) return Status::Ok();
   Plans plans;
@@ -344,7 +360,8 @@ Status ModelRepository::Unload(const std::string& name, bool dependents) {
 Status ModelRepository::UnloadOne(const std::string& name, bool dependents) {
   const auto statuses = lifecycle_->Statuses();
   if (statuses.count(name) == 0 && FindModel(Repositories(), name).empty()) {
-    return NotFoundError("failed to unload '", name, "': no such model");
+    NEREID_LOG_WARN("nothing to unload: no model '", name, "' is known");
+    return Status::Ok();
   }
   wanted_.Forget(name);
   TakeDown(name, dependents);
@@ -434,7 +451,9 @@ Status ModelRepository::Poll() {
   {
     std::lock_guard lock(mutex_);
     for (const auto& [name, loaded] : loaded_) {
-      if (scanned.count(name) == 0) removed.push_back(name);
+      // With a second folder of its name nobody can say which one is meant.
+      const auto folders = scanned.find(name);
+      if (folders == scanned.end() || folders->second.size() > 1) removed.push_back(name);
     }
   }
   for (const std::string& name : removed) NEREID_RETURN_IF_ERROR(UnloadOne(name, false));
@@ -450,7 +469,8 @@ Status ModelRepository::Register(Repository repository) {
   std::lock_guard lock(mutex_);
   for (const Repository& other : repositories_) {
     if (other.path == repository.path) {
-      return AlreadyExistsError("model repository '", repository.path, "' is already registered");
+      return AlreadyExistsError("model repository '", repository.path,
+                                "' has already been registered");
     }
   }
   repositories_.push_back(std::move(repository));
@@ -462,7 +482,7 @@ Status ModelRepository::Unregister(const std::string& path) {
   const auto it = std::find_if(repositories_.begin(), repositories_.end(),
                                [&](const Repository& other) { return other.path == path; });
   if (it == repositories_.end()) {
-    return InvalidArgError("model repository '", path, "' is not registered");
+    return InvalidArgError("failed to unregister '", path, "', repository not found");
   }
   repositories_.erase(it);
   return Status::Ok();

@@ -30,8 +30,8 @@ struct IndexEntry {
 class ModelRepository {
  public:
   // `lifecycle` outlives this object. `agent_dirs`: where repository agents lie.
-  ModelRepository(std::vector<Repository> repositories, std::string config_name,
-                  ModelLifecycle* lifecycle, std::vector<std::string> agent_dirs = {});
+  ModelRepository(std::vector<Repository> repositories, ConfigRule rule, ModelLifecycle* lifecycle,
+                  std::vector<std::string> agent_dirs = {});
 
   // Start-up: loads every model of the repositories, or those named and the steps of their
   // ensembles. Returns when all have loaded or failed; INTERNAL lists the failures, which keep no
@@ -43,7 +43,7 @@ class ModelRepository {
   Status Load(const std::string& name, const std::vector<const Parameter*>& parameters);
   // With `dependents`: the steps of an ensemble too, unless another serving ensemble calls them.
   // Ensembles that call an unloaded model go with it, and come back when it is loaded again.
-  // NOT_FOUND when no repository and no earlier load knows the name.
+  // A name that no repository and no earlier load knows is no error.
   Status Unload(const std::string& name, bool dependents);
   // Takes every model out of service; see ModelLifecycle::WaitUntilGone.
   void UnloadAll();
@@ -80,6 +80,7 @@ class ModelRepository {
                 Plans* plans, Failures* failures) const;
   void AddPlan(const std::string& name, Result<ModelPlan> plan, bool by_request, Plans* plans,
                Failures* failures) const;
+  Status FailedPlan(const std::string& name, const Status& reason, bool by_request) const;
   // Plans what the ensemble `name` calls and what does not serve yet.
   void AddSteps(const std::string& name, const std::vector<Repository>& repositories,
                 bool by_request, Plans* plans, Failures* failures) const;
@@ -115,14 +116,13 @@ class ModelRepository {
   void RecordFailure(const std::string& name, const Status& status, bool by_request = false) const;
   static Status Summarise(const Failures& failures);
 
-  const std::string config_name_;
+  const ConfigRule config_rule_;
   RepoAgents agents_;
   ModelLifecycle* const lifecycle_;
   WantedEnsembles wanted_;
 
   struct Loaded {
     uint64_t fingerprint = 0;
-    bool overridden = false;
     std::vector<std::string> steps;
     std::shared_ptr<AgentChain> agents;
     uint64_t files_fingerprint = 0;

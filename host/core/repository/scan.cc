@@ -19,27 +19,46 @@ bool IsModelFolder(const fs::directory_entry& entry) {
   return entry.is_directory(ignored) && entry.path().filename().string().front() != '.';
 }
 
-// Where the entry is a version's folder.
-void AddVersion(const fs::directory_entry& entry, std::vector<int64_t>* versions) {
+// Folders of a model that have another meaning.
+bool IsKnownByName(std::string_view name) {
+  return name.front() == '.' || name == "configs" || name == "warmup" || name == "initial_state" ||
+         name == "__pycache__";
+}
+
+void AddVersion(const fs::directory_entry& entry, VersionFolders* folders) {
   const std::string name = entry.path().filename().string();
+  std::error_code ignored;
+  if (IsKnownByName(name) || !entry.is_directory(ignored)) return;
   int64_t version = 0;
   const auto [last, failure] = std::from_chars(name.data(), name.data() + name.size(), version);
-  std::error_code ignored;
-  if (failure != std::errc() || last != name.data() + name.size() || version < 0 ||
-      (name.front() == '0' && name.size() > 1) || !entry.is_directory(ignored)) {
-    return;
+  if (failure != std::errc() || last != name.data() + name.size() || version < 0) {
+    folders->notes.push_back(
+        StrCat("ignore version directory '", name, "' which fails to convert to integral number"));
+  } else if (name.front() == '0' && name.size() > 1) {
+    folders->notes.push_back(StrCat("ignore version directory '", name,
+                                    "' which contains leading zeros in its directory name"));
+  } else {
+    folders->versions.push_back(version);
   }
-  versions->push_back(version);
+}
+
+void Sort(VersionFolders* folders) {
+  std::sort(folders->versions.begin(), folders->versions.end());
+  std::sort(folders->notes.begin(), folders->notes.end());
 }
 
 Status ListingError(std::string_view what, const std::string& path, const std::error_code& error) {
   return NotFoundError(what, " '", path, "': cannot be listed: ", error.message());
 }
 
-std::string ServedName(const Repository& repository, const std::string& folder) {
-  const auto it = repository.name_mapping.find(folder);
-  const std::string& name = it == repository.name_mapping.end() ? folder : it->second;
-  return repository.own_namespace ? QualifiedName(repository.path, name) : name;
+std::vector<std::string> ServedNames(const Repository& repository, const std::string& folder) {
+  std::vector<std::string> names;
+  const auto [first, last] = repository.name_mapping.equal_range(folder);
+  for (auto it = first; it != last; ++it) names.push_back(it->second);
+  if (names.empty()) names.push_back(folder);
+  if (!repository.own_namespace) return names;
+  for (std::string& name : names) name = QualifiedName(repository.path, name);
+  return names;
 }
 
 // 0 when there is no such entry.
@@ -69,7 +88,7 @@ std::error_code WalkModelFolder(const std::string& model_path, const std::string
       it.disable_recursion_pending();
       continue;
     }
-    if (it.depth() == 0) AddVersion(*it, &scan->versions);
+    if (it.depth() == 0) AddVersion(*it, &scan->folders);
     std::error_code ignored;
     if (it->is_directory(ignored)) continue;
     const uint64_t hash = EntryHash(it->path());
@@ -98,8 +117,9 @@ Result<std::map<std::string, std::vector<ScannedModel>>> ScanRepositories(
     fs::directory_iterator it(repository.path, error), end;
     for (; !error && it != end; it.increment(error)) {
       if (!IsModelFolder(*it)) continue;
-      const std::string name = ServedName(repository, it->path().filename().string());
-      models[name].push_back({name, it->path().string()});
+      for (const std::string& name : ServedNames(repository, it->path().filename().string())) {
+        models[name].push_back({name, it->path().string()});
+      }
     }
     if (error) return ListingError("model repository", repository.path, error);
   }
@@ -115,28 +135,33 @@ std::vector<ScannedModel> FindModel(const std::vector<Repository>& repositories,
     if (repository.own_namespace && QualifiedName(repository.path, own) != name) continue;
     // A name is one path segment; anything else would leave the repository.
     if (own.empty() || own.front() == '.' || IsQualified(own)) continue;
+    bool is_mapped = false;
     for (const auto& [folder, served] : repository.name_mapping) {
       const fs::path path = fs::path(repository.path) / folder;
-      if (served == own && fs::is_directory(path, ignored)) found.push_back({name, path.string()});
+      if (served != own || !fs::is_directory(path, ignored)) continue;
+      found.push_back({name, path.string()});
+      is_mapped = true;
     }
+    // A mapping comes before the folder that has the name by itself.
+    if (is_mapped || repository.name_mapping.count(own) > 0) continue;
     const fs::path path = fs::path(repository.path) / own;
-    if (repository.name_mapping.count(own) == 0 && fs::is_directory(path, ignored)) {
+    if (fs::is_directory(path, ignored)) {
       found.push_back({name, path.string()});
     }
   }
   return found;
 }
 
-Result<std::vector<int64_t>> ScanVersions(const std::string& model_path) {
-  std::vector<int64_t> versions;
+Result<VersionFolders> ScanVersions(const std::string& model_path) {
+  VersionFolders folders;
   std::error_code error;
   for (fs::directory_iterator it(model_path, error), end; !error && it != end;
        it.increment(error)) {
-    AddVersion(*it, &versions);
+    AddVersion(*it, &folders);
   }
   if (error) return ListingError("model folder", model_path, error);
-  std::sort(versions.begin(), versions.end());
-  return versions;
+  Sort(&folders);
+  return folders;
 }
 
 Result<FolderScan> ScanModelFolder(const std::string& model_path, const std::string& config_path) {
@@ -150,7 +175,7 @@ Result<FolderScan> ScanModelFolder(const std::string& model_path, const std::str
     if (error != std::errc::no_such_file_or_directory) break;
   }
   if (error) return ListingError("model folder", model_path, error);
-  std::sort(scan.versions.begin(), scan.versions.end());
+  Sort(&scan.folders);
   return scan;
 }
 

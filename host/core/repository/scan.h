@@ -14,8 +14,8 @@ namespace nereid {
 
 struct Repository {
   std::string path;
-  std::map<std::string, std::string>
-      name_mapping;  // folder -> name under which the model is served
+  // Folder -> a name under which its model is served in place of the folder's own; may be several.
+  std::multimap<std::string, std::string> name_mapping;
   // Its models are kept under qualified names (model_name.h): those of other repositories may have
   // the same names.
   bool own_namespace = false;
@@ -38,8 +38,11 @@ Result<std::map<std::string, std::vector<ScannedModel>>> ScanRepositories(
 std::vector<ScannedModel> FindModel(const std::vector<Repository>& repositories,
                                     const std::string& name);
 
-// Version folders in ascending order: decimal names without leading zero, from 1.
-Result<std::vector<int64_t>> ScanVersions(const std::string& model_path);
+struct VersionFolders {
+  std::vector<int64_t> versions;   // ascending: decimal names without leading zero
+  std::vector<std::string> notes;  // of other folders: why they are none
+};
+Result<VersionFolders> ScanVersions(const std::string& model_path);
 
 // Changes when a file below the folder is added, removed or written.
 struct Fingerprints {
@@ -52,7 +55,7 @@ struct Fingerprints {
 // What one walk through a model's folder finds.
 struct FolderScan {
   Fingerprints prints;
-  std::vector<int64_t> versions;  // as ScanVersions
+  VersionFolders folders;
 };
 // `config_path`: of the configuration in the folder; may be empty. Folders that may not be read do
 // not count.

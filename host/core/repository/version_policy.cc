@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
-#include "observe/log.h"
+#include "base/error.h"
 
 namespace nereid {
 
 Result<std::vector<int64_t>> SelectVersions(const VersionPolicy& policy,
                                             const std::vector<int64_t>& available,
-                                            const std::string& model_path) {
+                                            const std::string& model_path,
+                                            std::vector<std::string>* notes) {
   if (available.empty()) {
     return InvalidArgError("no version folder such as '", model_path, "/1'");
   }
@@ -34,7 +35,7 @@ Result<std::vector<int64_t>> SelectVersions(const VersionPolicy& policy,
     const std::string fault = StrCat("version_policy: version ", version, " has no folder '",
                                      model_path, "/", version, "'");
     if (version == selected.back() && found.empty()) return InvalidArgError(fault);
-    NEREID_LOG_ERROR(fault);
+    notes->push_back(fault);
   }
   return found;
 }

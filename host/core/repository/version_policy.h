@@ -10,10 +10,11 @@
 
 namespace nereid {
 
-// Of `available` (ascending) those that `policy` selects, ascending. Logs what it names and is not
+// Of `available` (ascending) those that `policy` selects, ascending. Notes what it names and is not
 // there; INVALID_ARG when nothing is left.
 Result<std::vector<int64_t>> SelectVersions(const VersionPolicy& policy,
                                             const std::vector<int64_t>& available,
-                                            const std::string& model_path);
+                                            const std::string& model_path,
+                                            std::vector<std::string>* notes);
 
 }  // namespace nereid

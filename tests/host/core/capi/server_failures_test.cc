@@ -103,6 +103,29 @@ TEST_F(ServerTest, ARepositoryThatIsNotThereFailsTheStart) {
   EXPECT_NE(Start(options).message().find("/nonexistent/repository"), std::string::npos);
 }
 
+TEST_F(ServerTest, WithoutExitOnErrorALackingRepositoryLeavesAServerThatIsNotLive) {
+  AddModel("good");
+  ServerOptions options = Options();
+  ASSERT_TRUE(options.AddModelRepository("/nonexistent/repository").ok());
+  ASSERT_TRUE(options.Set(TRITONSERVER_ServerOptionsSetExitOnError, false).ok());
+  ASSERT_TRUE(options.Set(TRITONSERVER_ServerOptionsSetStrictReadiness, false).ok());
+  ASSERT_TRUE(Start(options).ok());
+  EXPECT_FALSE(*server_->IsLive());
+  EXPECT_FALSE(*server_->IsReady());
+  const Result<bool> is_ready = server_->IsModelReady("good");
+  EXPECT_TRUE(!is_ready.ok() || !*is_ready);
+  EXPECT_NE(Text(server_->Metadata()).find("2.51.0"), std::string::npos);
+}
+
+TEST_F(ServerTest, ARepositoryThatIsGivenTwiceIsOne) {
+  AddModel("good");
+  ServerOptions options = Options();
+  ASSERT_TRUE(options.AddModelRepository((root_ / "repo").string()).ok());
+  const Status status = Start(options);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(*server_->IsModelReady("good"));
+}
+
 TEST_F(ServerTest, AStarWithOtherStartupModelsIsRefused) {
   ServerOptions options = Explicit();
   ASSERT_TRUE(options.AddStartupModel("*").ok());

@@ -143,7 +143,7 @@ class RepositoryTest : public testing::Test {
   ModelTable table_;
   FakeLoader loader_;
   ModelLifecycle lifecycle_{&table_, &loader_, 4, 0};
-  ModelRepository repository_{{{repo(), {}}}, "", &lifecycle_};
+  ModelRepository repository_{{{repo(), {}}}, {}, &lifecycle_};
 };
 
 }  // namespace nereid

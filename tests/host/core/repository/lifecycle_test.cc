@@ -9,14 +9,21 @@ namespace {
 using LifecycleTest = RepositoryTest;
 using std::chrono::steady_clock;
 
-TEST_F(LifecycleTest, ServesWhatLoadedAndNamesTheReasonOfWhatDidNot) {
+TEST_F(LifecycleTest, NoVersionServesWhereOneFailsAndTheIndexSaysWhy) {
   AddModel("m", {1, 2}, "backend: 'b' version_policy { all { } }");
   loader_.Fail("m:2", UnavailableError("no room"));
   const Status status = repository_.Load("m", {});
   EXPECT_EQ(status.message(),
             "load failed for model 'm': version 2 is at UNAVAILABLE state: Unavailable: no room;");
-  EXPECT_NE(Find("m", 1), nullptr);
-  EXPECT_EQ(Index(), "m:1 READY; m:2 UNAVAILABLE (Unavailable: no room)");
+  EXPECT_EQ(table_.Find("m", 1).status().message(),
+            "Request for unknown model: 'm' version 1 is not at ready state");
+  EXPECT_EQ(Index(),
+            "m:1 UNAVAILABLE (another version failed to load); "
+            "m:2 UNAVAILABLE (Unavailable: no room)");
+  EXPECT_EQ(lifecycle_.num_alive(), 0u);
+  loader_.Heal();
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_EQ(Index(), "m:1 READY; m:2 READY");
 }
 
 TEST_F(LifecycleTest, AFailedReloadKeepsTheOldModelServing) {

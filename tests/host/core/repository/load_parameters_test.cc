@@ -13,14 +13,17 @@ Parameter Bytes(const std::string& name, const char* text) {
   return {name, Parameter::Bytes{text, strlen(text)}};
 }
 
-TEST_F(LoadParametersTest, AConfigReplacesTheFile) {
+TEST_F(LoadParametersTest, AConfigReplacesTheFileUntilTheFolderChanges) {
   AddModel("m", {1}, "backend: 'file'");
   const Parameter config = Text("config", R"({"backend": "json", "max_batch_size": 2})");
   ASSERT_TRUE(repository_.Load("m", {&config}).ok());
   EXPECT_EQ(Find("m")->config.backend, "json");
   EXPECT_EQ(Find("m")->config.max_batch_size, 2);
   ASSERT_TRUE(repository_.Load("m", {}).ok());
-  EXPECT_EQ(Find("m")->config.backend, "file");
+  EXPECT_EQ(Find("m")->config.backend, "json");
+  Write("repo/m/config.pbtxt", "backend: 'written since'");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_EQ(Find("m")->config.backend, "written since");
 }
 
 TEST_F(LoadParametersTest, FilesMakeAModelThatNoRepositoryHolds) {

@@ -373,9 +373,47 @@ TEST_F(ModelRepositoryTest, SaysThatThePolicyLeavesNoVersion) {
   EXPECT_TRUE(repository_.Load("o", {}).ok());
 }
 
-TEST_F(ModelRepositoryTest, UnknownNamesAreNotFound) {
+TEST_F(ModelRepositoryTest, AModelWithoutAVersionIsKnownAndHasNone) {
+  AddModel("m", {});
+  AddModel("typo", {1}, "backend: 'b' max_batch_sizes: 1");
+  EXPECT_FALSE(repository_.LoadAll().ok());
+  EXPECT_EQ(table_.Find("m", ModelTable::kLatest).status().message(),
+            "Request for unknown model: 'm' has no available versions");
+  EXPECT_EQ(table_.Find("typo", ModelTable::kLatest).status().message(),
+            "Request for unknown model: 'typo' is not found");
+}
+
+TEST_F(ModelRepositoryTest, AFolderWithoutConfigurationIsRefusedWhereItIsRequired) {
+  Write("repo/m/1/model.bin", "x");
+  ModelRepository strict({{repo(), {}}}, {.config_name = "", .needs_config = true}, &lifecycle_);
+  const Status status = strict.Load("m", {});
+  EXPECT_NE(status.message().find(StrCat("failed to open text file for read ", repo(),
+                                         "/m/config.pbtxt: No such file or directory")),
+            std::string::npos)
+      << status.message();
+  EXPECT_EQ(Find("m"), nullptr);
+  AddModel("m");
+  EXPECT_TRUE(strict.Load("m", {}).ok());
+}
+
+TEST_F(ModelRepositoryTest, PollUnloadsANameThatASecondRepositoryGets) {
+  AddModel("m");
+  AddModel("other", {1}, "backend: 'b'", "second");
+  ASSERT_TRUE(repository_.Register({repo("second"), {}}).ok());
+  ASSERT_TRUE(repository_.LoadAll().ok());
+  AddModel("m", {1, 2}, "backend: 'b'", "second");
+  EXPECT_FALSE(repository_.Poll().ok());
+  EXPECT_EQ(Index(true), "other:1 READY");
+  EXPECT_TRUE(repository_.AllServing());
+  std::filesystem::remove_all(root_ / "repo/m");
+  ASSERT_TRUE(repository_.Poll().ok());
+  EXPECT_EQ(Index(true), "m:2 READY; other:1 READY");
+}
+
+TEST_F(ModelRepositoryTest, UnloadingWhatNobodyKnowsIsNoError) {
   EXPECT_EQ(repository_.Load("nosuch", {}).code(), StatusCode::kNotFound);
-  EXPECT_EQ(repository_.Unload("nosuch", false).code(), StatusCode::kNotFound);
+  EXPECT_TRUE(repository_.Unload("nosuch", false).ok());
+  EXPECT_EQ(Index(), "");
   AddModel("known");
   EXPECT_TRUE(repository_.Unload("known", false).ok());
 }

@@ -14,8 +14,19 @@ TEST_F(ScanTest, TakesDecimalFoldersWithoutLeadingZeroAsVersions) {
     Write(StrCat("repo/m/", folder, "/f"), "");
   }
   Write("repo/m/5", "a file");
-  EXPECT_EQ(ScanVersions(repo() + "/m").value(), (Versions{0, 1, 2, 10}));
-  EXPECT_EQ(ScanModelFolder(repo() + "/m", "")->versions, (Versions{0, 1, 2, 10}));
+  EXPECT_EQ(ScanVersions(repo() + "/m")->versions, (Versions{0, 1, 2, 10}));
+  EXPECT_EQ(ScanModelFolder(repo() + "/m", "")->folders.versions, (Versions{0, 1, 2, 10}));
+}
+
+TEST_F(ScanTest, SaysWhyAFolderIsNoVersion) {
+  for (const char* folder : {"1", "007", "abc", "configs", "warmup", "initial_state", ".git"}) {
+    Write(StrCat("repo/m/", folder, "/f"), "");
+  }
+  const std::vector<std::string> notes = {
+      "ignore version directory '007' which contains leading zeros in its directory name",
+      "ignore version directory 'abc' which fails to convert to integral number"};
+  EXPECT_EQ(ScanVersions(repo() + "/m")->notes, notes);
+  EXPECT_EQ(ScanModelFolder(repo() + "/m", "")->folders.notes, notes);
 }
 
 TEST_F(ScanTest, SkipsFilesAndHiddenFolders) {
@@ -60,6 +71,19 @@ TEST_F(ScanTest, ServesAFolderUnderItsMappedName) {
   EXPECT_EQ(ScanRepositories(repositories)->count("served"), 1u);
 }
 
+TEST_F(ScanTest, AFolderMayHaveSeveralNamesAndComesBeforeTheFolderOfThatName) {
+  AddModel("a");
+  AddModel("b");
+  const std::vector<Repository> repositories = {{repo(), {{"a", "b"}, {"a", "c"}}}};
+  for (const char* name : {"b", "c"}) {
+    const std::vector<ScannedModel> found = FindModel(repositories, name);
+    ASSERT_EQ(found.size(), 1u) << name;
+    EXPECT_EQ(found.front().path, repo() + "/a");
+  }
+  EXPECT_TRUE(FindModel(repositories, "a").empty());
+  EXPECT_EQ(ScanRepositories(repositories)->count("c"), 1u);
+}
+
 TEST_F(ScanTest, FingerprintChangesWithAFileAndNotByItself) {
   AddModel("m");
   const auto take = [this] { return ScanModelFolder(repo() + "/m", "")->prints.all; };
@@ -87,27 +111,32 @@ TEST_F(ScanTest, FingerprintOfFilesDoesNotSeeTheConfiguration) {
 TEST(VersionPolicyTest, SelectsByPolicy) {
   const Versions available = {1, 2, 3};
   VersionPolicy policy;
-  EXPECT_EQ(SelectVersions(policy, available, "/m").value(), (Versions{3}));
+  std::vector<std::string> notes;
+  EXPECT_EQ(SelectVersions(policy, available, "/m", &notes).value(), (Versions{3}));
   policy.num_latest = 2;
-  EXPECT_EQ(SelectVersions(policy, available, "/m").value(), (Versions{2, 3}));
+  EXPECT_EQ(SelectVersions(policy, available, "/m", &notes).value(), (Versions{2, 3}));
   policy.num_latest = 9;
-  EXPECT_EQ(SelectVersions(policy, available, "/m").value(), available);
+  EXPECT_EQ(SelectVersions(policy, available, "/m", &notes).value(), available);
   policy.kind = VersionPolicy::Kind::kAll;
-  EXPECT_EQ(SelectVersions(policy, available, "/m").value(), available);
+  EXPECT_EQ(SelectVersions(policy, available, "/m", &notes).value(), available);
   policy.kind = VersionPolicy::Kind::kSpecific;
   policy.specific = {3, 1, 3};
-  EXPECT_EQ(SelectVersions(policy, available, "/m").value(), (Versions{1, 3}));
+  EXPECT_EQ(SelectVersions(policy, available, "/m", &notes).value(), (Versions{1, 3}));
 }
 
 TEST(VersionPolicyTest, NamesTheVersionThatIsMissing) {
   VersionPolicy policy;
+  std::vector<std::string> notes;
   policy.kind = VersionPolicy::Kind::kSpecific;
   policy.specific = {7};
-  EXPECT_EQ(SelectVersions(policy, {1}, "/m").status().message(),
+  EXPECT_EQ(SelectVersions(policy, {1}, "/m", &notes).status().message(),
             "version_policy: version 7 has no folder '/m/7'");
   policy.specific = {7, 1};
-  EXPECT_EQ(SelectVersions(policy, {1, 2}, "/m").value(), (Versions{1}));  // with what is there
-  EXPECT_EQ(SelectVersions({}, {}, "/m").status().message(), "no version folder such as '/m/1'");
+  EXPECT_EQ(SelectVersions(policy, {1, 2}, "/m", &notes).value(),
+            (Versions{1}));  // with what is there
+  EXPECT_EQ(notes, std::vector<std::string>{"version_policy: version 7 has no folder '/m/7'"});
+  EXPECT_EQ(SelectVersions({}, {}, "/m", &notes).status().message(),
+            "no version folder such as '/m/1'");
 }
 
 }  // namespace
