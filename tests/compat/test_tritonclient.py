@@ -119,6 +119,10 @@ def test_models_are_loaded_and_unloaded(server, module):
         array = np.ones((3, 2), dtype=np.int32)
         with pytest.raises(InferenceServerException, match="2"):
             client.infer("batched", [tensor_of(module, array, "INT32")])
+        client.load_model("batched")  # nothing is new: what the call before brought stays
+        with pytest.raises(InferenceServerException, match="2"):
+            client.infer("batched", [tensor_of(module, array, "INT32")])
+        client.unload_model("batched")
         client.load_model("batched")
         assert client.infer("batched", [tensor_of(module, array, "INT32")]).as_numpy("OUTPUT0").shape == (3, 2)
         with pytest.raises(InferenceServerException):

@@ -76,7 +76,8 @@ Status ModelRepository::FailedPlan(const std::string& name, const Status& reason
                                    bool by_request) const {
   NEREID_LOG_ERROR("Poll failed for model directory '", name, "': ", reason.message());
   Status status(reason.code(), LoadFailure(name, reason));
-  RecordFailure(name, status, by_request);
+  // As in Triton, a server is ready without the models whose configuration it could not take.
+  RecordFailure(name, status, by_request || !IsWhole(status));
   return status;
 }
 

@@ -373,6 +373,16 @@ TEST_F(ModelRepositoryTest, SaysThatThePolicyLeavesNoVersion) {
   EXPECT_TRUE(repository_.Load("o", {}).ok());
 }
 
+TEST_F(ModelRepositoryTest, AServerIsReadyWithoutAModelWhoseConfigurationIsBroken) {
+  AddModel("good");
+  AddModel("typo", {1}, "backend: 'b' max_batch_sizes: 1");
+  EXPECT_FALSE(repository_.LoadAll().ok());
+  EXPECT_TRUE(repository_.AllServing());
+  AddModel("none", {});
+  EXPECT_FALSE(repository_.Poll().ok());
+  EXPECT_FALSE(repository_.AllServing());
+}
+
 TEST_F(ModelRepositoryTest, AModelWithoutAVersionIsKnownAndHasNone) {
   AddModel("m", {});
   AddModel("typo", {1}, "backend: 'b' max_batch_sizes: 1");
