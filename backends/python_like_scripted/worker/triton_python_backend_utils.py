@@ -23,11 +23,11 @@ TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
 TRITONSERVER_REQUEST_RELEASE_ALL = 1
 TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 2
 
-_NUMBER_BY_STRING = {f"TYPE_{name}": number for number, name in enumerate(_types.NAMES) if number}
-_NUMBER_BY_STRING["TYPE_STRING"] = _types.BYTES
 
 TRITON_TO_NUMPY_TYPE = {number: each for number, each in enumerate(_types.NUMPY_TYPES) if each is not None}
-TRITON_STRING_TO_NUMPY = {name: _types.NUMPY_TYPES[number] for name, number in _NUMBER_BY_STRING.items() if number != _types.BF16}
+# By the names that config.pbtxt has, where BYTES is TYPE_STRING.
+TRITON_STRING_TO_NUMPY = {f"TYPE_{'STRING' if number == _types.BYTES else _types.NAMES[number]}": each
+                          for number, each in TRITON_TO_NUMPY_TYPE.items()}
 TRITON_STRING_TO_NUMPY["TYPE_BOOL"] = bool  # as there
 NUMPY_TO_TRITON_TYPE = {each: number for number, each in TRITON_TO_NUMPY_TYPE.items()}
 

@@ -94,3 +94,12 @@ def test_every_name_is_there_with_its_arguments():
     assert classes == CLASSES
     assert values == VALUES
     assert is_exception
+
+
+def test_the_types_by_name_are_those_that_configurations_know():
+    """Models walk through the table to declare a tensor of every type in auto_complete_config."""
+    listing = "import triton_python_backend_utils as pb_utils; print(*pb_utils.TRITON_STRING_TO_NUMPY)"
+    answer = subprocess.run([sys.executable, "-c", listing], env={**os.environ, "PYTHONPATH": str(WORKER), "PYTHONDONTWRITEBYTECODE": "1"},
+                            capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == [f"TYPE_{name}" for name in ("BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
+                                                                 "FP16", "FP32", "FP64", "STRING")]
