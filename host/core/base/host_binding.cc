@@ -71,8 +71,8 @@ Status ReadSetting(const std::string& key, const std::string& value, HostBinding
     return Status::Ok();
   }
   if (key != "cpu-cores") {
-    return UnsupportedError("host policy '", binding->policy, "': unsupported setting '", key,
-                            "': expected numa-node or cpu-cores");
+    return UnsupportedError("Unsupported host policy setting '", key, "' of policy '",
+                            binding->policy, "': expected numa-node or cpu-cores");
   }
   const auto cores = Cores(value);
   if (!cores) return Bad(binding->policy, key, value, "numbers and ranges of cores, like 0-3,8");
