@@ -48,7 +48,7 @@ void Sort(VersionFolders* folders) {
 }
 
 Status ListingError(std::string_view what, const std::string& path, const std::error_code& error) {
-  return NotFoundError(what, " '", path, "': cannot be listed: ", error.message());
+  return InternalError(what, " '", path, "': cannot be listed: ", error.message());
 }
 
 std::vector<std::string> ServedNames(const Repository& repository, const std::string& folder) {

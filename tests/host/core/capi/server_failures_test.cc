@@ -100,7 +100,9 @@ TEST_F(ServerTest, AFailedModelFailsTheStartAndSaysWhy) {
 TEST_F(ServerTest, ARepositoryThatIsNotThereFailsTheStart) {
   ServerOptions options = Options();
   ASSERT_TRUE(options.AddModelRepository("/nonexistent/repository").ok());
-  EXPECT_NE(Start(options).message().find("/nonexistent/repository"), std::string::npos);
+  const Status status = Start(options);
+  EXPECT_NE(status.message().find("/nonexistent/repository"), std::string::npos);
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
 }
 
 TEST_F(ServerTest, WithoutExitOnErrorALackingRepositoryLeavesAServerThatIsNotLive) {
