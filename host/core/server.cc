@@ -56,9 +56,17 @@ std::vector<std::string> GivenAndOwn(const std::string& given, const char* own) 
   return dirs;
 }
 
+// Where none is given, Triton's own folder holds the backends that this library does not bring.
+std::vector<std::string> BackendDirs(const std::string& given) {
+  if (!given.empty()) return GivenAndOwn(given, "backends");
+  std::vector<std::string> dirs = {OwnDirectory("backends"), "/opt/tritonserver/backends"};
+  std::erase(dirs, std::string());
+  return dirs;
+}
+
 CoreOptions ToCoreOptions(const ServerOptions& options) {
   CoreOptions core;
-  core.backends.backend_dirs = GivenAndOwn(options.backend_directory, "backends");
+  core.backends.backend_dirs = BackendDirs(options.backend_directory);
   core.backends.auto_complete_config = !options.strict_model_config;
   core.backends.min_compute_capability = options.min_compute_capability;
   core.backends.settings = options.backend_configs;

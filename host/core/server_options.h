@@ -24,7 +24,7 @@ using SettingList = std::vector<std::pair<std::string, std::string>>;
 struct ServerOptions {
   std::string server_id = "triton";
   std::vector<std::string> repository_paths;
-  ModelControlMode control_mode = ModelControlMode::kNone;
+  ModelControlMode control_mode = ModelControlMode::kPoll;  // the C API's default
   std::vector<std::string> startup_models;
   bool strict_model_config = true;  // the C API's default; true: backends do not complete configs
   std::string model_config_name;    // <model>/configs/<name>.pbtxt is preferred when set
@@ -37,7 +37,7 @@ struct ServerOptions {
   unsigned model_load_retry_count = 0;
   unsigned buffer_manager_thread_count = 0;
 
-  std::string backend_directory;  // empty: only the one beside the library
+  std::string backend_directory;  // empty: the one beside the library, then Triton's
   std::string repo_agent_directory = "/opt/tritonserver/repoagents";
   std::string cache_directory = "/opt/tritonserver/caches";
   std::map<std::string, SettingList> backend_configs;  // "" holds the settings of every backend

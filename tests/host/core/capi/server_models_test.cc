@@ -1,4 +1,5 @@
 // Metadata, configuration, properties, statistics, index, load and unload.
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "server_fixture.h"
@@ -142,12 +143,23 @@ TEST_F(ServerTest, RefusesLoadAndUnloadInTheOtherModes) {
 }
 
 TEST_F(ServerTest, PollsWhenAsked) {
+  ServerOptions polling = Options();
+  ASSERT_TRUE(polling.SetModelControlMode(TRITONSERVER_MODEL_CONTROL_POLL).ok());
+  int number = 0;
+  for (ServerOptions& options : std::array{std::move(polling), Options()}) {  // the default too
+    ASSERT_TRUE(Start(options).ok());
+    const std::string name = "fresh" + std::to_string(++number);
+    AddModel(name);
+    ASSERT_TRUE(server_->PollModelRepository().ok());
+    EXPECT_TRUE(Infer(name, {1}).ok());
+  }
+}
+
+TEST_F(ServerTest, PollsNotWhenModelsAreLoadedOnce) {
   ServerOptions options = Options();
-  ASSERT_TRUE(options.SetModelControlMode(TRITONSERVER_MODEL_CONTROL_POLL).ok());
+  ASSERT_TRUE(options.SetModelControlMode(TRITONSERVER_MODEL_CONTROL_NONE).ok());
   ASSERT_TRUE(Start(options).ok());
-  AddModel("fresh");
-  ASSERT_TRUE(server_->PollModelRepository().ok());
-  EXPECT_TRUE(Infer("fresh", {1}).ok());
+  EXPECT_EQ(server_->PollModelRepository().code(), StatusCode::kUnavailable);
 }
 
 }  // namespace
