@@ -219,9 +219,10 @@ TEST(OptionsTest, NamesOfChoicesAreReadInAnyLetterCase) {
 
 TEST(OptionsTest, ASettingHasAKeyAndAValue) {
   for (const std::string setting : {",a=3", "a=", "a", "=3", "b,a=", "b,a", "b,=3"}) {
-    EXPECT_EQ(
-        ErrorOf({"--backend-config=" + setting}),
-        "--backend-config: expected <name>,<key>=<value> or <key>=<value>, got '" + setting + "'");
+    const std::string error = ErrorOf({"--backend-config=" + setting});
+    EXPECT_NE(error.find("expected <name>,<key>=<value> or <key>=<value>, got '" + setting + "'"),
+              std::string::npos)
+        << error;
   }
   EXPECT_NE(ErrorOf({"--model-config-name="}), "no error");
 }
