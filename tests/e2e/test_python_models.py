@@ -62,6 +62,9 @@ def test_arguments_of_initialize(python_server, python_repository):
     ("half_texts", ["TypeError"] * 6),
     ("kinds_of_arguments", [["TypeError"] * 19, 1, 10**6, [2.0, 4.0]]),
     ("empty_strings", [[]] * 3),
+    ("nones", ["TypeError"] * 2 + ["TritonModelException", "nothing"] + ["TypeError"] * 2 + ["TritonModelException"] * 2 + ["TypeError", "TritonModelException"] +
+              ["TypeError"] * 2 + ["TritonModelException", "nothing"]),
+    ("lent_by_dlpack", [[1, 0]] * 3),
     ("early", "BLS is only supported during the 'execute' function."),
 ])
 def test_answer_to(python_server, case, expected):

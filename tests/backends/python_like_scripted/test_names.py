@@ -39,7 +39,7 @@ CLASSES = {
         "inputs": "()", "request_id": "()", "correlation_id": "()", "flags": "()", "set_flags": "(flags)", "timeout": "()",
         "parameters": "()", "trace": "()", "exec": "(decoupled=False)", "async_exec": "(decoupled=False)", "requested_output_names": "()",
         "get_response_sender": "()", "is_cancelled": "()", "set_release_flags": "(flags)"},
-    "InferenceResponse": {"__init__": "(output_tensors=None, error=None, parameters=None)", "output_tensors": "()", "has_error": "()",
+    "InferenceResponse": {"__init__": "(output_tensors=(), error=None, parameters=None)", "output_tensors": "()", "has_error": "()",
                           "error": "()", "parameters": "()"},
     "InferenceResponseSender": {"send": "(response=None, flags=0)", "is_cancelled": "()"},
     "ResponseIterator": {"__iter__": "()", "__next__": "()", "cancel": "()"},

@@ -50,6 +50,11 @@ def _tensor_in(capsule):
     return _DLTensor.from_address(_pointer_in(capsule, _UNUSED))
 
 
+class _Lent(np.ndarray):
+    """An array that a capsule holds; as there, it keeps the whole Tensor, which models count references of."""
+    tensor = None
+
+
 def capsule_of(tensor):
     if tensor._type == BYTES:
         raise TritonModelException("DLPack does not have support for string tensors.")
@@ -61,6 +66,8 @@ def capsule_of(tensor):
     code = {BF16: _BFLOAT}.get(tensor._type, _BOOL if bits.dtype == np.bool_ else None)
     if bits.dtype == np.bool_:
         bits = bits.view(np.uint8)
+    bits = bits.view(_Lent)
+    bits.tensor = tensor
     capsule = bits.__dlpack__()
     if code is not None:
         _tensor_in(capsule).type_code = code
@@ -143,7 +150,7 @@ def _gpu_capsule_of(tensor):
     managed = _Managed(_DLTensor(memory.pointer, _CUDA, memory.device, len(shape), code, bits, 1,
                                  ctypes.cast(dims, ctypes.POINTER(ctypes.c_int64)), None, 0), None, _delete)
     address = ctypes.addressof(managed)
-    _living[address] = (managed, dims, memory)
+    _living[address] = (managed, dims, tensor)
     return _new_capsule(address, _UNUSED, ctypes.cast(_destroy, ctypes.c_void_p))
 
 

@@ -58,6 +58,8 @@ class InferenceRequest(HostsOwn):
     def __init__(self, request_id="", correlation_id=0, inputs=None, requested_output_names=None, model_name=None, model_version=-1,
                  flags=0, timeout=0, preferred_memory=None, trace=None, parameters=None):
         model_name = text_of(model_name, "InferenceRequest: expected model_name")
+        if correlation_id is None:
+            raise TypeError("InferenceRequest: expected correlation_id as int or str, got None")
         if not isinstance(correlation_id, (int, str)):
             raise TritonModelException("Correlation ID must be integer or string")
         if preferred_memory is not None and not isinstance(preferred_memory, PreferredMemory):

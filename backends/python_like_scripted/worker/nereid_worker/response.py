@@ -50,8 +50,8 @@ def parameters_tuple(text):
 class InferenceResponse:
     __slots__ = ("_outputs", "_error", "_parameters", "__weakref__")
 
-    def __init__(self, output_tensors=None, error=None, parameters=None):
-        outputs = [] if output_tensors is None else list_of(output_tensors, "InferenceResponse: expected output_tensors")
+    def __init__(self, output_tensors=(), error=None, parameters=None):
+        outputs = list_of(output_tensors, "InferenceResponse: expected output_tensors")
         for each in outputs:
             if each is None:
                 raise TritonModelException("Output tensor for inference response should not be empty.")

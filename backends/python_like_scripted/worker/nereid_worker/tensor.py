@@ -14,10 +14,10 @@ class Tensor:
     __slots__ = ("_name", "_type", "_shape", "_array", "_data", "_gpu", "__weakref__")
 
     def __init__(self, name, numpy_array):
+        if not isinstance(numpy_array, np.ndarray):
+            raise TypeError(f"Tensor {name!r}: expected a numpy.ndarray, got {type(numpy_array).__name__}")
         if type(name) is not str or not name or not name.isascii():
             name = _checked_name(name)
-        if not isinstance(numpy_array, np.ndarray):
-            raise TypeError(f"Tensor '{name}': expected a numpy.ndarray, got {type(numpy_array).__name__}")
         number = number_of(numpy_array.dtype)
         if number is None:
             raise TritonModelException("NumPy dtype is not supported.")

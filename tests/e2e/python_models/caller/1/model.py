@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import sys
 import time
 import weakref
 
@@ -256,6 +257,28 @@ class TritonPythonModel:
             lambda: pb_utils.MetricFamily(name="n", description="d", kind="COUNTER"), lambda: gauge.set(np.array(["a"])))]
         heard = json.loads(call("echo", values, flags=np.array([1]), timeout=np.float32(10**6), correlation_id=5).exec().output_tensors()[0].as_numpy()[0])
         return [refused, heard["flags"], heard["timeout"], result_of(call("doubler", values).exec(np.False_))]
+
+    def case_nones(self, values, request):
+        """None where something is wanted, and which fault comes first where there are two."""
+        tensor, asked = pb_utils.Tensor("IN", values), {"model_name": "doubler", "requested_output_names": ["OUT"]}
+        return [self.raised(each) for each in (
+            lambda: pb_utils.InferenceResponse(None), lambda: pb_utils.InferenceResponse(output_tensors=None), lambda: pb_utils.InferenceResponse([None]),
+            lambda: pb_utils.InferenceResponse(), lambda: pb_utils.Tensor("", None), lambda: pb_utils.Tensor(None, values),
+            lambda: pb_utils.Tensor.from_dlpack("", None), lambda: pb_utils.Tensor.from_dlpack("IN", None),
+            lambda: call("doubler", values, correlation_id=None), lambda: call("doubler", values, correlation_id=1.5),
+            lambda: call("doubler", values, request_id=None), lambda: pb_utils.InferenceRequest(inputs=None, **asked),
+            lambda: pb_utils.InferenceRequest(inputs=[None], **asked), lambda: pb_utils.InferenceRequest(inputs=[tensor], **asked))]
+
+    def case_lent_by_dlpack(self, values, request):
+        """A capsule holds the tensor that it was made from, until it dies."""
+        counts = []
+        for tensor in (pb_utils.Tensor("IN", values), pb_utils.Tensor("IN", np.array([True])), pb_utils.get_input_tensor_by_name(request, "IN")):
+            before = sys.getrefcount(tensor)
+            capsule = tensor.to_dlpack()
+            held = sys.getrefcount(tensor)
+            del capsule
+            counts.append([held - before, sys.getrefcount(tensor) - before])
+        return counts
 
     def case_empty_strings(self, values, request):
         return [pb_utils.deserialize_bytes_tensor(each).tolist() for each in ((), b"", pb_utils.serialize_byte_tensor(np.array([], object)))]
