@@ -117,6 +117,12 @@ def test_parameters_of_every_type_reach_the_backend(triton):
     assert "x-other" not in text
 
 
+def test_metadata_may_have_blanks_at_its_ends(triton):
+    inputs = [tensor("INPUT0", np.array([1], np.int32), "INT32")]
+    text = triton.infer("params", inputs, headers={"x-fwd-who": "a backslash\\ "}).as_numpy("OUTPUT0")[0].decode()
+    assert '"x-fwd-who": "a backslash\\\\' in text
+
+
 @pytest.mark.parametrize("key, value, status", [
     ("sequence_id", {"bool_param": True}, "INVALID_ARGUMENT"), ("sequence_start", {"int64_param": 1}, "INVALID_ARGUMENT"),
     ("priority", {"int64_param": -1}, "INVALID_ARGUMENT"), ("timeout", {"int64_param": -1}, "INVALID_ARGUMENT"),

@@ -144,6 +144,8 @@ const nghttp2_option* Options() {
     if (nghttp2_option_new(&option) != 0) return option;
     nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_option_set_no_closed_streams(option, 1);
+    // gRPC's own servers take metadata with blanks at either end.
+    nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(option, 1);
     nghttp2_option_set_stream_reset_rate_limit(option, kResetBurst, kResetsASecond);
     return option;
   }();
