@@ -110,19 +110,20 @@ Status Tracer::Apply(const std::string& model, const TraceChange& change) {
   return Status::Ok();
 }
 
-std::map<std::string, std::vector<std::string>> Tracer::Describe(const std::string& model) const {
+std::vector<std::pair<std::string, std::vector<std::string>>> Tracer::Describe(
+    const std::string& model) const {
   const TraceValues values = settings_.values(model);
-  std::map<std::string, std::vector<std::string>> settings{
+  std::vector<std::pair<std::string, std::vector<std::string>>> settings{
       {"trace_level", TraceLevelNames(values.level)},
       {"trace_rate", {std::to_string(values.rate)}},
       {"trace_count", {std::to_string(values.count)}}};
   if (options_.mode == TraceMode::kOpenTelemetry) {
-    settings["trace_mode"] = {"opentelemetry"};
-    settings.insert(options_.otlp.shown.begin(), options_.otlp.shown.end());
+    settings.insert(settings.end(), options_.otlp.shown.begin(), options_.otlp.shown.end());
+    settings.push_back({"trace_mode", {"opentelemetry"}});
   } else {
-    settings["trace_mode"] = {"triton"};
-    settings["trace_file"] = {options_.file};
-    settings["log_frequency"] = {std::to_string(values.log_frequency)};
+    settings.push_back({"log_frequency", {std::to_string(values.log_frequency)}});
+    settings.push_back({"trace_file", {options_.file}});
+    settings.push_back({"trace_mode", {"triton"}});
   }
   return settings;
 }

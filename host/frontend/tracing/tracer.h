@@ -41,7 +41,9 @@ class Tracer {
   Status Apply(const std::string& model, const TraceChange& change);
   // The settings that hold for the model, or for the server, as the protocol names them. The level
   // has several values.
-  std::map<std::string, std::vector<std::string>> Describe(const std::string& model) const;
+  // In the order of Triton's answers, which clients compare as texts.
+  std::vector<std::pair<std::string, std::vector<std::string>>> Describe(
+      const std::string& model) const;
 
  private:
   Tracer(const TraceOptions& options, std::shared_ptr<TraceSink> sink)

@@ -13,7 +13,7 @@ Status Change(Tracer& tracer, const Body& body, size_t max_depth, const std::str
   return tracer.Apply(model, change);
 }
 
-std::string ToJson(const std::map<std::string, std::vector<std::string>>& settings) {
+std::string ToJson(const std::vector<std::pair<std::string, std::vector<std::string>>>& settings) {
   std::string json = "{";
   for (const auto& [key, values] : settings) {
     if (json.size() > 1) json += ',';
