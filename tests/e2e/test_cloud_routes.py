@@ -41,9 +41,16 @@ def check_binary(port, path, content_type):
     body, headers = binary_request(content_type)
     status, answered, answer = ask(port, "POST", path, body, headers)
     assert status == 200 and answered["Content-Type"].startswith(content_type)
-    split = int(answered["Content-Type"][len(content_type):])
+    check_answer(answer, int(answered["Content-Type"][len(content_type):]))
+    check_bad_lengths(port, path, content_type, body)
+
+
+def check_answer(answer, split):
     assert json.loads(answer[:split])["outputs"][0]["parameters"] == {"binary_data_size": 8}
     assert struct.unpack("<2f", answer[split:]) == (3, 4)
+
+
+def check_bad_lengths(port, path, content_type, body):
     for bad in ("x", "-1", "99999"):
         assert ask(port, "POST", path, body, {"Content-Type": content_type + bad})[0] == 400
     assert ask(port, "POST", path, body, {"Content-Type": "a, " + content_type + "5"})[0] == 400
@@ -163,7 +170,12 @@ def test_vertex_ai_health_and_prediction(vertex):
     assert status == 200 and json.loads(body)["outputs"][0]["data"] == [1, 2]
     assert ask(vertex, "GET", "/predict")[0] == 405
     assert ask(vertex, "GET", "/v2")[0] == 404
-    check_binary(vertex, "/predict", VERTEX_BINARY)
+    body, headers = binary_request(VERTEX_BINARY)
+    status, answered, answer = ask(vertex, "POST", "/predict", body, headers)
+    # The request's form alone is Vertex AI's: the answer has the header of the protocol, as Triton's has.
+    assert status == 200 and answered["Content-Type"] == "application/octet-stream"
+    check_answer(answer, int(answered["Inference-Header-Content-Length"]))
+    check_bad_lengths(vertex, "/predict", VERTEX_BINARY, body)
 
 
 @pytest.mark.parametrize("target, part", [("v2", b'"extensions"'), ("v2/models/identity_fp32", b'"inputs"'), ("v2/models/identity_fp32/config", b'"backend"'),

@@ -55,6 +55,7 @@ Result<std::unique_ptr<SageMakerService>> SageMakerService::Create(
     const Server& server, FrontendState& state, KServeOptions kserve,
     const SageMakerOptions& options) {
   kserve.binary_content_type = kBinaryContentType;
+  kserve.answers_in_content_type = true;
   kserve.status_of_error = &SageMakerStatusOf;
   NEREID_ASSIGN_OR_RETURN(auto service, KServeService::Create(server, state, kserve));
   return std::unique_ptr<SageMakerService>(

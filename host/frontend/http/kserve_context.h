@@ -20,7 +20,8 @@ struct KServeContext {
   FrontendState& state;
   HeaderForwarding header_forwarding;
   ResponseAllocator allocator;            // of OutputPolicy
-  const std::string binary_content_type;  // of KServeOptions, as the next
+  const std::string binary_content_type;  // of requests, by KServeOptions, as the next two
+  const std::string answer_content_type;
   const StatusRule status_of_error;
   std::atomic<size_t> num_calls{0};  // requests that a model still holds
 };

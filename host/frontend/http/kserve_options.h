@@ -14,6 +14,7 @@ struct KServeOptions {
   // Where headers of one's own do not pass: the Content-Type of bodies with binary tensors, to
   // which the length of their JSON part is appended. Empty: Inference-Header-Content-Length has it.
   std::string binary_content_type;
+  bool answers_in_content_type = false;  // likewise; else requests alone come so
   StatusRule status_of_error = &UsualStatus;
 };
 

@@ -47,6 +47,7 @@ class KServeService final : public Service {
                  std::move(forwarding),
                  std::move(allocator),
                  options.binary_content_type,
+                 options.answers_in_content_type ? options.binary_content_type : std::string(),
                  options.status_of_error},
         restricted_(options.restricted),
         pool_(/*max_threads=*/4) {}

@@ -65,7 +65,7 @@ class InferCall final : public ModelCall {
     if (reply.num_block_bytes() <= kMaxCopiedBlocks) return SendCopied(reply);
     std::vector<OutPiece> pieces{{reply.json}};
     for (const std::string_view block : reply.blocks) pieces.push_back({block, /*is_block=*/true});
-    const BinaryHead head(context_.binary_content_type, reply.json.size(), ExtraHeaders());
+    const BinaryHead head(context_.answer_content_type, reply.json.size(), ExtraHeaders());
     connection()->ReplyPieces(
         head.Get(), pieces,
         std::make_shared<Kept>(Kept{std::move(response_), std::move(reply.made)}));
@@ -73,7 +73,7 @@ class InferCall final : public ModelCall {
 
   // Few bytes are copied faster than kept and sent as pieces.
   void SendCopied(InferReply& reply) {
-    const BinaryHead head(context_.binary_content_type, reply.json.size(), ExtraHeaders());
+    const BinaryHead head(context_.answer_content_type, reply.json.size(), ExtraHeaders());
     for (const std::string_view block : reply.blocks) reply.json += block;
     connection()->Reply(head.Get(), reply.json);
   }
@@ -85,7 +85,7 @@ class InferCall final : public ModelCall {
         StrCat("Content-Encoding: ", EncodingName(encoding_), "\r\n", ExtraHeaders());
     const std::string body = Compress(encoding_, pieces);
     if (reply.blocks.empty()) return connection()->Reply({.extra_headers = headers}, body);
-    const BinaryHead head(context_.binary_content_type, reply.json.size(), headers);
+    const BinaryHead head(context_.answer_content_type, reply.json.size(), headers);
     connection()->Reply(head.Get(), body);
   }
 
