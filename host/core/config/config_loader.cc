@@ -89,6 +89,7 @@ void TakeOutRepeatedOutputs(Json* config, Faults* faults) {
 
 // The first judgement: everything that needs no backend.
 ModelConfig Judge(const ModelFolder& folder, Reading* reading, Faults* faults) {
+  if (folder.is_renamed) reading->json["name"] = folder.name;
   NormalizeFields(folder, &reading->json);
   TakeOutRepeatedOutputs(&reading->json, faults);
   OrderFields(Schema::Get().model_config(), &reading->json);

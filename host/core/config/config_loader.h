@@ -20,6 +20,8 @@ struct ModelFolder {
   std::string config_name;  // configs/<config_name>.pbtxt is preferred when set and present
   // Replaces the file's configuration: JSON, as the load parameter `config` carries it.
   std::optional<std::string> config_override;
+  bool is_renamed =
+      false;  // `name` is another than the folder's, and the configuration's gives way
 };
 
 struct PreferredGroup {

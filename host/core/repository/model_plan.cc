@@ -93,7 +93,7 @@ Status ReadFolder(const ConfigRule& rule, VersionFolders folders, ModelPlan* pla
   std::vector<int64_t>& versions = folders.versions;
   plan->notes = std::move(folders.notes);
   const config::ModelFolder folder{std::string(PlainName(load.name)), load.model_path,
-                                   rule.config_name, plan->config_override};
+                                   rule.config_name, plan->config_override, plan->is_renamed};
   if (rule.needs_config && !folder.config_override && config::ConfigPath(folder).empty()) {
     return NotFoundError("failed to open text file for read ", folder.path,
                          "/config.pbtxt: No such file or directory");
@@ -165,6 +165,7 @@ Result<ModelPlan> Plan(const std::vector<Repository>& repositories, const std::s
     NEREID_ASSIGN_OR_RETURN(plan.load.model_path, StoreFiles(name, overrides, &plan));
   }
   plan.load.name = name;
+  plan.is_renamed = std::filesystem::path(plan.load.model_path).filename() != PlainName(name);
   plan.config_override = overrides.config;
   // Before the folder is read: what changes while it is read counts as a change.
   const std::string config_path = config::ConfigPath(

@@ -27,6 +27,7 @@ struct ModelPlan {
   uint64_t fingerprint = 0;
   uint64_t files_fingerprint = 0;              // of what is not the configuration
   std::optional<std::string> config_override;  // made from load parameters, not the folder alone
+  bool is_renamed = false;                     // its folder has another name
   std::vector<std::string> steps;              // that an ensemble calls: names of their plans
   std::vector<std::string> notes;              // for the log: what is left out, and why
   std::shared_ptr<AgentChain> agents;          // null before ApplyAgents and where there are none

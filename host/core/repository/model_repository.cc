@@ -465,7 +465,7 @@ Status ModelRepository::Register(Repository repository) {
   NEREID_RETURN_IF_ERROR(CheckIsLocal(repository.path));
   std::error_code ignored;
   if (!std::filesystem::is_directory(repository.path, ignored)) {
-    return InvalidArgError("model repository '", repository.path, "': no such folder");
+    return InvalidArgError("failed to register '", repository.path, "', repository not found");
   }
   std::lock_guard lock(mutex_);
   for (const Repository& other : repositories_) {

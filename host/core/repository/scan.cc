@@ -128,28 +128,23 @@ Result<std::map<std::string, std::vector<ScannedModel>>> ScanRepositories(
 
 std::vector<ScannedModel> FindModel(const std::vector<Repository>& repositories,
                                     const std::string& name) {
-  std::vector<ScannedModel> found;
+  std::vector<ScannedModel> mapped, plain;
   std::error_code ignored;
   for (const Repository& repository : repositories) {
     const std::string own(repository.own_namespace ? PlainName(name) : std::string_view(name));
     if (repository.own_namespace && QualifiedName(repository.path, own) != name) continue;
     // A name is one path segment; anything else would leave the repository.
     if (own.empty() || own.front() == '.' || IsQualified(own)) continue;
-    bool is_mapped = false;
     for (const auto& [folder, served] : repository.name_mapping) {
       const fs::path path = fs::path(repository.path) / folder;
-      if (served != own || !fs::is_directory(path, ignored)) continue;
-      found.push_back({name, path.string()});
-      is_mapped = true;
+      if (served == own && fs::is_directory(path, ignored)) mapped.push_back({name, path.string()});
     }
-    // A mapping comes before the folder that has the name by itself.
-    if (is_mapped || repository.name_mapping.count(own) > 0) continue;
+    if (repository.name_mapping.count(own) > 0) continue;
     const fs::path path = fs::path(repository.path) / own;
-    if (fs::is_directory(path, ignored)) {
-      found.push_back({name, path.string()});
-    }
+    if (fs::is_directory(path, ignored)) plain.push_back({name, path.string()});
   }
-  return found;
+  // What was mapped to the name comes before the folders that have it by themselves.
+  return mapped.empty() ? plain : mapped;
 }
 
 Result<VersionFolders> ScanVersions(const std::string& model_path) {

@@ -96,6 +96,16 @@ TEST_F(ModelRepositoryTest, RefusesANameThatTwoRepositoriesHave) {
   EXPECT_EQ(index[0].status.reason, "model appears in two or more repositories");
 }
 
+TEST_F(ModelRepositoryTest, ARegisteredNameTakesThePlaceOfTheOneInTheConfiguration) {
+  AddModel("folder", {1}, "name: 'folder' backend: 'b'", "other");
+  ASSERT_TRUE(repository_.Register({repo("other"), {{"folder", "served"}}}).ok());
+  const Status status = repository_.Load("served", {});
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(Find("served")->config.name, "served");
+  AddModel("wrong", {1}, "name: 'folder' backend: 'b'");
+  EXPECT_FALSE(repository_.Load("wrong", {}).ok());
+}
+
 TEST_F(ModelRepositoryTest, LoadingAnEnsembleLoadsItsSteps) {
   AddModel("x");
   AddModel("unused");

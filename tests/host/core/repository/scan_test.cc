@@ -82,6 +82,10 @@ TEST_F(ScanTest, AFolderMayHaveSeveralNamesAndComesBeforeTheFolderOfThatName) {
   }
   EXPECT_TRUE(FindModel(repositories, "a").empty());
   EXPECT_EQ(ScanRepositories(repositories)->count("c"), 1u);
+  AddModel("c", {1}, "backend: 'b'", "other");
+  const std::vector<ScannedModel> found = FindModel({{repo("other"), {}}, repositories[0]}, "c");
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found.front().path, repo() + "/a");
 }
 
 TEST_F(ScanTest, FingerprintChangesWithAFileAndNotByItself) {
