@@ -211,13 +211,15 @@ def test_a_backend_that_ends_the_process_is_named(alone, entry):
     assert EXITS[entry] + " called exit()" in server.text()
 
 
-def test_a_model_that_promised_one_response_has_one_in_a_stream(server):
+@pytest.mark.parametrize("waits_for_end, expected", [(False, ["first", "second"]), (True, ["first", "first", "second", "second"])])
+def test_a_model_that_promised_one_response_has_one_in_a_stream(server, waits_for_end, expected):
     given = tritonclient.grpc.InferInput("INPUT0", [2], "FP32")
     given.set_data_from_numpy(np.array([1, 2], np.float32))
     heard = []
     with tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
-        client.start_stream(lambda result, error: heard.append(error or result.get_response().id))
+        client.start_stream(lambda result, error: heard.append(error or result.get_response()))
         for id_ in ("first", "second"):
-            client.async_stream_infer("two_responses", [given], request_id=id_)
+            client.async_stream_infer("two_responses", [given], request_id=id_, enable_empty_final_response=waits_for_end)
         client.stop_stream()
-    assert heard == ["first", "second"]
+    assert [each.id for each in heard] == expected
+    assert [len(each.outputs) for each in heard] == ([1, 0, 1, 0] if waits_for_end else [1, 1])

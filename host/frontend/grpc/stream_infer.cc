@@ -158,10 +158,15 @@ void StreamInfer::OnReply(StreamReply reply) {
   const std::shared_ptr<StreamRequest> request = reply.request;
   if (request->place.has_ended) return;  // a backend that goes on after its final response
   const bool is_final = reply.is_final;
-  if (request->is_ordered() && std::exchange(request->place.has_reply, true)) {
-    // The model promised one response: the first is the request's.
-    if (is_final) Retire(request, lock);
-    return Advance(lock);
+  const bool is_first = !std::exchange(request->place.has_reply, true);
+  if (request->is_ordered() && !is_first && !reply.response.empty() && reply.Error().ok()) {
+    // The model promised one response: the first is the request's. Of another one only the end is
+    // told, to whoever waits for it.
+    if (!is_final || !request->wants_empty_final()) {
+      if (is_final) Retire(request, lock);
+      return Advance(lock);
+    }
+    reply.response = InferResponse();
   }
   Requests cancelled;
   if (!end_status_.has_value()) {

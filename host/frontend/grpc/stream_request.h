@@ -51,6 +51,7 @@ class StreamRequest final : public InferObserver,
   Status Prepare(const InferContext& context, const Slice& bytes);
   // Whether its replies wait for those of earlier requests.
   bool is_ordered() const { return !parts_.is_decoupled; }
+  bool wants_empty_final() const { return parts_.wishes.wants_empty_final; }
   // After a successful Prepare. When it fails nothing will be heard of the request.
   Status Submit(const InferContext& context, const ForwardedHeaders& headers, TracedRequest trace);
   // [any thread] After a successful Submit.
