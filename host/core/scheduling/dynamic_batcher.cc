@@ -74,6 +74,11 @@ void DynamicBatcher::WaitToFill(std::unique_lock<std::mutex>& lock,
   forming_ = false;
 }
 
+void DynamicBatcher::DecideAnew() {
+  UpdatePending();
+  if (forming_) filling_.notify_one();
+}
+
 bool DynamicBatcher::Take(size_t instance, TakeMode mode, std::vector<InferRequest*>* batch) {
   batch->clear();
   std::vector<InferRequest*> expired;
@@ -82,7 +87,7 @@ bool DynamicBatcher::Take(size_t instance, TakeMode mode, std::vector<InferReque
     const uint64_t now_ns = SteadyNowNs();
     queue_.TakeExpired(now_ns, &expired);
     if (!expired.empty()) {
-      UpdatePending();
+      DecideAnew();
       lock.unlock();
       for (InferRequest* request : expired) FailTimedOut(request);
       expired.clear();
@@ -128,7 +133,7 @@ void DynamicBatcher::OnCancelled(InferRequest* request) {
   {
     std::lock_guard lock(mutex_);
     if (!queue_.Remove(request)) return;
-    UpdatePending();
+    DecideAnew();
   }
   attendant_->Post([request] { FailCancelled(request); });
 }
@@ -149,7 +154,7 @@ void DynamicBatcher::AttendTimeouts(uint64_t deadline_ns) {
     if (deadline_ns != next_attendance_ns_) return;  // an earlier one has taken its place
     next_attendance_ns_ = UINT64_MAX;
     queue_.TakeExpired(SteadyNowNs(), &expired);
-    UpdatePending();
+    DecideAnew();
     if (queue_.earliest_deadline_ns() != UINT64_MAX) ScheduleAttendance();
   }
   for (InferRequest* request : expired) FailTimedOut(request);

@@ -44,6 +44,9 @@ class DynamicBatcher final : public Scheduler, public std::enable_shared_from_th
   // Until something came that may concern the caller.
   void WaitIdle(size_t instance, std::unique_lock<std::mutex>& lock);
   void WaitToFill(std::unique_lock<std::mutex>& lock, const BatchRules::Decision& decision);
+  // The queue lost requests, or their order changed: who waits for a batch to fill decides anew.
+  // Requires mutex_.
+  void DecideAnew();
   // Whether the queue has nothing to give, for now. Requires mutex_.
   bool IsHeld() { return queue_.empty() || forming_ || delay_.Holds(queue_.size()); }
   // Whose sleep ends now that the queue is as it is; null: nobody's. Requires mutex_, as the next.

@@ -115,6 +115,49 @@ TEST_F(DynamicBatcherTest, SendsABatchThatFillsUpWithinTheDelay) {
   client.join();
 }
 
+// One request of a batch of three leaves; the two that stay are of a preferred size. Otherwise they
+// would wait for a day.
+class ShrinkingBatchTest : public DynamicBatcherTest {
+ protected:
+  void EnqueueBoth(uint64_t timeout_us) {
+    config_.max_queue_delay_us = 86'400'000'000;
+    config_.preferred_batch_sizes = {2, 4};
+    config_.default_queue_policy.allow_timeout_override = true;
+    config_.default_queue_policy.default_timeout_us = 60'000'000;
+    batcher_ = NewBatcher();
+    leaver_ = Make("leaver", timeout_us);
+    InferRequest& pair =
+        requests_.emplace_back(target_, &client_, "pair", std::vector<int64_t>{2, 1}).request;
+    ASSERT_TRUE(pair.Prepare().ok());
+    ASSERT_TRUE(batcher_->Enqueue(leaver_).ok());
+    ASSERT_TRUE(batcher_->Enqueue(&pair).ok());
+  }
+  void ExpectThePair() {
+    ASSERT_TRUE(batcher_->TakeBatch(0, &batch_));
+    ASSERT_EQ(batch_.size(), 1U);
+    EXPECT_EQ(batch_[0]->id(), "pair");
+    AnswerAll(batch_);
+  }
+
+  std::shared_ptr<DynamicBatcher> batcher_;
+  InferRequest* leaver_ = nullptr;
+};
+
+TEST_F(ShrinkingBatchTest, GoesWhenWhatTimedOutHasLeftIt) {
+  EnqueueBoth(/*timeout_us=*/100'000);
+  ExpectThePair();
+}
+
+TEST_F(ShrinkingBatchTest, GoesWhenWhatWasCancelledHasLeftIt) {
+  EnqueueBoth(/*timeout_us=*/0);
+  std::thread client([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    batcher_->OnCancelled(leaver_);
+  });
+  ExpectThePair();
+  client.join();
+}
+
 TEST_F(DynamicBatcherTest, RejectsATimedOutRequestWhileEveryInstanceIsBusy) {
   config_.default_queue_policy.allow_timeout_override = true;
   const auto batcher = NewBatcher();
