@@ -1,5 +1,6 @@
-// TRITONSERVER_DELAY_SCHEDULER=<n>: a scheduler gives out no request until n of them wait. For
-// tests of batching, which then know what is in the queue. [under the scheduler's mutex]
+// TRITONSERVER_DELAY_SCHEDULER=<n>: a scheduler gives out no request until n of them wait;
+// TRITONSERVER_BACKLOG_DELAY_SCHEDULER=<n>: nor, of sequences, until n wait behind those for a
+// slot. For tests of batching, which then know what is in the queue. [under the scheduler's mutex]
 #pragma once
 
 #include <cstddef>
@@ -9,10 +10,10 @@ namespace nereid {
 
 class DelayedStart {
  public:
-  DelayedStart() {
-    const char* const text = std::getenv("TRITONSERVER_DELAY_SCHEDULER");
-    if (text != nullptr) num_awaited_ = std::strtoul(text, nullptr, 10);
-  }
+  DelayedStart()
+      : num_awaited_(Number("TRITONSERVER_DELAY_SCHEDULER")),
+        num_behind_awaited_(num_awaited_ == 0 ? 0
+                                              : Number("TRITONSERVER_BACKLOG_DELAY_SCHEDULER")) {}
 
   bool is_over() const { return num_awaited_ == 0; }
   void End() { num_awaited_ = 0; }
@@ -22,9 +23,18 @@ class DelayedStart {
     if (num_waiting >= num_awaited_) End();
     return !is_over();
   }
+  bool Holds(size_t num_waiting, size_t num_behind) {
+    return num_behind >= num_behind_awaited_ ? Holds(num_waiting) : !is_over();
+  }
 
  private:
-  size_t num_awaited_ = 0;
+  static size_t Number(const char* variable) {
+    const char* const text = std::getenv(variable);
+    return text != nullptr ? std::strtoul(text, nullptr, 10) : 0;
+  }
+
+  size_t num_awaited_;
+  size_t num_behind_awaited_;
 };
 
 }  // namespace nereid

@@ -1,6 +1,7 @@
 #include "scheduling/sequence_batcher.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/clock.h"
@@ -117,7 +118,25 @@ void SequenceBatcher::Append(Sequence* sequence, InferRequest* request) {
   sequence->PushBack(request);
   sequence->last_active_ns = request->queue_start_ns;
   UpdatePending(1);
+  EndDelayWhenEnoughWait();
   if (sequence->lane != Sequence::kBacklog) lanes_[sequence->lane]->changed.notify_one();
+}
+
+void SequenceBatcher::EndDelayWhenEnoughWait() {
+  if (!strategy_.is_direct() || lanes_[0]->delay.is_over()) return;
+  const auto count = [](size_t sum, const auto& sequence) {
+    return sequence != nullptr ? sum + sequence->size() : sum;
+  };
+  size_t num_waiting = 0;
+  for (const auto& lane : lanes_) {
+    num_waiting = std::accumulate(lane->slots.begin(), lane->slots.end(), num_waiting, count);
+  }
+  const size_t num_behind = std::accumulate(backlog_.begin(), backlog_.end(), size_t{0}, count);
+  if (lanes_[0]->delay.Holds(num_waiting, num_behind)) return;
+  for (const auto& lane : lanes_) {
+    lane->delay.End();
+    lane->changed.notify_one();
+  }
 }
 
 bool SequenceBatcher::Take(size_t instance, TakeMode mode, std::vector<InferRequest*>* batch) {
@@ -385,6 +404,7 @@ void SequenceBatcher::AddInstance() {
   std::lock_guard lock(mutex_);
   const size_t lane = lanes_.size();
   lanes_.push_back(std::make_unique<Lane>());
+  if (lanes_[0]->delay.is_over()) lanes_[lane]->delay.End();
   OpenSlots(lane);
 }
 

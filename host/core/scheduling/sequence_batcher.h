@@ -56,6 +56,8 @@ class SequenceBatcher final : public Scheduler,
   Result<Sequence*> SequenceOf(InferRequest* request);
   Sequence* StartSequence(const CorrelationId& id);
   void Append(Sequence* sequence, InferRequest* request);
+  // Direct: one delay for all lanes, over once enough requests wait in them and in the backlog.
+  void EndDelayWhenEnoughWait();
   Choice Choose(Lane& lane, uint64_t now_ns) const;
   void Dispatch(Lane* lane, const Choice& choice, std::vector<InferRequest*>* batch);
   InferRequest* TakeFirst(Sequence* sequence);

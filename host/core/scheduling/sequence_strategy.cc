@@ -36,11 +36,10 @@ SequenceStrategy::Choice SequenceStrategy::Choose(SequenceLane& lane, uint64_t n
 
 bool SequenceStrategy::IsDelayed(SequenceLane& lane) const {
   if (lane.delay.is_over()) return false;
+  if (is_direct()) return true;  // the batcher ends it, for all lanes at once
   size_t num_waiting = 0;
   for (const auto& sequence : lane.slots) {
-    if (sequence == nullptr) continue;
-    // The oldest strategy has at most one request a sequence in hand.
-    num_waiting += is_direct() ? sequence->size() : sequence->ready();
+    if (sequence != nullptr) num_waiting += sequence->ready();
   }
   return lane.delay.Holds(num_waiting);
 }

@@ -477,6 +477,31 @@ TEST_F(DelayedSequencesTest, DirectStartsWhenAsManyRequestsWaitAsTheEnvironmentS
   EXPECT_EQ(TakeAndAnswer(), "7");
 }
 
+TEST_F(DelayedSequencesTest, DirectCountsTheRequestsOfAllInstances) {
+  Use(Config(R"("direct": {})"), 2);
+  Queue(7, kStart | kEnd);
+  Queue(8, kStart);
+  EXPECT_EQ(Take(0), "");
+  EXPECT_EQ(Take(1), "");
+  Queue(8, kEnd);
+  EXPECT_EQ(TakeAndAnswer(0), "7");
+  EXPECT_EQ(TakeAndAnswer(1), "8");
+  EXPECT_EQ(TakeAndAnswer(1), "8");
+}
+
+TEST_F(DelayedSequencesTest, MayAwaitRequestsOfTheBacklogToo) {
+  setenv("TRITONSERVER_BACKLOG_DELAY_SCHEDULER", "1", 1);
+  Use(Config(R"("direct": {})"));
+  unsetenv("TRITONSERVER_BACKLOG_DELAY_SCHEDULER");
+  Queue(7, kStart);
+  Queue(7, kEnd);
+  Queue(8, kStart | kEnd);
+  EXPECT_EQ(Take(), "");
+  Queue(9, kStart | kEnd);
+  EXPECT_EQ(TakeAndAnswer(), "7 8");
+  EXPECT_EQ(TakeAndAnswer(), "7 9");
+}
+
 TEST_F(DelayedSequencesTest, OldestCountsSequences) {
   Use(Config(R"("oldest": {"max_candidate_sequences": 4})"));
   Queue(7, kStart);
