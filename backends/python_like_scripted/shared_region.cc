@@ -14,6 +14,8 @@ namespace nereid::scripted {
 namespace {
 
 constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // of a block
+// Triton's words, which scripts look for.
+constexpr char kNoRoom[] = "Failed to increase the shared memory pool size to ";
 
 uint64_t RoundUp(uint64_t value, uint64_t step) {
   return (value + step - 1) / step * step;
@@ -145,14 +147,14 @@ Status SharedRegion::Grow(uint64_t size_bytes) {
   if (old_bytes >= size_bytes) return {};  // another thread's growth will do
   uint64_t new_bytes = RoundUp(std::max(size_bytes, old_bytes + growth_bytes_), 4096);
   if (max_bytes_ != 0 && size_bytes > max_bytes_) {
-    return UnavailableError("shared memory of ", new_bytes, " bytes: at most ", max_bytes_,
+    return UnavailableError(kNoRoom, new_bytes, " bytes: at most ", max_bytes_,
                             " are allowed by shm-max-byte-size");
   }
   if (max_bytes_ != 0) new_bytes = std::min(new_bytes, max_bytes_);
   const int error = posix_fallocate(fd_.get(), static_cast<off_t>(old_bytes),
                                     static_cast<off_t>(new_bytes - old_bytes));
   if (error != 0) {
-    return UnavailableError("shared memory of ", new_bytes, " bytes: ", std::strerror(error));
+    return UnavailableError(kNoRoom, new_bytes, " bytes: ", std::strerror(error));
   }
   NEREID_ASSIGN_OR_RETURN(auto mapping, Mapping::Of(fd_.get(), new_bytes));
   std::lock_guard lock(mutex_);

@@ -8,7 +8,8 @@ from raw_http import Raw
 
 PREFIX = f"nereid_memory_{os.getpid()}"
 LIMIT_BYTES = 1 << 20
-TEXT = f"at most {LIMIT_BYTES} are allowed by shm-max-byte-size"
+NO_ROOM = "Failed to increase the shared memory pool size to "
+TEXT = f" bytes: at most {LIMIT_BYTES} are allowed by shm-max-byte-size"
 NUM_FLOATS = 1 << 14  # 64 KiB, which travel through shared memory
 
 # The first number of the input is what it does.
@@ -128,7 +129,7 @@ def fill(server):
 def test_inputs_that_a_model_keeps_run_out_of_memory_alone(server):
     for _ in range(2):
         error = fill(server)
-        assert error is not None and TEXT in error and "model 'hoarder'" in error
+        assert error is not None and TEXT in error and NO_ROOM in error and "model 'hoarder'" in error
         assert ask(server, KEEP) is None  # a short one needs none
         assert ask(server, FORGET) is None
     assert ask(server, FORGET, NUM_FLOATS) is None
@@ -163,6 +164,6 @@ def test_a_called_models_answer_that_finds_no_memory_is_the_calls_error(server, 
     assert ask(server, case) is None
     fill(server)
     error = ask(server, case)
-    assert error is not None and "called: " in error and TEXT in error, error
+    assert error is not None and "called: " in error and NO_ROOM in error and TEXT in error, error
     assert ask(server, FORGET) is None
     assert ask(server, case) is None

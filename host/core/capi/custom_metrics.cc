@@ -87,7 +87,7 @@ TRITONSERVER_Error* TRITONSERVER_MetricArgsSetHistogram(TRITONSERVER_MetricArgs*
   NEREID_RETURN_IF_NULL(args);
   if (buckets_count > 0) NEREID_RETURN_IF_NULL(buckets);
   return AtCEdge([&] {
-    FromHandle(args)->buckets.assign(buckets, buckets + buckets_count);
+    FromHandle(args)->buckets.emplace(buckets, buckets + buckets_count);
     return Status::Ok();
   });
 }

@@ -38,14 +38,15 @@ Status CheckBuckets(const std::string& family, const CustomMetricArgs* args) {
     return InvalidArgError("metric family '", family,
                            "': Bucket boundaries not found in Metric args: a histogram needs them");
   }
-  if (args->buckets.empty()) {
+  if (!args->buckets.has_value()) {
     return InvalidArgError("metric family '", family,
                            "': Metric args not set to histogram kind: they have no buckets");
   }
-  for (size_t i = 1; i < args->buckets.size(); ++i) {
-    if (!(args->buckets[i - 1] < args->buckets[i])) {
+  const std::vector<double>& bounds = *args->buckets;
+  for (size_t i = 1; i < bounds.size(); ++i) {
+    if (!(bounds[i - 1] < bounds[i])) {
       return InvalidArgError("metric family '", family, "': bucket bounds must ascend, but ",
-                             args->buckets[i - 1], " is followed by ", args->buckets[i]);
+                             bounds[i - 1], " is followed by ", bounds[i]);
     }
   }
   return Status::Ok();
@@ -147,8 +148,8 @@ Result<std::unique_ptr<CustomMetric>> CustomMetric::New(CustomMetricFamily* fami
   if (value == nullptr) {
     value = std::make_shared<CustomValue>();
     if (is_histogram) {
-      value->bounds = args->buckets;
-      value->counts = std::vector<std::atomic<uint64_t>>(args->buckets.size() + 1);
+      value->bounds = *args->buckets;
+      value->counts = std::vector<std::atomic<uint64_t>>(value->bounds.size() + 1);
     }
     slot = value;
   }

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ using MetricLabels = std::map<std::string, std::string>;
 
 // TRITONSERVER_MetricArgs.
 struct CustomMetricArgs {
-  std::vector<double> buckets;  // upper bounds of a histogram, ascending
+  std::optional<std::vector<double>> buckets;  // upper bounds of a histogram, ascending; or none
 };
 
 // The value of a metric: shared by all handles with the same labels.

@@ -238,6 +238,8 @@ def infer_async(request, decoupled):
     channel.check_own()
     loop = asyncio.get_running_loop()
     start_pump()
+    if decoupled:
+        return _infer_stream_async(request, loop)
     future = loop.create_future()
 
     def arrived():  # on the thread that reads, which has to go on
@@ -255,12 +257,35 @@ def infer_async(request, decoupled):
             channel.post((protocol.CANCEL, number))
         _end(number, slot)
 
-    number, slot = _begin_infer(request, decoupled, None if decoupled else arrived)
-    if decoupled:
-        iterator = ResponseIterator.of(number, slot)
-        future.set_result(iterator)
-    else:
-        future.add_done_callback(forget)
+    number, slot = _begin_infer(request, False, arrived)
+    future.add_done_callback(forget)
+    return future
+
+
+def _infer_stream_async(request, loop):
+    """The iterator is there with its first response, as there: a loop over it that is no `async for` then holds up no other coroutine until
+    that one comes."""
+    future = loop.create_future()
+
+    def arrived():  # on the thread that reads, once for each message until settle() was there
+        try:
+            loop.call_soon_threadsafe(settle)
+        except RuntimeError:  # the loop was closed: nobody waits any more
+            _end(number, slot)
+
+    def settle():
+        slot.notify = None  # whoever reads wakes from now on; what came before lies in the slot
+        if not future.done():
+            future.set_result(ResponseIterator.of(number, slot))
+
+    def forget(done):
+        if done.cancelled():
+            if not slot.is_over:
+                channel.post((protocol.CANCEL, number))
+            _end(number, slot)
+
+    number, slot = _begin_infer(request, True, arrived)
+    future.add_done_callback(forget)
     return future
 
 

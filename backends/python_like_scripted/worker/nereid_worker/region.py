@@ -11,6 +11,7 @@ import numpy
 from .errors import TritonModelException
 
 HEADER = 64
+_NO_ROOM = "Failed to increase the shared memory pool size to"  # Triton's words, which scripts look for
 _UINT8 = numpy.dtype(numpy.uint8)
 
 
@@ -145,10 +146,10 @@ class OutgoingRegion:
         if self._limit:
             limit = (self._limit + 4095) // 4096 * 4096
             if size > limit:
-                raise TritonModelException(f"shared memory of {new} bytes: at most {limit} are allowed by shm-max-byte-size")
+                raise TritonModelException(f"{_NO_ROOM} {new} bytes: at most {limit} are allowed by shm-max-byte-size")
             new = min(new, limit)
         try:
             os.posix_fallocate(self._fd, old, new - old)
             self._map = mmap.mmap(self._fd, new)
         except OSError as error:
-            raise TritonModelException(f"shared memory of {new} bytes: {os.strerror(error.errno)}") from None
+            raise TritonModelException(f"{_NO_ROOM} {new} bytes: {os.strerror(error.errno)}") from None

@@ -15,6 +15,7 @@ import numpy
 
 from . import calls, channel, models, protocol, response
 from .errors import Fault, TritonModelException, describe
+from .logger import Logger
 from .region import are_alone
 from .request import RELEASE_RESCHEDULE, InferenceRequest
 from .response import FINAL, InferenceResponse
@@ -408,7 +409,9 @@ def _fail_open(future, requests):
         return
     from .errors import TritonError
     raised = CancelledError() if future.cancelled() else future.exception()
-    error = InferenceResponse(error=TritonError(_failed(raised)))
+    failure = _failed(raised)
+    Logger.log_error(failure)  # its requests may have been answered before
+    error = InferenceResponse(error=TritonError(failure))
     for request in requests:
         try:
             request.get_response_sender().send(error, FINAL)

@@ -103,6 +103,24 @@ TEST(CustomMetricsTest, HistogramsCountByBucket) {
   Take(TRITONSERVER_MetricFamilyDelete(family));
 }
 
+TEST(CustomMetricsTest, AHistogramMayHaveNoBounds) {
+  auto* family = Family(TRITONSERVER_METRIC_KIND_HISTOGRAM, "test_boundless");
+  TRITONSERVER_MetricArgs* args = nullptr;
+  ASSERT_EQ(Take(TRITONSERVER_MetricArgsNew(&args)), "");
+  TRITONSERVER_Metric* of_no_kind = nullptr;
+  EXPECT_NE(Take(TRITONSERVER_MetricNewWithArgs(&of_no_kind, family, nullptr, 0, args)), "");
+  ASSERT_EQ(Take(TRITONSERVER_MetricArgsSetHistogram(args, nullptr, 0)), "");
+  auto* metric = Metric(family, "a", args);
+  EXPECT_EQ(Take(TRITONSERVER_MetricObserve(metric, 3)), "");
+  const std::string page = Page();
+  EXPECT_EQ(page.find("test_boundless_bucket"), page.rfind("test_boundless_bucket")) << page;
+  EXPECT_NE(page.find("test_boundless_bucket{where=\"a\",le=\"+Inf\"} 1\n"), std::string::npos);
+  EXPECT_NE(page.find("test_boundless_sum{where=\"a\"} 3\n"), std::string::npos);
+  Take(TRITONSERVER_MetricArgsDelete(args));
+  Take(TRITONSERVER_MetricDelete(metric));
+  Take(TRITONSERVER_MetricFamilyDelete(family));
+}
+
 TEST(CustomMetricsTest, AFamilyCannotGoBeforeItsMetrics) {
   auto* family = Family(TRITONSERVER_METRIC_KIND_GAUGE, "test_order");
   auto* metric = Metric(family, "a");
