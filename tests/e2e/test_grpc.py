@@ -330,6 +330,9 @@ def test_a_model_is_loaded_with_another_config(triton):
         "input": [{"name": "INPUT0", "data_type": "TYPE_INT32", "dims": [2]}],
         "output": [{"name": "OUTPUT0", "data_type": "TYPE_INT32", "dims": [2]}]}""")
     assert triton.get_model_config("identity_int32").config.max_batch_size == 4
+    triton.load_model("identity_int32")  # its folder is as it was
+    assert triton.get_model_config("identity_int32").config.max_batch_size == 4
+    triton.unload_model("identity_int32")
     triton.load_model("identity_int32")
     assert triton.get_model_config("identity_int32").config.max_batch_size == 0
 
