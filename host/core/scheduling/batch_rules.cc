@@ -94,12 +94,14 @@ bool BatchRules::Trial::Add(const InferRequest& request) {
 }
 
 // Within the delay a preferred size goes at once and anything else waits for more; after it, all
-// that fits goes.
+// that fits goes. Without a delay nothing waits, and a preferred size goes before what exceeds it.
 BatchRules::Decision BatchRules::Trial::Finish(uint64_t now_ns) const {
+  const bool may_wait = rules_.max_delay_ns_ != 0;
   const uint64_t end_ns = AddNs(oldest_ns_, rules_.max_delay_ns_);
-  const bool waited = now_ns >= end_ns;
+  const bool waited = may_wait && now_ns >= end_ns;
   if (num_preferred_ != 0 && !waited) return {num_preferred_};
-  if (closed_ || waited || size_ >= rules_.preferred_sizes_.back()) return {num_requests_};
+  if (closed_ || waited || !may_wait || size_ >= rules_.preferred_sizes_.back())
+    return {num_requests_};
   return {num_requests_, end_ns, NumMissing()};
 }
 

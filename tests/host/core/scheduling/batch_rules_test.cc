@@ -58,6 +58,16 @@ TEST_F(BatchRulesTest, TakesAllThatIsThereWithoutDelay) {
   EXPECT_EQ(decision.wait_until_ns, 0U);
 }
 
+TEST_F(BatchRulesTest, PrefersASizeWithoutDelayToo) {
+  for (int i = 0; i < 5; ++i) Push(1);
+  EXPECT_EQ(Decide({4, 6}, 2000, 0).num_requests, 4U);
+  Push(1);
+  EXPECT_EQ(Decide({4, 6}, 2000, 0).num_requests, 6U);
+  const auto below = Decide({7}, 2000, 0);
+  EXPECT_EQ(below.num_requests, 6U);
+  EXPECT_EQ(below.wait_until_ns, 0U);
+}
+
 TEST_F(BatchRulesTest, NeverExceedsTheMaximumBatchSize) {
   for (int i = 0; i < 4; ++i) Push(3);
   const auto decision = Decide({}, 1000);
