@@ -15,13 +15,13 @@
 namespace nereid::config {
 
 struct ModelFolder {
-  std::string name;         // the folder's own name, which is the model's
+  std::string name;         // the model's: the folder's own, unless it is renamed
   std::string path;         // may be empty: a configuration without files
   std::string config_name;  // configs/<config_name>.pbtxt is preferred when set and present
   // Replaces the file's configuration: JSON, as the load parameter `config` carries it.
   std::optional<std::string> config_override;
-  bool is_renamed =
-      false;  // `name` is another than the folder's, and the configuration's gives way
+  // `name` is another than the folder's: the name that the configuration says gives way.
+  bool is_renamed = false;
 };
 
 struct PreferredGroup {

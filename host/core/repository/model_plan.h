@@ -36,9 +36,9 @@ struct ModelPlan {
 };
 
 // `name`: under which the model is kept, see model_name.h. Steps of an ensemble mean the models of
-// its own repository before those of others. NOT_FOUND when no
-// repository holds the model, INVALID_ARG with every fault of its configuration or version folders,
-// or with the candidates of an ambiguous name.
+// its own repository before those of others. NOT_FOUND when no repository holds the model,
+// INVALID_ARG with every fault of its configuration or version folders, or with the candidates of
+// an ambiguous name.
 Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const std::string& name,
                             const ConfigRule& rule);
 

@@ -27,9 +27,9 @@ struct ResourceLimit {
   uint64_t count = 0;
   int device = -1;  // -1: each device
 };
+
 // Where limits are given, what they do not name is not there. Of several that fit the largest
 // counts; those of any device fit a global resource.
-
 class RateLimiter {
  public:
   class Member;
