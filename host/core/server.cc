@@ -208,7 +208,7 @@ Status Server::End() {
 Status Server::Stop() {
   std::lock_guard lock(stop_mutex_);
   if (state_ != State::kStopped) {
-    state_ = State::kStopping;
+    if (state_ == State::kReady) state_ = State::kStopping;
     const uint64_t deadline_ns = SteadyNowNs() + exit_timeout_secs_ * uint64_t{1'000'000'000};
     WaitForRequests(deadline_ns);
     repository_->UnloadAll();
@@ -319,6 +319,7 @@ Status Server::UnregisterRepository(const std::string& path) {
 }
 
 Status Server::PollRepositories() {
+  if (state_ != State::kReady) return UnavailableError("Server not ready");
   if (options_.control_mode != ModelControlMode::kPoll) {
     return UnavailableError("polling is disabled");
   }

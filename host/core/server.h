@@ -64,7 +64,7 @@ class Server {
   Status RegisterRepository(const std::string& path,
                             const std::vector<const Parameter*>& name_mapping);
   Status UnregisterRepository(const std::string& path);
-  // UNAVAILABLE unless the control mode is poll.
+  // UNAVAILABLE unless the control mode is poll, and while it does not serve.
   Status PollRepositories();
 
   // JSON texts of the metadata, config, statistics and index calls.

@@ -119,6 +119,22 @@ TEST_F(ServerTest, WithoutExitOnErrorALackingRepositoryLeavesAServerThatIsNotLiv
   EXPECT_NE(Text(server_->Metadata()).find("2.51.0"), std::string::npos);
 }
 
+TEST_F(ServerTest, AServerThatIsNotLiveLoadsNothingThatAppearsLater) {
+  ServerOptions options = Options();
+  const std::string late = (root_ / "late").string();
+  ASSERT_TRUE(options.AddModelRepository(late).ok());
+  ASSERT_TRUE(options.Set(TRITONSERVER_ServerOptionsSetExitOnError, false).ok());
+  ASSERT_TRUE(
+      options.Set(TRITONSERVER_ServerOptionsSetModelControlMode, TRITONSERVER_MODEL_CONTROL_POLL)
+          .ok());
+  ASSERT_TRUE(Start(options).ok());
+  std::filesystem::create_directories(late);
+  AddModel("good");
+  EXPECT_EQ(server_->PollModelRepository().message(), "Server not ready");
+  const Result<bool> is_ready = server_->IsModelReady("good");
+  EXPECT_TRUE(!is_ready.ok() || !*is_ready);
+}
+
 TEST_F(ServerTest, ARepositoryThatIsGivenTwiceIsOne) {
   AddModel("good");
   ServerOptions options = Options();
