@@ -19,15 +19,20 @@ uint64_t RateLimiter::CountOf(const Key& key, const Resource& resource) const {
   return resource.wanted.empty() ? 0 : resource.wanted.rbegin()->first;
 }
 
-Status RateLimiter::CheckKind(const Key& key) const {
-  for (const auto& [other, resource] : resources_) {
-    const bool is_other_kind = (other.second == kGlobal) != (key.second == kGlobal);
-    if (other.first != key.first || !is_other_kind || resource.wanted.empty()) continue;
-    return InvalidArgError("Resource \"", key.first,
-                           "\" is present as both global and device-specific resource in the model "
-                           "configuration.");
-  }
-  return Status::Ok();
+Status RateLimiter::CheckKind(const Key& key, const std::map<Key, uint64_t>& needs) const {
+  const auto is_other_kind = [&key](const Key& other) {
+    return other.first == key.first && (other.second == kGlobal) != (key.second == kGlobal);
+  };
+  const bool conflicts =
+      std::any_of(needs.begin(), needs.end(),
+                  [&](const auto& need) { return is_other_kind(need.first); }) ||
+      std::any_of(resources_.begin(), resources_.end(), [&](const auto& resource) {
+        return !resource.second.wanted.empty() && is_other_kind(resource.first);
+      });
+  if (!conflicts) return Status::Ok();
+  return InvalidArgError("Resource \"", key.first,
+                         "\" is present as both global and device-specific resource in the model "
+                         "configuration.");
 }
 
 Result<std::unique_ptr<RateLimiter::Member>> RateLimiter::Join(const InstanceGroup& group,
@@ -47,7 +52,7 @@ Result<std::unique_ptr<RateLimiter::Member>> RateLimiter::Join(const InstanceGro
     needs[key] = std::max<uint64_t>(needs[key], resource.count);
   }
   std::lock_guard lock(mutex_);
-  for (const auto& [key, count] : needs) NEREID_RETURN_IF_ERROR(CheckKind(key));
+  for (const auto& [key, count] : needs) NEREID_RETURN_IF_ERROR(CheckKind(key, needs));
   for (const auto& [key, count] : needs) resources_[key].wanted.emplace(count, member.get());
   member->needs_ = std::move(needs);
   return member;

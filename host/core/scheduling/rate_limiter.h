@@ -55,8 +55,8 @@ class RateLimiter {
   std::optional<uint64_t> LimitOf(const Key& key) const;
   uint64_t CountOf(const Key& key, const Resource& resource) const;
   // All of what follows requires mutex_.
-  // INVALID_ARG when an instance has it as a resource of the other kind.
-  Status CheckKind(const Key& key) const;
+  // INVALID_ARG when an instance, or the one with `needs`, has it as a resource of the other kind.
+  Status CheckKind(const Key& key, const std::map<Key, uint64_t>& needs) const;
   bool IsNext(const Member& member) const;
   bool Fits(const Member& member) const;
 

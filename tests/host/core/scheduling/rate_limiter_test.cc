@@ -56,6 +56,10 @@ TEST(RateLimiterTest, AResourceIsGlobalForAllOrForNone) {
     EXPECT_TRUE(limiter.Join(Group({{"S", false, 2}}), 0).ok());
   }
   EXPECT_TRUE(limiter.Join(Group({{"R", false, 2}}), 0).ok()) << "the other has left";
+  EXPECT_EQ(limiter.Join(Group({{"R", true, 2}, {"R", false, 1}}), 0).status().message(),
+            "Resource \"R\" is present as both global and device-specific resource in the model "
+            "configuration.")
+      << "within one instance";
 }
 
 TEST(RateLimiterTest, GivesWhatIsThereAtOnce) {
