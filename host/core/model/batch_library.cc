@@ -75,7 +75,7 @@ Result<std::string> FindLibrary(const ModelConfig& config, int64_t version,
   if (const auto it = config.parameters.find(kParameter); it != config.parameters.end()) {
     const std::string& given = it->second;
     for (const fs::path& path : {fs::path(given), fs::path(model_dir) / given}) {
-      if (fs::exists(path, error)) return fs::absolute(path, error).string();
+      if (fs::is_regular_file(path, error)) return fs::absolute(path, error).string();
     }
     return NotFoundError("Batching library path not found: ", given, " (parameter ", kParameter,
                          ")");

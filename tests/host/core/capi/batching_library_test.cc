@@ -50,6 +50,13 @@ TEST_F(BatchingLibraryTest, OneThatIsNotThereIsNamed) {
       << status.message();
 }
 
+TEST_F(BatchingLibraryTest, AFolderIsNoLibrary) {
+  const Status status = StartWith("none", NEREID_TEST_BATCHERS);
+  EXPECT_NE(status.message().find("Batching library path not found: " NEREID_TEST_BATCHERS),
+            std::string::npos)
+      << status.message();
+}
+
 TEST_F(BatchingLibraryTest, WhatFailsLaterIsLoggedAndTheModelServed) {
   for (const char* function : {"ModelBatchInitialize", "ModelBatchIncludeRequest",
                                "ModelBatchFinalize", "ModelBatcherFinalize"}) {
