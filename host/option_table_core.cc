@@ -86,8 +86,10 @@ Status ApplyRateLimitResource(Options& options, Text text) {
 // "<gpu>:<fraction>"
 Status ApplyGpuLimit(Options& options, Text text) {
   NEREID_ASSIGN_OR_RETURN(const auto pair, SplitValue(text, ':'));
-  NEREID_ASSIGN_OR_RETURN(const int64_t gpu, ParseIntValue(pair.first, -1023, 1023));
-  if (gpu < 0) return InvalidArgError("expects device ID >= 0, got ", gpu);
+  if (const Result<int64_t> any = ParseIntValue(pair.first, INT64_MIN); any.ok() && *any < 0) {
+    return InvalidArgError("expects device ID >= 0, got ", *any);
+  }
+  NEREID_ASSIGN_OR_RETURN(const int64_t gpu, ParseIntValue(pair.first, 0, 1023));
   NEREID_ASSIGN_OR_RETURN(const double fraction, ParseDoubleValue(pair.second));
   return Defer(options, TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit,
                TRITONSERVER_INSTANCEGROUPKIND_GPU, static_cast<int>(gpu), fraction);
@@ -185,7 +187,8 @@ const Flag kFlags[] = {
     {kServer, "--id", "name", "Name of this server. Default: triton.",
      &DeferText<TRITONSERVER_ServerOptionsSetServerId>},
     {kServer, "--exit-on-error", "boolean",
-     "End with status 1 when a model fails to load at start. Default: true.",
+     "End with status 1 when a repository is not there or a model fails to load at start. Default: "
+     "true.",
      &DeferBool<TRITONSERVER_ServerOptionsSetExitOnError>},
     {kServer, "--exit-timeout-secs", "integer",
      "Seconds that requests in flight get when the server stops. Default: 30.",

@@ -33,8 +33,8 @@ Status SetText(std::string& target, Text text) {
 // A port of a frontend that is switched off may be any number, as with Triton.
 template <auto frontend, Status Options::*fault>
 Status ApplyPort(Options& options, Text text) {
-  NEREID_RETURN_IF_ERROR(ParseIntValue(text, INT64_MIN).status());
   const Result<int64_t> port = ParseIntValue(text, 0, 65535);
+  if (!ParseIntValue(text, INT64_MIN).ok()) return port.status();
   options.*fault = port.ok() ? Status::Ok() : port.status();
   if (port.ok()) (options.*frontend).port = static_cast<uint16_t>(*port);
   return Status::Ok();

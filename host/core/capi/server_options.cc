@@ -268,7 +268,8 @@ TRITONSERVER_Error* TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(
       return nereid::InvalidArgError("device limit: expects device ID >= 0, got ", device_id);
     }
     if (!(fraction >= 0.0 && fraction <= 1.0)) {
-      return nereid::InvalidArgError("expects limit fraction to be in range [0.0, 1.0], got ",
+      return nereid::InvalidArgError("device limit of GPU ", device_id,
+                                     ": expects limit fraction to be in range [0.0, 1.0], got ",
                                      fraction);
     }
     if (kind != TRITONSERVER_INSTANCEGROUPKIND_GPU) {

@@ -1,5 +1,5 @@
 // Looks at model repositories on disk: which models, which versions, did anything change. Reads
-// directories, never files. A listing that breaks off is no shorter one: it is NOT_FOUND, with the
+// directories, never files. A listing that breaks off is no shorter one: it is INTERNAL, with the
 // folder's name. [any thread]
 #pragma once
 

@@ -67,7 +67,10 @@ TEST(OptionsTest, APortThatIsNotOpenedMayBeAnyNumber) {
       ParseOptions({"--model-repository=m", "--metrics-port=-1", "--allow-metrics=0"}).ok());
   EXPECT_EQ(ErrorOf({"--grpc-port=-47", "--allow-http=0"}),
             "Bad option: \"--grpc-port\": expected an integer from 0 to 65535, got '-47'");
-  EXPECT_FALSE(ParseOptions({"--model-repository=m", "--http-port=x", "--allow-http=0"}).ok());
+  EXPECT_EQ(ErrorOf({"--http-port=x", "--allow-http=0"}),
+            "Bad option: \"--http-port\": expected an integer from 0 to 65535, got 'x'");
+  EXPECT_EQ(ErrorOf({"--model-load-gpu-limit=x:0.5"}),
+            "Bad option: \"--model-load-gpu-limit\": expected an integer from 0 to 1023, got 'x'");
 }
 
 TEST(OptionsTest, NamesWhatTookThePlaceOfADeprecatedFlag) {
