@@ -1,8 +1,11 @@
 """Calls of the host, with what comes from it made up here: moments that threads meet only now and then."""
+import asyncio
 import enum
 import marshal
 import pathlib
+import queue
 import sys
+import threading
 
 import pytest
 
@@ -132,6 +135,218 @@ def test_an_event_loop_is_looked_for_again_once_there_are_threads_again(calls, m
             runtime._event_loop()
     loop = runtime._event_loop()
     assert runtime._event_loop() is loop  # to the interpreter's end, as in a worker
+
+
+class Host:
+    """Notes what is posted; a thread of the worker reads what the test says it answers. The first call is number 1, and so on."""
+
+    def __init__(self, calls, monkeypatch):
+        self.calls, self.posted, self.answers = calls, [], queue.Queue()
+        monkeypatch.setattr(calls.channel, "check_own", lambda: None)
+        monkeypatch.setattr(calls.channel, "post", self.posted.append)
+        monkeypatch.setattr(calls.channel, "next_posted", self.answers.get)
+        monkeypatch.setattr(calls, "is_allowed", True)
+
+    def answers_call(self, packed, is_final, number=1):
+        self.answers.put((self.calls.protocol.STREAM, number, packed, is_final))
+
+    def cancelled(self):
+        return [each[1] for each in self.posted if each[0] == self.calls.protocol.CANCEL]
+
+
+@pytest.fixture
+def host(calls, monkeypatch):
+    """What it made up is read by daemon threads that the test leaves waiting for more."""
+    return Host(calls, monkeypatch)
+
+
+def request():
+    from nereid_worker.request import InferenceRequest
+    return InferenceRequest(model_name="m", inputs=[], requested_output_names=[])
+
+
+def tagged(tag):
+    """The packed response that says so."""
+    return (), None, (("tag", tag),)
+
+
+def tag_of(response):
+    return response.error().message() if response.has_error() else response.parameters()
+
+
+ONE, TWO, THREE = (f'{{"tag":{each}}}' for each in (1, 2, 3))
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_who_awaits_an_answer_that_cannot_be_made_hears_why(calls, host, monkeypatch, decoupled):
+    monkeypatch.setattr(calls, "make_response", raise_error)
+
+    async def ask():
+        future = calls.infer_async(request(), decoupled)
+        host.answers_call(tagged(1), True)
+        answer = await asyncio.wait_for(future, 30)
+        next(answer)
+    with pytest.raises(RuntimeError, match="made up"):
+        asyncio.run(ask())
+    assert not calls._slots and not calls._orphans
+
+
+def test_a_model_that_answers_with_nothing_is_an_error(calls, host):
+    async def ask():
+        future = calls.infer_async(request(), False)
+        host.answers_call(None, True, 2)
+        return await asyncio.wait_for(future, 30)
+    host.answers_call(None, True)
+    first = calls.infer(request(), False)
+    assert [(tag_of(each), int(each.error().code())) for each in (first, asyncio.run(ask()))] == [("Unexpected empty response.", 1)] * 2
+    assert not calls._slots
+
+
+def test_who_reads_goes_on_where_another_thread_tells_first(calls):
+    slot = calls._Slot()
+
+    class Taken(list):
+        def popleft(self):
+            self.clear()
+            raise IndexError
+    slot.to_tell = Taken(["a function"])
+    slot.wake()
+
+
+def test_a_stream_whose_loop_was_closed_is_cancelled(calls, host, monkeypatch):
+    monkeypatch.setattr(calls, "_pump", "reads")
+
+    async def ask():
+        calls.infer_async(request(), True)
+    asyncio.run(ask())
+    host.answers_call(tagged(1), False)
+    calls._read_one()
+    assert host.cancelled() == [1] and not calls._slots and calls._orphans == {1}
+    host.answers_call(None, True)
+    calls._read_one()
+    assert not calls._orphans
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_a_loop_that_is_closed_with_an_answer_in_its_queue_leaves_no_memory_in_use(calls, host, monkeypatch, decoupled):
+    made = []
+    monkeypatch.setattr(calls, "_pump", "reads")
+    monkeypatch.setattr(calls, "make_response", made.append)
+    loop = asyncio.new_event_loop()
+
+    async def ask():
+        calls.infer_async(request(), decoupled)
+    loop.run_until_complete(ask())
+    host.answers_call(tagged(1), True)
+    calls._read_one()
+    assert calls._slots and not made
+    loop.close()
+    assert not calls._slots and made == [tagged(1)] and not host.cancelled()
+
+
+def test_a_loop_that_is_closed_while_it_is_told_leaves_no_memory_in_use(calls, host, monkeypatch):
+    """Such a one takes what it is told into a queue that nobody looks at."""
+    monkeypatch.setattr(calls, "_pump", "reads")
+    loop, queued = asyncio.new_event_loop(), []
+    monkeypatch.setattr(loop, "call_soon_threadsafe", queued.append)
+
+    async def ask():
+        calls.infer_async(request(), False)
+    loop.run_until_complete(ask())
+    loop.close()
+    host.answers_call(tagged(1), True)
+    calls._read_one()
+    assert queued and not calls._slots
+
+
+def test_a_future_that_is_cancelled_cancels_its_call(calls, host):
+    async def ask(decoupled):
+        future = calls.infer_async(request(), decoupled)
+        future.cancel()
+        await asyncio.sleep(0)
+    for decoupled in (False, True):
+        asyncio.run(ask(decoupled))
+    assert host.cancelled() == [1, 2] and not calls._slots
+
+
+async def stream_of(calls, host):
+    """After its first response, which says 1."""
+    future = calls.infer_async(request(), True)
+    host.answers_call(tagged(1), False)
+    stream = await asyncio.wait_for(future, 30)
+    assert tag_of(await asyncio.wait_for(stream.__anext__(), 30)) == ONE
+    return stream
+
+
+def test_a_cancelled_wait_for_a_response_takes_none(calls, host):
+    async def read():
+        stream = await stream_of(calls, host)
+        for _ in range(3):
+            waiting = asyncio.ensure_future(stream.__anext__())
+            await asyncio.sleep(0.01)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        assert not stream._slot.to_tell
+        host.answers_call(tagged(2), False)
+        host.answers_call(tagged(3), True)
+        return [tag_of(each) async for each in stream]
+    assert asyncio.run(asyncio.wait_for(read(), 30)) == [TWO, THREE]
+
+
+def test_several_coroutines_share_a_stream_to_its_end(calls, host):
+    async def read():
+        stream = await stream_of(calls, host)
+        readers = [asyncio.ensure_future(collect(stream)) for _ in range(4)]
+        await asyncio.sleep(0.01)
+        for tag in range(2, 50):
+            host.answers_call(tagged(tag), False)
+        host.answers_call(None, True)
+        return [tag for each in await asyncio.gather(*readers) for tag in each]
+
+    async def collect(stream):
+        return [tag_of(each) async for each in stream]
+    assert sorted(asyncio.run(asyncio.wait_for(read(), 30))) == sorted([f'{{"tag":{each}}}' for each in range(2, 50)] + ["{}"])
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_several_threads_share_a_stream_to_its_end(calls, host, is_async):
+    """And coroutines with them."""
+    stream, seen = calls.infer(request(), True), []
+
+    async def collect():
+        async for each in stream:
+            seen.append(tag_of(each))
+    readers = [threading.Thread(target=lambda: seen.extend(map(tag_of, stream)), daemon=True) for _ in range(3)]
+    readers += [threading.Thread(target=lambda: asyncio.run(collect()), daemon=True)] * is_async
+    for each in readers:
+        each.start()
+    for tag in range(1, 200):
+        host.answers_call(tagged(tag), False)
+    host.answers_call(None, True)
+    for each in readers:
+        each.join(30)
+    assert not any(each.is_alive() for each in readers)
+    assert set(seen) == {*(f'{{"tag":{each}}}' for each in range(1, 200)), "{}"}
+
+
+def test_a_fast_stream_holds_up_no_other_coroutine(calls, host):
+    async def read():
+        stream = await stream_of(calls, host)
+        for tag in range(2, 20):
+            host.answers_call(tagged(tag), tag == 19)
+        while not stream._slot.is_over:
+            await asyncio.sleep(0.001)
+        turns = []
+        other = asyncio.ensure_future(take_turns(turns))
+        async for _ in stream:
+            turns.append("a response")
+        await other
+        return turns.index("another")
+
+    async def take_turns(turns):
+        turns.append("another")
+    assert asyncio.run(asyncio.wait_for(read(), 30)) < 2
 
 
 def test_a_forked_process_waits_for_no_answer(calls):

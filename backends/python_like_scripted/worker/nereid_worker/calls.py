@@ -9,7 +9,7 @@ from collections import deque
 
 from . import channel, protocol
 from .arguments import HostsOwn
-from .errors import TritonModelException
+from .errors import TritonError, TritonModelException
 from .tensor import give_back
 
 _next_call = itertools.count(1)
@@ -26,14 +26,14 @@ _is_draining = False
 
 
 class _Slot:
-    """What came for one call. `notify`, if any, is told instead of a waiting thread."""
-    __slots__ = ("messages", "event", "notify", "is_waiting", "is_over", "is_ended")
+    """What came for one call. Beside the thread that waits, whoever put a function into `to_tell` is told, once."""
+    __slots__ = ("messages", "event", "to_tell", "is_waiting", "is_over", "is_ended")
 
-    def __init__(self, notify=None):
+    def __init__(self):
         self.messages = deque()
         self.event = threading.Lock()
         self.event.acquire()
-        self.notify = notify
+        self.to_tell = deque()  # they raise nothing: whoever reads goes on
         self.is_waiting = False
         self.is_over = False  # the last answer came
         self.is_ended = False  # nobody takes answers any more
@@ -43,6 +43,12 @@ class _Slot:
             self.event.release()
         except RuntimeError:  # woken before
             pass
+        while self.to_tell:
+            try:
+                tell_one = self.to_tell.popleft()
+            except IndexError:  # another thread took it
+                return
+            tell_one()
 
 
 def _read_one():
@@ -61,10 +67,8 @@ def _read_one():
     slot.messages.append(message)
     if slot.is_ended:  # meanwhile
         _discard_all(slot)
-    elif slot.notify is None:
-        slot.wake()
     else:
-        slot.notify()
+        slot.wake()
 
 
 def _discard(message):
@@ -99,13 +103,14 @@ def _wake_another():
 
 
 def _wait(slot):
+    """Until a message is there, or nobody takes them any more. One thread of a slot at a time."""
     channel.check_own()  # in a forked process whoever read is gone
-    slot.is_waiting = True  # before the lock is tried: whoever gives it up sees this
-    while not slot.messages:
-        if _read_lock.acquire(blocking=False):
+    while not (slot.messages or slot.is_ended):
+        slot.is_waiting = True  # before the lock is tried: whoever gives it up sees this
+        if _pump is None and _read_lock.acquire(blocking=False):
             slot.is_waiting = False
             try:
-                while not slot.messages:
+                while not (slot.messages or slot.is_over) and _pump is None:  # another thread may have taken the last
                     _read_one()
             finally:
                 _read_lock.release()
@@ -113,7 +118,6 @@ def _wait(slot):
         else:
             slot.event.acquire()
     slot.is_waiting = False
-    return slot.messages.popleft()
 
 
 def start_pump():
@@ -147,25 +151,28 @@ def _drain():
                 return
 
 
-def _begin(operation, arguments, notify=None):
+def _begin(operation, arguments, slot):
     channel.check_own()
     number = next(_next_call)
-    slot = _Slot(notify)
     with _slots_lock:
         _slots[number] = slot
     try:
         channel.post((protocol.CALL, number, operation, arguments))
-    except BaseException:
-        slot.is_over = True
-        _end(number, slot)
+    except BaseException:  # the host does not hear of it
+        with _slots_lock:
+            _slots.pop(number, None)
         raise
-    return number, slot
+    return number
 
 
 def _end(number, slot):
-    """Nobody takes its answers any more."""
+    """Nobody takes its answers any more. A second time it does nothing."""
     global _is_draining
-    slot.is_ended = True
+    with _slots_lock:
+        if slot.is_ended:
+            return
+        slot.is_ended = True
+    slot.wake()
     if not slot.is_over:
         _orphans.add(number)  # before the last answer finds no slot
     with _slots_lock:
@@ -188,9 +195,11 @@ def _end(number, slot):
 
 def call(operation, arguments):
     """The host's answer; raises what it calls an error."""
-    number, slot = _begin(operation, arguments)
+    slot = _Slot()
+    number = _begin(operation, arguments, slot)
     try:
-        _, _, is_ok, value = _wait(slot)
+        _wait(slot)
+        _, _, is_ok, value = slot.messages.popleft()
     finally:
         slot.is_over = True  # an answer without shared memory: nothing is lost with it
         _end(number, slot)
@@ -207,90 +216,138 @@ def await_handled():
 # ---- other models
 
 
-def _begin_infer(request, decoupled, notify=None):
+def _begin_infer(request, decoupled, slot):
+    """The call's number."""
     if not is_allowed:
         raise TritonModelException("BLS is only supported during the 'execute' function.")
     kept = []
     packed = request.packed(kept)
     try:
-        begun = _begin(protocol.INFER, (packed, bool(decoupled)), notify)
+        number = _begin(protocol.INFER, (packed, bool(decoupled)), slot)
     except BaseException:
         give_back(packed[8])
         raise
     if kept:
         await_handled()
-    return begun
+    return number
+
+
+def _packed_error(text):
+    return (), (int(TritonError.INTERNAL), text), ()
+
+
+def _single_response(slot):
+    """Of a call that takes one."""
+    packed = slot.messages.popleft()[2]
+    return make_response(_packed_error("Unexpected empty response.") if packed is None else packed)
 
 
 def infer(request, decoupled):
-    number, slot = _begin_infer(request, decoupled)
+    slot = _Slot()
+    number = _begin_infer(request, decoupled, slot)
     if decoupled:
         return ResponseIterator.of(number, slot)
     try:
-        message = _wait(slot)
+        _wait(slot)
+        return _single_response(slot)
     finally:
         _end(number, slot)
-    return make_response(message[2])
 
 
 def infer_async(request, decoupled):
+    """A future of what infer() returns. A stream's iterator is there with its first response, as there: a loop over it that is no
+    `async for` then holds up no other coroutine until that one comes."""
     import asyncio
     channel.check_own()
-    loop = asyncio.get_running_loop()
+    awaited = _Awaited(asyncio.get_running_loop(), decoupled)
     start_pump()
-    if decoupled:
-        return _infer_stream_async(request, loop)
-    future = loop.create_future()
+    awaited.begin(request)
+    return awaited.future
 
-    def arrived():  # on the thread that reads, which has to go on
+
+class _Awaited:
+    """A call whose first message a future waits for."""
+    __slots__ = ("loop", "decoupled", "future", "number", "slot")
+
+    def __init__(self, loop, decoupled):
+        self.loop, self.decoupled = loop, decoupled
+        self.future = loop.create_future()
+        self.slot = _Slot()
+        self.slot.to_tell.append(self.arrived)
+
+    def begin(self, request):
+        """In the loop."""
+        self.number = _begin_infer(request, self.decoupled, self.slot)
+        self.future.add_done_callback(self.forget)
+
+    def arrived(self):
+        """On the thread that reads."""
+        turn = _Turn(self)
+        _call_soon(self.loop, turn)
+        if self.loop.is_closed():  # perhaps before the turn was in its queue, where it would lie for ever
+            turn.drop()
+
+    def settle(self):
+        """In the loop."""
+        if self.future.done():  # cancelled
+            return
         try:
-            loop.call_soon_threadsafe(settle)
-        except RuntimeError:  # the loop was closed: nobody waits any more
-            _end(number, slot)
+            result = ResponseIterator.of(self.number, self.slot) if self.decoupled else _single_response(self.slot)
+        except Exception as error:  # noqa: BLE001 it is the model's: whoever waits gets it
+            self.abandon()
+            self.future.set_exception(error)
+            return
+        if not self.decoupled:
+            _end(self.number, self.slot)
+        self.future.set_result(result)
 
-    def settle():
-        if not future.done():  # else its end took the answer
-            future.set_result(make_response(slot.messages.popleft()[2]))
+    def forget(self, future):
+        if future.cancelled():
+            self.abandon()
 
-    def forget(done):
-        if done.cancelled() and not slot.is_over:
-            channel.post((protocol.CANCEL, number))
-        _end(number, slot)
-
-    number, slot = _begin_infer(request, False, arrived)
-    future.add_done_callback(forget)
-    return future
+    def abandon(self):
+        """Nobody waits any more. [any thread]"""
+        if not (self.slot.is_over or self.slot.is_ended):
+            _try_cancel(self.number)
+        _end(self.number, self.slot)
 
 
-def _infer_stream_async(request, loop):
-    """The iterator is there with its first response, as there: a loop over it that is no `async for` then holds up no other coroutine until
-    that one comes."""
-    future = loop.create_future()
+class _Turn:
+    """Of a call, in the queue of its loop. A loop that is closed drops what it did not come to."""
+    __slots__ = ("awaited",)
 
-    def arrived():  # on the thread that reads, once for each message until settle() was there
-        try:
-            loop.call_soon_threadsafe(settle)
-        except RuntimeError:  # the loop was closed: nobody waits any more
-            _end(number, slot)
+    def __init__(self, awaited):
+        self.awaited = awaited
 
-    def settle():
-        slot.notify = None  # whoever reads wakes from now on; what came before lies in the slot
-        if not future.done():
-            future.set_result(ResponseIterator.of(number, slot))
+    def __call__(self):
+        awaited, self.awaited = self.awaited, None
+        awaited.settle()
 
-    def forget(done):
-        if done.cancelled():
-            if not slot.is_over:
-                channel.post((protocol.CANCEL, number))
-            _end(number, slot)
+    def drop(self):
+        awaited, self.awaited = self.awaited, None
+        if awaited is not None:
+            awaited.abandon()
 
-    number, slot = _begin_infer(request, True, arrived)
-    future.add_done_callback(forget)
-    return future
+    __del__ = drop
+
+
+def _call_soon(loop, function):
+    """In a loop of another thread, unless it was closed."""
+    try:
+        loop.call_soon_threadsafe(function)
+    except Exception:  # noqa: BLE001 whoever reads goes on; a closed one raises RuntimeError
+        pass
+
+
+def _try_cancel(number):
+    try:
+        channel.post((protocol.CANCEL, number))
+    except Exception:  # noqa: BLE001 the host is gone, or the interpreter at its end
+        pass
 
 
 class ResponseIterator(HostsOwn):
-    """The responses of a decoupled model, in order; made by InferenceRequest.exec(decoupled=True)."""
+    """The responses of a decoupled model, in order; made by InferenceRequest.exec and async_exec with decoupled=True."""
 
     @classmethod
     def of(cls, number, slot):
@@ -300,6 +357,8 @@ class ResponseIterator(HostsOwn):
         self._is_done = False
         self._seen = []
         self._position = 0
+        self._lock = threading.Lock()  # of all of these; nobody waits with it
+        self._waiting = threading.Lock()  # of the thread that waits
         return self
 
     def __iter__(self):
@@ -308,29 +367,71 @@ class ResponseIterator(HostsOwn):
         return self
 
     def __next__(self):
-        while self._position >= len(self._seen):
-            if self._is_done:
-                raise StopIteration("Iteration is done for the responses.")
-            _, _, packed, is_final = _wait(self._slot)
-            if is_final:
-                self._is_done = True
-                _end(self._number, self._slot)
-            if packed is not None:
-                self._seen.append(make_response(packed))
-            elif is_final:
-                self._seen.append(make_response(((), None, ())))  # as there, a stream that is ended by a flag alone has an empty last one
-        self._position += 1
-        return self._seen[self._position - 1]
+        while True:
+            response = self._next_that_came()
+            if response is not None:
+                return response
+            with self._waiting:
+                _wait(self._slot)
 
     def __aiter__(self):
         return self
 
     async def __anext__(self):
+        """One that is cancelled takes nothing."""
         import asyncio
-        response = await asyncio.get_running_loop().run_in_executor(None, next, self, None)
-        if response is None:
-            raise StopAsyncIteration
-        return response
+        loop = asyncio.get_running_loop()
+        if self._slot.messages:
+            await asyncio.sleep(0)  # a fast stream holds up no other coroutine
+        while True:
+            try:
+                response = self._next_that_came()
+            except StopIteration:
+                raise StopAsyncIteration from None
+            if response is not None:
+                return response
+            await self._message(loop)
+
+    async def _message(self, loop):
+        """Until one came, or another took the last."""
+        start_pump()
+        came = loop.create_future()
+
+        def arrived():  # on the thread that reads, or on one that takes the last
+            _call_soon(loop, lambda: came.done() or came.set_result(None))
+
+        to_tell = self._slot.to_tell
+        to_tell.append(arrived)
+        try:
+            if not (self._slot.messages or self._slot.is_ended):  # meanwhile
+                await came
+        finally:
+            try:
+                to_tell.remove(arrived)
+            except (ValueError, IndexError):  # it was told, or another thread changes them; then it is told in vain
+                pass
+
+    def _next_that_came(self):
+        """None if it did not yet."""
+        with self._lock:
+            while self._position == len(self._seen):
+                if self._is_done:
+                    raise StopIteration("Iteration is done for the responses.")
+                channel.check_own()
+                if not self._slot.messages:
+                    return None
+                self._take(*self._slot.messages.popleft()[2:])
+            self._position += 1
+            return self._seen[self._position - 1]
+
+    def _take(self, packed, is_final):
+        if is_final:
+            self._is_done = True
+            _end(self._number, self._slot)
+        if packed is not None:
+            self._seen.append(make_response(packed))
+        elif is_final:
+            self._seen.append(make_response(((), None, ())))  # as there, a stream that is ended by a flag alone has an empty last one
 
     def cancel(self):
         if not self._is_done:
