@@ -151,11 +151,18 @@ def test_slow_clients_leave_a_long_input_its_place(server):
         each.close()
 
 
-@pytest.mark.parametrize("case", [TOO_LONG, SECOND_TOO_LONG, SEND, CALL_TOO_LONG])
+@pytest.mark.parametrize("case", [TOO_LONG, SECOND_TOO_LONG, SEND])
 def test_what_a_model_says_at_too_great_length_is_an_error_that_leaves_nothing(server, case):
     for _ in range(3):
         error = ask(server, case)
         assert error is not None and TEXT in error, error
+        assert ask(server, FITS) is None
+
+
+def test_a_call_whose_inputs_find_no_memory_is_answered_with_an_error(server):
+    for _ in range(3):
+        error = ask(server, CALL_TOO_LONG)
+        assert error is not None and "called: " + NO_ROOM in error and TEXT in error, error
         assert ask(server, FITS) is None
 
 

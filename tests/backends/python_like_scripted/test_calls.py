@@ -349,6 +349,21 @@ def test_a_fast_stream_holds_up_no_other_coroutine(calls, host):
     assert asyncio.run(asyncio.wait_for(read(), 30)) < 2
 
 
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_a_call_that_there_is_no_room_for_is_answered_with_an_error(calls, host, monkeypatch, decoupled):
+    from nereid_worker.errors import TritonModelException
+
+    def no_room(_):
+        raise TritonModelException("no room")
+
+    async def ask():
+        return await asyncio.wait_for(calls.infer_async(request(), decoupled), 30)
+    monkeypatch.setattr(calls.channel, "post", no_room)
+    for answer in (calls.infer(request(), decoupled), asyncio.run(ask())):
+        assert [(tag_of(each), int(each.error().code())) for each in (answer if decoupled else [answer])] == [("no room", 1)]
+    assert not calls._slots and not calls._orphans
+
+
 def test_a_forked_process_waits_for_no_answer(calls):
     """Whoever reads in its parent does not read there. Here no host was ever there, as in one that was forked."""
     from nereid_worker.errors import TritonModelException

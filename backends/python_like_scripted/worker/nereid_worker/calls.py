@@ -217,16 +217,21 @@ def await_handled():
 
 
 def _begin_infer(request, decoupled, slot):
-    """The call's number."""
+    """The call's number. One for which there is no room is over: as there, its answer says so."""
     if not is_allowed:
         raise TritonModelException("BLS is only supported during the 'execute' function.")
+    channel.check_own()
     kept = []
-    packed = request.packed(kept)
+    packed = None
     try:
+        packed = request.packed(kept)
         number = _begin(protocol.INFER, (packed, bool(decoupled)), slot)
-    except BaseException:
-        give_back(packed[8])
-        raise
+    except BaseException as error:
+        if packed is not None:
+            give_back(packed[8])
+        if not isinstance(error, TritonModelException):
+            raise
+        number = _answer_with_error(slot, str(error))
     if kept:
         await_handled()
     return number
@@ -234,6 +239,13 @@ def _begin_infer(request, decoupled, slot):
 
 def _packed_error(text):
     return (), (int(TritonError.INTERNAL), text), ()
+
+
+def _answer_with_error(slot, text):
+    """In place of the host, which knows of no such call."""
+    slot.is_over = True
+    slot.messages.append((protocol.STREAM, 0, _packed_error(text), True))
+    return 0
 
 
 def _single_response(slot):
@@ -279,6 +291,8 @@ class _Awaited:
         """In the loop."""
         self.number = _begin_infer(request, self.decoupled, self.slot)
         self.future.add_done_callback(self.forget)
+        if self.slot.messages:  # also where nobody reads it from the host
+            self.slot.wake()
 
     def arrived(self):
         """On the thread that reads."""
