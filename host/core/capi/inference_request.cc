@@ -53,15 +53,7 @@ TRITONSERVER_Error* TRITONSERVER_InferenceRequestDelete(
     TRITONSERVER_InferenceRequest* inference_request) {
   if (inference_request == nullptr) return nullptr;
   NEREID_RETURN_IF_GONE(inference_request);
-  return AtCEdge([&]() -> Status {
-    InferRequest* request = FromHandle(inference_request);
-    if (request->lent()) {
-      return nereid::InvalidArgError(request->LogPrefix(),
-                                     "cannot delete a request that is in flight");
-    }
-    delete request;
-    return Status::Ok();
-  });
+  return AtCEdge([&] { return InferRequest::Delete(FromHandle(inference_request)); });
 }
 
 TRITONSERVER_Error* TRITONSERVER_InferenceRequestId(

@@ -178,7 +178,7 @@ Status InferRequest::Prepare(InferenceTrace* trace) {
   }
   sink_ = ResponseSinkRef(new ResponseSink(target_, id_, callbacks_));
   sink_->set_trace(trace);
-  lent_.store(true, std::memory_order_release);
+  holder_.store(Holder::kHost, std::memory_order_release);
   return Status::Ok();
 }
 
@@ -188,7 +188,24 @@ void InferRequest::Unprepare() {
   sink_->Abandon();
   sink_->DropSender();
   sink_ = ResponseSinkRef();
-  lent_.store(false, std::memory_order_release);
+  holder_.store(Holder::kClient, std::memory_order_release);
+}
+
+Status InferRequest::Delete(InferRequest* request) {
+  Holder holder = request->holder_.load(std::memory_order_acquire);
+  if (holder == Holder::kHost) {
+    if (!request->sink_->has_ended()) {
+      return InvalidArgError(request->LogPrefix(), "cannot delete a request that is in flight");
+    }
+    const bool deferred = request->holder_.compare_exchange_strong(
+        holder, Holder::kHostAlone, std::memory_order_acq_rel, std::memory_order_acquire);
+    if (deferred) return Status::Ok();
+  }
+  if (holder == Holder::kHostAlone) {
+    return InvalidArgError(request->LogPrefix(), "request was deleted before");
+  }
+  delete request;
+  return Status::Ok();
 }
 
 Status InferRequest::Cancel() {
@@ -238,8 +255,11 @@ void InferRequest::Release(uint32_t release_flags) {
   const auto release_fn = release_fn_;
   void* const release_userp = release_userp_;
   target_->OnReleased();
-  lent_.store(false, std::memory_order_release);
+  Holder holder = Holder::kHost;
+  const bool goes_back =
+      holder_.compare_exchange_strong(holder, Holder::kClient, std::memory_order_acq_rel);
   release_fn(ToHandle(this), release_flags, release_userp);
+  if (!goes_back) delete this;
 }
 
 void InferRequest::Fail(Status error, FailureReason reason) {

@@ -103,9 +103,13 @@ class InferRequest : public KeptMemory<InferRequest> {
   bool IsCancelled() const;
   // INTERNAL before the first inference.
   Status CheckWasPrepared(const char* to_do_what) const;
-  bool lent() const { return lent_.load(std::memory_order_acquire); }
+  bool lent() const { return holder_.load(std::memory_order_acquire) != Holder::kClient; }
+  // `request` is the client's no longer. One whose final response was sent, but that its backend
+  // still has, is deleted after its release callback: clients that wait for the response alone
+  // cannot know of the release. INVALID_ARG before that response, and for a second deletion.
+  static Status Delete(InferRequest* request);
   // Tells the hooks, the newest first, then gives the request back to its client, who may delete it
-  // in the callback. With RESCHEDULE the first hook has it instead.
+  // in the callback or have deleted it before. With RESCHEDULE the first hook has it instead.
   void Release(uint32_t release_flags);
   // Answers with `error` as the final response, counts the failure and releases.
   void Fail(Status error, FailureReason reason);
@@ -190,7 +194,8 @@ class InferRequest : public KeptMemory<InferRequest> {
 
   ResponseSinkRef sink_;  // of the current or last inference
   int64_t batch_size_ = 1;
-  std::atomic<bool> lent_{false};
+  enum class Holder : uint8_t { kClient, kHost, kHostAlone };  // the last: the client deleted it
+  std::atomic<Holder> holder_{Holder::kClient};
   bool uncounted_ = false;
   bool kept_on_host_ = false;
   InlineVector<ReleaseHook*, 2> release_hooks_;

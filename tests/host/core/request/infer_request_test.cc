@@ -181,6 +181,30 @@ TEST_F(InferRequestTest, ComesBackUnansweredWhenTheQueueRefusesIt) {
   request_.Fail(InternalError("x"), FailureReason::kOther);
 }
 
+TEST_F(InferRequestTest, IsDeletedAfterItsReleaseWhenItsClientWaitsForTheResponseAlone) {
+  auto* request = new InferRequest(target_, -1);
+  client_.Listen(request);
+  const float data[] = {1, 2};
+  BufferAttributes attributes;
+  attributes.byte_size = sizeof(data);
+  const int64_t shape[] = {1, 2};
+  ASSERT_TRUE(request->AddInput("IN", DataType::kFp32, shape).ok());
+  ASSERT_TRUE(request->AppendInputData("IN", data, attributes).ok());
+  ASSERT_TRUE(request->Prepare().ok());
+  EXPECT_EQ(InferRequest::Delete(request).message(),
+            "[request id: <id_unknown>] cannot delete a request that is in flight");
+  auto response = InferResponse::New(request->sink());
+  ASSERT_TRUE(InferResponse::Send(std::move(*response), TRITONSERVER_RESPONSE_COMPLETE_FINAL).ok());
+  EXPECT_TRUE(InferRequest::Delete(request).ok());
+  EXPECT_EQ(InferRequest::Delete(request).message(),
+            "[request id: <id_unknown>] request was deleted before");
+  EXPECT_FALSE(request->Prepare().ok()) << "it is the backend's alone";
+  EXPECT_EQ(request->input(0).name, "IN") << "which still reads it";
+  request->Release(TRITONSERVER_REQUEST_RELEASE_ALL);
+  EXPECT_EQ(client_.num_released(), 1U);
+  EXPECT_FALSE(InferRequest::IsLive(request));
+}
+
 TEST_F(InferRequestTest, CountsFailuresByReason) {
   ASSERT_TRUE(request_.Prepare().ok());
   request_.Fail(InternalError("x"), FailureReason::kRejected);
