@@ -66,17 +66,20 @@ void InstanceRunner::Serve() {
 }
 
 // Resources are taken only when there is work, and the batch is formed only when they are there.
+// They are held for an execution, as in Triton, whatever a backend goes on to do with its requests.
 void InstanceRunner::ServeLimited() {
   std::vector<InferRequest*> batch;
   while (scheduler_->Take(index_, TakeMode::kPeek, &batch)) {
     limited_->Acquire();
-    if (!scheduler_->Take(index_, TakeMode::kTry, &batch)) {
-      limited_->Release();  // another instance was faster
-      continue;
+    bool has_more = true;
+    while (has_more && scheduler_->Take(index_, TakeMode::kTry, &batch)) {
+      instance_->Hold(batch);
+      instance_->Execute(batch);
+      limited_->CountRun();
+      has_more = scheduler_->Take(index_, TakeMode::kLook, &batch);
+      if (has_more) limited_->AcquireAgain();
     }
-    instance_->Hold(batch);
-    limited_->HoldFor(batch);
-    instance_->Execute(batch);
+    limited_->Release();
   }
 }
 

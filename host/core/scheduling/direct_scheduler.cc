@@ -24,7 +24,7 @@ bool DirectScheduler::Take(size_t instance, TakeMode mode, std::vector<InferRequ
   batch->clear();
   std::unique_lock lock(mutex_);
   thread_local SpinWait spin;
-  while (queue_.empty() && !stopped_ && mode != TakeMode::kTry && !retired_.Contains(instance)) {
+  while (queue_.empty() && !stopped_ && Waits(mode) && !retired_.Contains(instance)) {
     if (spin.MayPay()) {
       ++num_spinning_;
       lock.unlock();
@@ -43,7 +43,7 @@ bool DirectScheduler::Take(size_t instance, TakeMode mode, std::vector<InferRequ
     return false;
   }
   if (queue_.empty()) return false;
-  if (mode == TakeMode::kPeek) return true;
+  if (Leaves(mode)) return true;
   batch->push_back(queue_.PopFront());
   num_pending_.store(queue_.size(), std::memory_order_relaxed);
   return true;

@@ -100,21 +100,21 @@ bool DynamicBatcher::Take(size_t instance, TakeMode mode, std::vector<InferReque
     }
     if (stopped_ && queue_.empty()) return false;
     const bool nothing = IsHeld();
-    if (nothing && mode == TakeMode::kTry) return false;
+    if (nothing && !Waits(mode)) return false;
     if (nothing) {
       WaitIdle(instance, lock);
       continue;
     }
     const BatchRules::Decision decision = rules_.Decide(queue_, now_ns);
     if (decision.wait_until_ns == 0 || stopped_) {
-      if (mode == TakeMode::kPeek) {
+      if (Leaves(mode)) {
         WakeAnother();  // it may be able to take it sooner
         return true;
       }
       PopBatch(decision.num_requests, batch);
       return true;
     }
-    if (mode == TakeMode::kTry) return false;
+    if (!Waits(mode)) return false;
     WaitToFill(lock, decision);
   }
 }

@@ -13,7 +13,7 @@ Status InlineScheduler::Enqueue(InferRequest* request) {
 
 bool InlineScheduler::Take(size_t instance, TakeMode mode, std::vector<InferRequest*>* batch) {
   batch->clear();
-  if (mode == TakeMode::kTry) return false;
+  if (!Waits(mode)) return false;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return stopped_ || retired_.Contains(instance); });
   return false;

@@ -84,7 +84,7 @@ bool RateLimiter::Fits(const Member& member) const {
 
 // Whoever is due earlier keeps the resources that it waits for from those behind it.
 bool RateLimiter::IsNext(const Member& member) const {
-  if (member.held_ || !Fits(member)) return false;
+  if (!Fits(member)) return false;
   for (const Member* other : waiting_) {
     if (other == &member) return true;
     for (const auto& [key, count] : other->needs_) {
@@ -94,40 +94,44 @@ bool RateLimiter::IsNext(const Member& member) const {
   return false;
 }
 
-void RateLimiter::Member::Acquire() {
-  std::unique_lock lock(limiter_->mutex_);
+void RateLimiter::Member::WaitForTurn(std::unique_lock<std::mutex>& lock) {
   auto& waiting = limiter_->waiting_;
-  // What it held last comes back first: its turn is worked out from then.
-  limiter_->changed_.wait(lock, [this] { return !held_; });
   const auto place = std::find_if(waiting.begin(), waiting.end(),
                                   [this](const Member* other) { return other->turn() > turn(); });
   const auto own = waiting.insert(place, this);
   limiter_->changed_.wait(lock, [this] { return limiter_->IsNext(*this); });
   waiting.erase(own);
   for (const auto& [key, count] : needs_) limiter_->resources_.at(key).used += count;
-  held_ = true;
-  ++num_runs_;
-  lock.unlock();
+}
+
+void RateLimiter::Member::GiveBack() {
+  for (const auto& [key, count] : needs_) limiter_->resources_.at(key).used -= count;
+}
+
+void RateLimiter::Member::Acquire() {
+  {
+    std::unique_lock lock(limiter_->mutex_);
+    WaitForTurn(lock);
+  }
   limiter_->changed_.notify_all();  // those behind it may fit as well
+}
+
+void RateLimiter::Member::AcquireAgain() {
+  {
+    std::unique_lock lock(limiter_->mutex_);
+    GiveBack();
+    limiter_->changed_.notify_all();
+    WaitForTurn(lock);
+  }
+  limiter_->changed_.notify_all();
 }
 
 void RateLimiter::Member::Release() {
   {
     std::lock_guard lock(limiter_->mutex_);
-    for (const auto& [key, count] : needs_) limiter_->resources_.at(key).used -= count;
-    held_ = false;
-    // Under the lock: once it is free this may end on another thread.
-    limiter_->changed_.notify_all();
+    GiveBack();
   }
-}
-
-void RateLimiter::Member::HoldFor(const std::vector<InferRequest*>& batch) {
-  num_unreleased_.store(batch.size(), std::memory_order_relaxed);
-  for (InferRequest* request : batch) request->AddReleaseHook(this);
-}
-
-void RateLimiter::Member::OnRelease(InferRequest*, uint32_t) {
-  if (num_unreleased_.fetch_sub(1, std::memory_order_acq_rel) == 1) Release();
+  limiter_->changed_.notify_all();
 }
 
 }  // namespace nereid

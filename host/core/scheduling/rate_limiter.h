@@ -3,7 +3,6 @@
 // server. [any thread]
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <list>
@@ -17,7 +16,6 @@
 
 #include "config/model_config.h"
 #include "nereid/status.h"
-#include "request/infer_request.h"
 
 namespace nereid {
 
@@ -67,10 +65,10 @@ class RateLimiter {
   std::list<const Member*> waiting_;  // by turn, then by arrival
 };
 
-// One instance. [its thread; releases: any thread]
-class RateLimiter::Member final : public ReleaseHook {
+// One instance. [its thread]
+class RateLimiter::Member {
  public:
-  ~Member() override;
+  ~Member();
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
 
@@ -78,21 +76,25 @@ class RateLimiter::Member final : public ReleaseHook {
   void Acquire();
   // Gives them back. Once for each Acquire.
   void Release();
-  // They are given back when the last of `batch` is released. Call before the batch is executed.
-  void HoldFor(const std::vector<InferRequest*>& batch);
-  void OnRelease(InferRequest* request, uint32_t release_flags) override;
+  // Gives them back and acquires them anew: in line for them before anybody else gets them.
+  void AcquireAgain();
+  // It used what it has acquired: its turn comes later from now on.
+  void CountRun() { ++num_runs_; }
 
  private:
   friend class RateLimiter;
   Member(RateLimiter* limiter, uint64_t weight) : limiter_(limiter), weight_(weight) {}
-  uint64_t turn() const { return (num_runs_ + 1) * weight_; }
+  uint64_t turn() const { return num_runs_ * weight_; }
+  // Both require the limiter's mutex.
+  void WaitForTurn(std::unique_lock<std::mutex>& lock);
+  void GiveBack();
 
   RateLimiter* const limiter_;
   const uint64_t weight_;
   std::map<Key, uint64_t> needs_;
-  uint64_t num_runs_ = 0;  // guarded by the limiter's mutex, as is held_
-  bool held_ = false;
-  std::atomic<size_t> num_unreleased_{0};
+  // Others read it while this waits, when it does not change. Triton counts an instance's
+  // initialization and its warm-up, so that the first turns differ by priority, too.
+  uint64_t num_runs_ = 2;
 };
 
 }  // namespace nereid

@@ -15,7 +15,15 @@ enum class TakeMode {
   kWait,  // waits for a batch
   kPeek,  // waits for a batch, but leaves it
   kTry,   // takes a batch that is ready
+  kLook,  // as kTry, but leaves it
 };
+
+constexpr bool Waits(TakeMode mode) {
+  return mode == TakeMode::kWait || mode == TakeMode::kPeek;
+}
+constexpr bool Leaves(TakeMode mode) {
+  return mode == TakeMode::kPeek || mode == TakeMode::kLook;
+}
 
 class Scheduler {
  public:
@@ -23,8 +31,9 @@ class Scheduler {
 
   // On error the request stays with the caller.
   virtual Status Enqueue(InferRequest* request) = 0;
-  // Fills `batch` for the model's instance of that index (not with kPeek). False: there is nothing
-  // now, with kTry; nothing will ever come, otherwise. [that instance's thread]
+  // Fills `batch` for the model's instance of that index, unless it is left. False: there is
+  // nothing now, where the mode does not wait; nothing will ever come, otherwise. [that instance's
+  // thread]
   virtual bool Take(size_t instance, TakeMode mode, std::vector<InferRequest*>* batch) = 0;
   bool TakeBatch(size_t instance, std::vector<InferRequest*>* batch) {
     return Take(instance, TakeMode::kWait, batch);

@@ -146,13 +146,13 @@ bool SequenceBatcher::Take(size_t instance, TakeMode mode, std::vector<InferRequ
   while (true) {
     const Choice choice = Choose(lane, SteadyNowNs());
     if (!choice.sequences.empty()) {
-      if (mode == TakeMode::kPeek) return true;
+      if (Leaves(mode)) return true;
       Dispatch(&lane, choice, batch);
       lock.unlock();
       if (strategy_.is_direct()) FillWithNulls(batch);
       return true;
     }
-    if (mode == TakeMode::kTry || IsOver(lane)) return false;
+    if (!Waits(mode) || IsOver(lane)) return false;
     if (choice.wait_until_ns == UINT64_MAX) {
       lane.changed.wait(lock);
     } else {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "fake_backend.h"
@@ -167,21 +168,12 @@ TEST_F(ModelInstancesTest, InstancesThatShareAResourceTakeTurns) {
     options.rate_limit = true;
     return options;
   }());
-  std::atomic<int> inside{0}, most{0}, num_answered{0};
-  std::vector<std::thread> answering;
-  std::mutex mutex;
-  // Execute returns at once; the resource is the batch's until its requests are released.
+  std::atomic<int> inside{0}, most{0};
   backend.execute = [&](auto* instance, Requests requests) {
     most = std::max<int>(most, ++inside);
-    std::lock_guard lock(mutex);
-    answering.emplace_back([&, instance, requests] {
-      for (int i = 0; i < 10; ++i) std::this_thread::yield();
-      for (size_t i = 0; i < requests.size(); ++i) {
-        if (i + 1 == requests.size()) --inside;
-        test::AnswerIdentity(instance, requests[i]);
-        ++num_answered;
-      }
-    });
+    for (int i = 0; i < 10; ++i) std::this_thread::yield();
+    --inside;
+    for (auto* request : requests) test::AnswerIdentity(instance, request);
     return Status::Ok();
   };
   const auto model = Load(Config(R"(, "instance_group": [{"kind": "KIND_CPU", "count": 3,
@@ -190,8 +182,26 @@ TEST_F(ModelInstancesTest, InstancesThatShareAResourceTakeTurns) {
   for (int i = 0; i < 30; ++i) Send(*model);
   EXPECT_EQ(client_.WaitFor(30).size(), 30U);
   EXPECT_EQ(most, 1);
-  std::lock_guard lock(mutex);
-  for (std::thread& thread : answering) thread.join();
+}
+
+TEST_F(ModelInstancesTest, AnInstanceHoldsItsResourcesForAnExecutionAlone) {
+  services = std::make_unique<CoreServices>(nullptr, [] {
+    CoreOptions options;
+    options.rate_limit = true;
+    return options;
+  }());
+  Requests kept;  // the backend answers when it has three
+  backend.execute = [&](auto* instance, Requests requests) {
+    kept.insert(kept.end(), requests.begin(), requests.end());
+    if (kept.size() < 3) return Status::Ok();
+    for (auto* request : std::exchange(kept, {})) test::AnswerIdentity(instance, request);
+    return Status::Ok();
+  };
+  const auto model = Load(Config(R"(, "instance_group": [{"kind": "KIND_CPU",
+    "rate_limiter": {"resources": [{"name": "R", "count": 1}]}}])"));
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  for (int i = 0; i < 3; ++i) Send(*model);
+  EXPECT_EQ(client_.WaitFor(3).size(), 3U);
 }
 
 TEST_F(ModelInstancesTest, WarmsASequenceModelUpWithWholeSequences) {

@@ -94,33 +94,39 @@ TEST(RateLimiterTest, CountsDevicesApartUnlessAResourceIsGlobal) {
   EXPECT_TRUE(acquired);
 }
 
-TEST(RateLimiterTest, PrefersTheLowerPriorityNumber) {
-  RateLimiter limiter({});
-  const auto holder = Join(&limiter, Group({{"R", true, 1}}));
-  const auto rare = Join(&limiter, Group({{"R", true, 1}}, 3));
-  const auto often = Join(&limiter, Group({{"R", true, 1}}, 1));
+// Runs that want the same resource, which nobody else has, in the order in which they got it.
+std::string Runs(RateLimiter* limiter, const std::vector<uint32_t>& priorities, int num_runs) {
+  const auto holder = Join(limiter, Group({{"R", true, 1}}));
   holder->Acquire();
   std::string order;
-  std::thread first([&] {
-    rare->Acquire();
-    order += 'r';
-    rare->Release();
-  });
-  WaitUntilWaiting(&limiter, 1);
-  std::thread second([&] {
-    // Its third turn comes with that of the other, who has waited longer.
-    for (int i = 0; i < 3; ++i) {
-      often->Acquire();
-      order += 'o';
-      often->Release();
-    }
-  });
-  WaitUntilWaiting(&limiter, 2);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < priorities.size(); ++i) {
+    threads.emplace_back([limiter, &order, num_runs, priority = priorities[i], name = 'A' + i] {
+      const auto member = Join(limiter, Group({{"R", true, 1}}, priority));
+      member->Acquire();
+      for (int run = 1; run <= num_runs; ++run) {
+        order += static_cast<char>(name);
+        member->CountRun();
+        if (run < num_runs) member->AcquireAgain();
+      }
+      member->Release();
+    });
+    WaitUntilWaiting(limiter, i + 1);
+  }
   holder->Release();
-  first.join();
-  second.join();
-  EXPECT_EQ(order.front(), 'o') << order;
-  EXPECT_EQ(order.size(), 4U);
+  for (std::thread& thread : threads) thread.join();
+  return order;
+}
+
+// What Triton 2.51 does when it is asked the same, with a model for each.
+TEST(RateLimiterTest, ServesByNumberOfRunsTimesPriority) {
+  RateLimiter limiter({});
+  EXPECT_EQ(Runs(&limiter, {1, 2}, 24).substr(0, 36), "AABAABAABAABAABAABAABAABAABAABAABAAB");
+}
+
+TEST(RateLimiterTest, ServesEqualsInTheOrderOfTheirArrival) {
+  RateLimiter limiter({});
+  EXPECT_EQ(Runs(&limiter, {1, 1, 1}, 4), "ABCABCABCABC");
 }
 
 TEST(RateLimiterTest, LetsNobodyPassWhoWaitsForTheSame) {
