@@ -103,13 +103,14 @@ Status ReadFolder(const ConfigRule& rule, VersionFolders folders, ModelPlan* pla
   if (versions.empty() && load.config.is_ensemble()) versions = {1};
   auto selected =
       SelectVersions(load.config.version_policy, versions, load.model_path, &plan->notes);
-  if (!selected.ok()) {
-    return std::move(selected).status().WithContext(
+  if (selected.ok()) {
+    load.versions = std::move(selected).value();
+  } else {
+    plan->no_version = std::move(selected).status().WithContext(
         StrCat("load failed for model '", load.name,
                "': at least one version must be available under the version policy of model '",
                load.name, "'"));
   }
-  load.versions = std::move(selected).value();
   return Status::Ok();
 }
 
@@ -142,7 +143,7 @@ Result<std::string> ResolveStep(const std::vector<Repository>& repositories,
 // Fills `steps` and, where repositories are namespaces, `model_namespace` of the configuration.
 Status ResolveSteps(const std::vector<Repository>& repositories, ModelPlan* plan) {
   ModelConfig& config = plan->load.config;
-  if (!config.ensemble_scheduling.has_value()) return Status::Ok();
+  if (!config.ensemble_scheduling.has_value() || !plan->no_version.ok()) return Status::Ok();
   std::set<std::string> steps;
   std::vector<std::string> spaces;
   for (const EnsembleStep& step : config.ensemble_scheduling->steps) {
@@ -222,7 +223,7 @@ Status ApplyAgents(RepoAgents* agents, const std::vector<Repository>& repositori
   Status status = folders.status();
   if (status.ok()) status = ReadFolder(rule, *std::move(folders), plan);
   if (status.ok()) status = ResolveSteps(repositories, plan);
-  if (!status.ok()) plan->agents->FinishLoad(false);
+  if (!status.ok() || !plan->no_version.ok()) plan->agents->FinishLoad(false);
   return status;
 }
 

@@ -30,6 +30,7 @@ struct ModelPlan {
   bool is_renamed = false;                     // its folder has another name
   std::vector<std::string> steps;              // that an ensemble calls: names of their plans
   std::vector<std::string> notes;              // for the log: what is left out, and why
+  Status no_version;                           // why there is nothing to load, where that is so
   std::shared_ptr<AgentChain> agents;          // null before ApplyAgents and where there are none
 
   bool overridden() const { return config_override.has_value(); }
@@ -37,8 +38,8 @@ struct ModelPlan {
 
 // `name`: under which the model is kept, see model_name.h. Steps of an ensemble mean the models of
 // its own repository before those of others. NOT_FOUND when no repository holds the model,
-// INVALID_ARG with every fault of its configuration or version folders, or with the candidates of
-// an ambiguous name.
+// INVALID_ARG with every fault of its configuration, or with the candidates of an ambiguous name. A
+// plan whose configuration is sound and leaves no version is one with `no_version`.
 Result<ModelPlan> PlanModel(const std::vector<Repository>& repositories, const std::string& name,
                             const ConfigRule& rule);
 

@@ -1,0 +1,50 @@
+// What was last loaded with success under each name: what the next load of it is compared with, and
+// which ensembles call which steps. [any thread]
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "repository/agent_chain.h"
+#include "repository/model_plan.h"
+
+namespace nereid {
+
+class LoadedModels {
+ public:
+  // In place of what was there, which leaves its agents.
+  void Remember(const ModelPlan& plan);
+  // The model leaves service and its agents. No-op for unknown names.
+  void Forget(const std::string& name);
+  // Forgets all; returns the names of the ensembles among them.
+  std::set<std::string> ForgetAll();
+
+  // The folder is as it was, and its steps' names mean the same models.
+  bool IsUnchanged(const ModelPlan& plan) const;
+  // True when nothing but the number and place of instances tells the plan from what was loaded.
+  bool ChangesInstancesAlone(const ModelPlan& plan) const;
+
+  std::vector<std::string> Names() const;
+  std::vector<std::string> EnsemblesWith(const std::string& step) const;
+  // The steps of an ensemble, which has none from now on.
+  std::vector<std::string> TakeSteps(const std::string& ensemble);
+
+ private:
+  struct Loaded {
+    uint64_t fingerprint = 0;
+    std::vector<std::string> steps;
+    std::shared_ptr<AgentChain> agents;
+    uint64_t files_fingerprint = 0;
+    std::vector<int64_t> versions;
+    ModelConfig config;  // as read
+  };
+
+  mutable std::mutex mutex_;  // guards models_
+  std::map<std::string, Loaded> models_;
+};
+
+}  // namespace nereid

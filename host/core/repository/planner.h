@@ -1,0 +1,63 @@
+// From names to a list of what is to be loaded for them, and of what cannot be: whose failure the
+// log and the index have then. [any thread]
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/parameter.h"
+#include "nereid/status.h"
+#include "repository/model_lifecycle.h"
+#include "repository/model_plan.h"
+#include "repository/repository_list.h"
+
+namespace nereid {
+
+// By name; none is in both.
+struct LoadList {
+  std::map<std::string, ModelPlan> plans;
+  std::map<std::string, Status> failures;
+};
+
+class Planner {
+ public:
+  // What is pointed to outlives this object.
+  Planner(ConfigRule rule, const RepositoryList* repositories, RepoAgents* agents,
+          ModelLifecycle* lifecycle)
+      : rule_(std::move(rule)),
+        repositories_(repositories),
+        agents_(agents),
+        lifecycle_(lifecycle) {}
+
+  // Below, `by_request`: for a client, see ModelLifecycle::RecordFailure.
+  // Each of `names`, and the steps of ensembles among them that do not serve yet.
+  LoadList PlanAll(const std::vector<std::string>& names) const;
+  // One model for a client, without its steps.
+  Result<ModelPlan> Plan(const std::string& name,
+                         const std::vector<const Parameter*>& parameters) const;
+  // Adds what the ensemble `name` of the list calls and what does not serve yet.
+  void AddSteps(const std::string& name, bool by_request, LoadList* list) const;
+  // Lets the repository agents act on each plan; one that they refuse becomes a failure.
+  void ApplyAgents(bool by_request, LoadList* list) const;
+
+ private:
+  // As the steps of an ensemble in `repositories`.
+  void AddStepsFrom(const std::vector<Repository>& repositories, const std::string& name,
+                    bool by_request, LoadList* list) const;
+  void Add(const std::string& name, Result<ModelPlan> plan, bool by_request, LoadList* list) const;
+  // The plan where there is something to load, or why not.
+  Result<ModelPlan> Checked(const std::string& name, Result<ModelPlan> plan, bool by_request) const;
+  Status FailUnread(const std::string& name, const Status& reason) const;
+  Status FailWithoutVersion(const std::string& name, const Status& reason, bool by_request) const;
+  // Makes a failure known that happened before any version was loaded. False when there is no
+  // folder for it.
+  bool RecordFailure(const std::string& name, const Status& status, bool by_request) const;
+
+  const ConfigRule rule_;
+  const RepositoryList* const repositories_;
+  RepoAgents* const agents_;
+  ModelLifecycle* const lifecycle_;
+};
+
+}  // namespace nereid
