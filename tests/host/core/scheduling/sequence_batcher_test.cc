@@ -465,6 +465,16 @@ class DelayedSequencesTest : public SequenceBatcherTest {
  protected:
   DelayedSequencesTest() { setenv("TRITONSERVER_DELAY_SCHEDULER", "3", 1); }
   ~DelayedSequencesTest() override { unsetenv("TRITONSERVER_DELAY_SCHEDULER"); }
+
+  // One request of a sequence counts at a time: three are there when sequence 9 comes.
+  void StartWithAThirdSequence() {
+    Queue(7, kStart);
+    Queue(7, kEnd);
+    Queue(8, kStart | kEnd);
+    EXPECT_EQ(Take(), "");
+    Queue(9, kStart | kEnd);
+    EXPECT_EQ(TakeAndAnswer(), "7 8");
+  }
 };
 
 TEST_F(DelayedSequencesTest, DirectStartsWhenAsManyRequestsWaitAsTheEnvironmentSays) {
@@ -493,23 +503,13 @@ TEST_F(DelayedSequencesTest, MayAwaitRequestsOfTheBacklogToo) {
   setenv("TRITONSERVER_BACKLOG_DELAY_SCHEDULER", "1", 1);
   Use(Config(R"("direct": {})"));
   unsetenv("TRITONSERVER_BACKLOG_DELAY_SCHEDULER");
-  Queue(7, kStart);
-  Queue(7, kEnd);
-  Queue(8, kStart | kEnd);
-  EXPECT_EQ(Take(), "");
-  Queue(9, kStart | kEnd);
-  EXPECT_EQ(TakeAndAnswer(), "7 8");
+  StartWithAThirdSequence();
   EXPECT_EQ(TakeAndAnswer(), "7 9");
 }
 
 TEST_F(DelayedSequencesTest, OldestCountsSequences) {
   Use(Config(R"("oldest": {"max_candidate_sequences": 4})"));
-  Queue(7, kStart);
-  Queue(7, kEnd);
-  Queue(8, kStart | kEnd);
-  EXPECT_EQ(Take(), "");
-  Queue(9, kStart | kEnd);
-  EXPECT_EQ(TakeAndAnswer(), "7 8");
+  StartWithAThirdSequence();
   while (!TakeAndAnswer().empty()) {
   }
 }
