@@ -65,8 +65,9 @@ Result<std::string> LocateFolder(const std::vector<Repository>& repositories,
     for (const Repository& repository : repositories) {
       searched += StrCat(searched.empty() ? "'" : ", '", repository.path, "'");
     }
-    return NotFoundError("no folder '", name, "' in ", searched.empty() ? "any" : searched,
-                         ": model not found in any model repository");
+    const std::string where =
+        searched.empty() ? "" : StrCat("no folder '", name, "' in ", searched, ": ");
+    return NotFoundError(where, "model not found in any model repository");
   }
   return InvalidArgError("model '", name, "' appears in two or more repositories: '", found[0].path,
                          "' and '", found[1].path, "'");
