@@ -5,6 +5,14 @@
 #include <utility>
 
 namespace nereid {
+namespace {
+
+bool Maps(const Repository& repository, const std::string& name) {
+  return std::any_of(repository.name_mapping.begin(), repository.name_mapping.end(),
+                     [&](const auto& mapping) { return mapping.second == name; });
+}
+
+}  // namespace
 
 std::vector<Repository> RepositoryList::All() const {
   std::lock_guard lock(mutex_);
@@ -28,6 +36,12 @@ Status RepositoryList::Register(Repository repository) {
     if (other.path == repository.path) {
       return AlreadyExistsError("model repository '", repository.path,
                                 "' has already been registered");
+    }
+    for (const auto& [folder, served] : repository.name_mapping) {
+      if (repository.own_namespace || !Maps(other, served)) continue;
+      return AlreadyExistsError("failed to register '", repository.path,
+                                "', there is a conflicting mapping for '", served, "' in '",
+                                other.path, "'");
     }
   }
   repositories_.push_back(std::move(repository));

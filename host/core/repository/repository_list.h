@@ -18,7 +18,8 @@ class RepositoryList {
   std::vector<Repository> All() const;
   bool HasNamespaces() const;
 
-  // INVALID_ARG when the folder is not there, ALREADY_EXISTS when it is known.
+  // INVALID_ARG when the folder is not there, ALREADY_EXISTS when it is known, or
+  // serves a folder under a name that another one maps to.
   Status Register(Repository repository);
   // INVALID_ARG when it is not known.
   Status Unregister(const std::string& path);
