@@ -8,7 +8,7 @@
 namespace nereid {
 
 void LoadedModels::Remember(const ModelPlan& plan) {
-  Loaded loaded{plan.fingerprint,       plan.steps,         plan.agents,
+  Loaded loaded{plan.fingerprint,       plan.overridden(),  plan.steps,      plan.agents,
                 plan.files_fingerprint, plan.load.versions, plan.load.config};
   {
     std::lock_guard lock(mutex_);
@@ -47,7 +47,7 @@ bool LoadedModels::IsUnchanged(const ModelPlan& plan) const {
   std::lock_guard lock(mutex_);
   const auto it = models_.find(plan.load.name);
   return it != models_.end() && it->second.fingerprint == plan.fingerprint &&
-         it->second.steps == plan.steps;
+         (it->second.is_overridden || it->second.steps == plan.steps);
 }
 
 bool LoadedModels::ChangesInstancesAlone(const ModelPlan& plan) const {

@@ -23,7 +23,8 @@ class LoadedModels {
   // Forgets all; returns the names of the ensembles among them.
   std::set<std::string> ForgetAll();
 
-  // The folder is as it was, and its steps' names mean the same models.
+  // The folder is as it was, and the names of the steps that it gives an ensemble mean the same
+  // models.
   bool IsUnchanged(const ModelPlan& plan) const;
   // True when nothing but the number and place of instances tells the plan from what was loaded.
   bool ChangesInstancesAlone(const ModelPlan& plan) const;
@@ -36,6 +37,7 @@ class LoadedModels {
  private:
   struct Loaded {
     uint64_t fingerprint = 0;
+    bool is_overridden = false;  // not the folder gave the steps
     std::vector<std::string> steps;
     std::shared_ptr<AgentChain> agents;
     uint64_t files_fingerprint = 0;

@@ -26,6 +26,20 @@ TEST_F(LoadParametersTest, AConfigReplacesTheFileUntilTheFolderChanges) {
   EXPECT_EQ(Find("m")->config.backend, "written since");
 }
 
+TEST_F(LoadParametersTest, AConfigMayGiveAnEnsembleOtherSteps) {
+  AddModel("file_step");
+  AddModel("other_step");
+  AddEnsemble("e", {"file_step"});
+  const Parameter config =
+      Text("config",
+           R"({"platform": "ensemble", "ensemble_scheduling": {"step": [{"model_name": "other_step",
+          "model_version": -1, "output_map": {"a": "b"}}]}})");
+  ASSERT_TRUE(repository_.Load("e", {&config}).ok());
+  ASSERT_TRUE(repository_.Load("e", {}).ok());
+  EXPECT_EQ(Find("e")->config.ensemble_scheduling->steps.at(0).model_name, "other_step");
+  EXPECT_EQ(Index(true), "e:1 READY; other_step:1 READY") << "the folder is as it was";
+}
+
 TEST_F(LoadParametersTest, FilesMakeAModelThatNoRepositoryHolds) {
   const Parameter config = Text("config", R"({"backend": "b"})");
   const Parameter file = Bytes("file:3/sub/weights.bin", "content");
