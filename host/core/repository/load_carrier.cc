@@ -10,7 +10,7 @@ namespace nereid {
 
 LoadCarrier::Failures LoadCarrier::Carry(bool by_request, LoadList* list) {
   const WantedEnsembles::Plans asked = wanted_->Want(list->plans);
-  RefuseCircles(asked, by_request, list);
+  RefuseCircles(asked, list);
   const std::set<std::string> loaded = Load(by_request, nullptr, list);
   for (const auto& [name, plan] : asked) {
     if (list->failures.count(name) == 0) {
@@ -22,8 +22,7 @@ LoadCarrier::Failures LoadCarrier::Carry(bool by_request, LoadList* list) {
   return FollowSteps(asked, loaded);
 }
 
-void LoadCarrier::RefuseCircles(const WantedEnsembles::Plans& asked, bool by_request,
-                                LoadList* list) {
+void LoadCarrier::RefuseCircles(const WantedEnsembles::Plans& asked, LoadList* list) {
   for (auto it = list->plans.begin(); it != list->plans.end();) {
     const auto& [name, plan] = *it;
     if (!wanted_->CallsItself(name)) {
@@ -33,7 +32,7 @@ void LoadCarrier::RefuseCircles(const WantedEnsembles::Plans& asked, bool by_req
     Status status = InvalidArgError("load failed for model '", name,
                                     "': circular dependency between ensembles");
     for (const int64_t version : plan.load.versions) {
-      lifecycle_->RecordFailure(name, version, status.message(), by_request);
+      lifecycle_->RecordFailure(name, version, status.message(), /*is_missed=*/false);
     }
     wanted_->Failed(name, asked.at(name), lifecycle_->IsServing(name));
     list->failures.emplace(name, std::move(status));
@@ -50,14 +49,20 @@ std::set<std::string> LoadCarrier::Load(bool by_request,
     plan.load.instances_only = lifecycle_->IsServing(name) && loaded_->ChangesInstancesAlone(plan);
     for (const std::string& note : plan.notes) NEREID_LOG_WARN("model '", name, "': ", note);
   }
+  const auto remember = [this](const ModelPlan& plan) {
+    if (plan.agents != nullptr) plan.agents->FinishLoad(true);
+    loaded_->Remember(plan);
+  };
   std::set<std::string> loaded;
   const auto settled = [&](const ModelPlan& plan, const Status& status) {
-    if (plan.agents != nullptr) plan.agents->FinishLoad(status.ok());
-    if (status.ok() && !plan.load.instances_only) loaded.insert(plan.load.name);
-    if (status.ok()) return loaded_->Remember(plan);
+    if (status.ok()) {
+      if (!plan.load.instances_only) loaded.insert(plan.load.name);
+      return;
+    }
+    if (plan.agents != nullptr) plan.agents->FinishLoad(false);
     list->failures.insert_or_assign(plan.load.name, status);
   };
-  LoadWaves(std::move(list->plans), lifecycle_, by_request, {std::move(may_start), settled}).Run();
+  LoadWaves(std::move(list->plans), lifecycle_, {std::move(may_start), remember, settled}).Run();
   list->plans.clear();
   return loaded;
 }
@@ -74,16 +79,19 @@ LoadCarrier::Failures LoadCarrier::FollowSteps(const WantedEnsembles::Plans& tri
   };
   const std::set<std::string> followed = Load(/*by_request=*/false, may_start, &list);
   for (const std::string& name : followed) wanted_->Loaded(name, followers.at(name));
-  for (const auto& [name, status] : list.failures) GiveUp(*followers.at(name), status);
+  for (const auto& [name, status] : list.failures) {
+    NEREID_LOG_ERROR(status.message());
+    // Others took as long as they liked: the name may be a client's again, or unloaded.
+    if (wanted_->IsWanted(name, followers.at(name))) GiveUp(*followers.at(name), status);
+  }
   list.failures.merge(FollowSteps(followers, followed));
   return std::move(list.failures);
 }
 
 void LoadCarrier::GiveUp(const ModelPlan& follower, const Status& reason) {
-  NEREID_LOG_ERROR(reason.message());
   unloader_->TakeDown(follower.load.name, false);
   for (const int64_t version : follower.load.versions) {
-    lifecycle_->RecordFailure(follower.load.name, version, reason.message());
+    lifecycle_->RecordFailure(follower.load.name, version, reason.message(), /*is_missed=*/true);
   }
 }
 

@@ -33,13 +33,13 @@ class LoadCarrier {
 
   // Loads what a caller asked for, moving what fails to the list's failures. Then wanted ensembles
   // that call what has been loaded are loaded anew; returns the failures of these. `by_request`:
-  // for a client, see ModelLifecycle::RecordFailure.
+  // for a client, see Planner.
   Failures Carry(bool by_request, LoadList* list);
 
  private:
   // Moves the ensembles that call themselves through others to the failures. `asked`: see
   // WantedEnsembles::Want.
-  void RefuseCircles(const WantedEnsembles::Plans& asked, bool by_request, LoadList* list);
+  void RefuseCircles(const WantedEnsembles::Plans& asked, LoadList* list);
   // Loads in waves: a model when its steps are done. Returns what is new.
   std::set<std::string> Load(bool by_request, std::function<bool(const ModelPlan&)> may_start,
                              LoadList* list);

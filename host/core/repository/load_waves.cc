@@ -4,11 +4,9 @@
 
 namespace nereid {
 
-LoadWaves::LoadWaves(std::map<std::string, ModelPlan> plans, ModelLifecycle* lifecycle,
-                     bool by_request, Hooks hooks)
+LoadWaves::LoadWaves(std::map<std::string, ModelPlan> plans, ModelLifecycle* lifecycle, Hooks hooks)
     : waiting_(std::move(plans)),
       lifecycle_(lifecycle),
-      by_request_(by_request),
       hooks_(std::move(hooks)),
       finished_(std::make_shared<Finished>(waiting_.size() + 1)) {}
 
@@ -53,7 +51,9 @@ void LoadWaves::Start(const std::string& name) {
   auto node = waiting_.extract(name);
   if (hooks_.may_start != nullptr && !hooks_.may_start(node.mapped())) return;
   const ModelPlan& plan = running_.emplace(name, std::move(node.mapped())).first->second;
-  lifecycle_->Load(plan.load, [finished = finished_, name](Status status) {
+  // Once it is pushed the plan may be gone, and this object.
+  lifecycle_->Load(plan.load, [this, &plan, finished = finished_, name](Status status) {
+    if (status.ok()) hooks_.loaded(plan);
     finished->TryPush({name, std::move(status)});
   });
 }
@@ -62,7 +62,7 @@ void LoadWaves::Fail(const std::string& name, Status status) {
   const auto node = waiting_.extract(name);
   const ModelPlan& plan = node.mapped();
   for (const int64_t version : plan.load.versions) {
-    lifecycle_->RecordFailure(name, version, status.message(), by_request_);
+    lifecycle_->RecordFailure(name, version, status.message(), /*is_missed=*/false);
   }
   hooks_.settled(plan, status);
 }

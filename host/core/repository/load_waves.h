@@ -1,6 +1,6 @@
 // Several loads that depend on each other: each starts when the models that it calls are settled,
 // and fails without being tried when one of them does not serve. [the thread that asked for the
-// loads; waits for the load threads]
+// loads, but for one hook; waits for the load threads]
 #pragma once
 
 #include <functional>
@@ -21,13 +21,15 @@ class LoadWaves {
   struct Hooks {
     // Asked right before a load; a plan that may not start is dropped. Null: all may.
     std::function<bool(const ModelPlan&)> may_start;
+    // Called for a plan that has loaded, before another load or unload of it begins. [a load
+    // thread]
+    std::function<void(const ModelPlan&)> loaded;
     // Called once a plan, when it has loaded or failed.
     std::function<void(const ModelPlan&, const Status&)> settled;
   };
 
-  // `lifecycle` outlives this object. `by_request`: see ModelLifecycle::RecordFailure.
-  LoadWaves(std::map<std::string, ModelPlan> plans, ModelLifecycle* lifecycle, bool by_request,
-            Hooks hooks);
+  // `lifecycle` and the hooks outlive this object.
+  LoadWaves(std::map<std::string, ModelPlan> plans, ModelLifecycle* lifecycle, Hooks hooks);
 
   // Returns when every plan is settled.
   void Run();
@@ -47,7 +49,6 @@ class LoadWaves {
   std::map<std::string, ModelPlan> waiting_;
   std::map<std::string, ModelPlan> running_;
   ModelLifecycle* const lifecycle_;
-  const bool by_request_;
   const Hooks hooks_;
   const std::shared_ptr<Finished> finished_;
 };

@@ -227,12 +227,17 @@ void ModelLifecycle::Finish(Loading* loading) {
 }
 
 void ModelLifecycle::Done(Loading* loading, Status status) {
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->entries[loading->plan.name].busy = false;
-    state_->changed.notify_all();
-  }
   loading->done(std::move(status));
+  std::lock_guard lock(state_->mutex);
+  state_->entries[loading->plan.name].busy = false;
+  state_->changed.notify_all();
+}
+
+void ModelLifecycle::WaitUntilIdle(const std::string& name) const {
+  std::unique_lock lock(state_->mutex);
+  const auto it = state_->entries.find(name);
+  if (it == state_->entries.end()) return;
+  state_->changed.wait(lock, [&entry = it->second] { return !entry.busy; });
 }
 
 // Decides what serves from now on. Model objects that lose are dropped after the lock is released:
@@ -305,7 +310,7 @@ bool ModelLifecycle::WaitUntilUnloading(const std::vector<std::string>& names,
 }
 
 void ModelLifecycle::RecordFailure(const std::string& name, int64_t version,
-                                   const std::string& reason, bool by_request) {
+                                   const std::string& reason, bool is_missed) {
   std::lock_guard lock(state_->mutex);
   State::Entry& entry = state_->entries[name];
   if (entry.serving.count(version) > 0) return;
@@ -313,7 +318,7 @@ void ModelLifecycle::RecordFailure(const std::string& name, int64_t version,
   const bool was_missed = old != entry.versions.end() && old->second.status.is_missed &&
                           old->second.status.state != ModelState::kUnloading &&
                           !IsUnloaded(old->second.status);
-  entry.versions[version].status = {ModelState::kUnavailable, reason, !by_request || was_missed};
+  entry.versions[version].status = {ModelState::kUnavailable, reason, is_missed || was_missed};
 }
 
 void ModelLifecycle::MakeKnown(const std::string& name) {

@@ -30,8 +30,8 @@ const char* ModelStateName(ModelState state);
 struct VersionStatus {
   ModelState state = ModelState::kUnavailable;
   std::string reason;  // why it is unavailable: an error, or "unloaded"
-  // Counts against the server's readiness while it is unavailable: not where a request to load was
-  // refused before anything was loaded.
+  // Counts against the server's readiness while it is unavailable: not where nothing was loaded
+  // because a client's request was refused, the configuration was, or an ensemble lacked a step.
   bool is_missed = true;
 };
 
@@ -63,9 +63,11 @@ class ModelLifecycle {
   ~ModelLifecycle();
 
   // Starts the load; waits only while another load or unload of the same model is under way. `done`
-  // runs on a load thread when every version is loaded or has failed. All versions must load, or
-  // what served before goes on, if anything did.
+  // runs on a load thread when every version is loaded or has failed, before another load or unload
+  // of the model begins. All versions must load, or what served before goes on, if anything did.
   void Load(Plan plan, std::function<void(Status)> done);
+  // Returns when no load of `name` is under way.
+  void WaitUntilIdle(const std::string& name) const;
 
   // When nothing of `name` is left after its next unload, `next` are unloaded too: the steps of an
   // ensemble serve until its last request is answered. A load of `name` cancels it.
@@ -78,10 +80,10 @@ class ModelLifecycle {
   // No-op for unknown names.
   void Unload(const std::string& name);
 
-  // A load failed before any version was known; `by_request`: one that a client asked for, which
-  // the server does not miss unless it missed the version before.
+  // A load failed before anything of the version was loaded. Where it is not `is_missed`, the
+  // server does without the version, unless it missed it before.
   void RecordFailure(const std::string& name, int64_t version, const std::string& reason,
-                     bool by_request = false);
+                     bool is_missed);
 
   // From now on the table says of `name` that it has no available versions, until one serves.
   void MakeKnown(const std::string& name);

@@ -80,18 +80,18 @@ Status Planner::FailUnread(const std::string& name, const Status& reason) const 
                 StrCat("failed to load '", name,
                        "', failed to poll from model repository: ", reason.message()));
   // As in Triton, a server is ready without the models whose configuration it could not take.
-  RecordFailure(name, status, /*by_request=*/true);
+  RecordFailure(name, status, /*is_missed=*/false);
   return status;
 }
 
 Status Planner::FailWithoutVersion(const std::string& name, const Status& reason,
                                    bool by_request) const {
   NEREID_LOG_ERROR("Poll failed for model directory '", name, "': ", reason.message());
-  if (RecordFailure(name, reason, by_request)) lifecycle_->MakeKnown(name);
+  if (RecordFailure(name, reason, !by_request)) lifecycle_->MakeKnown(name);
   return reason;
 }
 
-bool Planner::RecordFailure(const std::string& name, const Status& status, bool by_request) const {
+bool Planner::RecordFailure(const std::string& name, const Status& status, bool is_missed) const {
   // A name that no repository holds is no model with a failure; of one that several hold the index
   // says so by itself.
   const std::vector<ScannedModel> found = FindModel(repositories_->All(), name);
@@ -101,7 +101,7 @@ bool Planner::RecordFailure(const std::string& name, const Status& status, bool 
   if (folders.ok()) versions = std::move(folders->versions);
   if (versions.empty()) versions = {1};
   for (const int64_t version : versions) {
-    lifecycle_->RecordFailure(name, version, status.message(), by_request);
+    lifecycle_->RecordFailure(name, version, status.message(), is_missed);
   }
   return true;
 }

@@ -30,7 +30,7 @@ class Planner {
         agents_(agents),
         lifecycle_(lifecycle) {}
 
-  // Below, `by_request`: for a client, see ModelLifecycle::RecordFailure.
+  // Below, `by_request`: for a client; the server does not miss what it is refused.
   // Each of `names`, and the steps of ensembles among them that do not serve yet.
   LoadList PlanAll(const std::vector<std::string>& names) const;
   // One model for a client, without its steps.
@@ -52,7 +52,7 @@ class Planner {
   Status FailWithoutVersion(const std::string& name, const Status& reason, bool by_request) const;
   // Makes a failure known that happened before any version was loaded. False when there is no
   // folder for it.
-  bool RecordFailure(const std::string& name, const Status& status, bool by_request) const;
+  bool RecordFailure(const std::string& name, const Status& status, bool is_missed) const;
 
   const ConfigRule rule_;
   const RepositoryList* const repositories_;

@@ -14,6 +14,7 @@ constexpr std::chrono::seconds kMaxChainWait{1};
 }  // namespace
 
 void Unloader::TakeDown(const std::string& name, bool dependents) {
+  lifecycle_->WaitUntilIdle(name);  // what a load under way remembers is there then
   const std::vector<std::string> steps = dependents ? ChainSteps(name) : std::vector<std::string>();
   loaded_->Forget(name);
   for (const std::string& ensemble : loaded_->EnsemblesWith(name)) {

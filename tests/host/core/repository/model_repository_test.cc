@@ -344,7 +344,92 @@ TEST_F(ModelRepositoryTest, ALoadThatIsRefusedBeforeAnythingIsLoadedLeavesTheSer
   EXPECT_FALSE(repository_.Load("m", {}).ok());
   EXPECT_TRUE(repository_.AllServing()) << "it was unloading";
   EXPECT_FALSE(repository_.Poll().ok());
+  EXPECT_TRUE(repository_.AllServing()) << "nothing of what failed could be loaded";
+  loader_.Fail("late:1", InternalError("broken"));
+  AddModel("late");
+  EXPECT_FALSE(repository_.Poll().ok());
   EXPECT_FALSE(repository_.AllServing());
+}
+
+TEST_F(ModelRepositoryTest, AnEnsembleWithoutItsStepsKeepsNoServerFromBeingReadyAtTheStart) {
+  AddModel("m");
+  AddModel("typo", {1}, "backend: 'b' max_batch_sizes: 1");
+  AddEnsemble("over_typo", {"typo"});
+  AddEnsemble("itself", {"itself"});
+  EXPECT_FALSE(repository_.LoadAll().ok());
+  EXPECT_EQ(Index(true), "m:1 READY");
+  EXPECT_TRUE(repository_.AllServing());
+}
+
+// Holds the ensemble `late` while the ensemble `early`, which calls the same step, fails to follow.
+class FailedFollowerTest : public RepositoryTest {
+ protected:
+  void SetUp() override {
+    AddModel("x");
+    AddEnsemble("early", {"x"});
+    AddEnsemble("late", {"x"});
+    ASSERT_TRUE(repository_.LoadAll().ok());
+    AddModel("x", {1, 2});
+    loader_.Fail("early:1", InternalError("broken"));
+    loader_.Hold("late");
+    load_ = std::async(std::launch::async, [&] { return repository_.Load("x", {}); });
+    loader_.WaitForLoads(6);
+    lifecycle_.WaitUntilIdle("early");
+    loader_.Heal();
+  }
+  void Finish() {
+    loader_.Release("late");
+    EXPECT_TRUE(load_.get().ok());
+  }
+  void TearDown() override { loader_.Release("late"); }
+  std::future<Status> load_;
+};
+
+TEST_F(FailedFollowerTest, ThatIsLoadedOtherwiseMeanwhileServesOn) {
+  Write("repo/early/1/model.bin", "x");
+  const Parameter config("config", std::string(R"({"backend": "b"})"));
+  ASSERT_TRUE(repository_.Load("early", {&config}).ok());
+  Finish();
+  EXPECT_EQ(Index(true), "early:1 READY; late:1 READY; x:2 READY");
+}
+
+TEST_F(FailedFollowerTest, ThatIsUnloadedMeanwhileIsNotMissed) {
+  ASSERT_TRUE(repository_.Unload("early", false).ok());
+  Finish();
+  EXPECT_EQ(Index(true), "late:1 READY; x:2 READY");
+  EXPECT_TRUE(repository_.AllServing());
+}
+
+TEST_F(FailedFollowerTest, IsTakenDownAndMissed) {
+  Finish();
+  EXPECT_EQ(Index(true), "late:1 READY; x:2 READY");
+  EXPECT_FALSE(repository_.AllServing());
+}
+
+TEST_F(ModelRepositoryTest, AnUnloadDuringALoadTakesTheStepsAlong) {
+  AddModel("x");
+  AddEnsemble("e", {"x"});
+  loader_.Hold("e");
+  auto load = std::async(std::launch::async, [&] { return repository_.Load("e", {}); });
+  loader_.WaitForLoads(2);
+  auto unload = std::async(std::launch::async, [&] { return repository_.Unload("e", true); });
+  EXPECT_EQ(unload.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout)
+      << "it waits for the load";
+  loader_.Release("e");
+  EXPECT_TRUE(load.get().ok());
+  EXPECT_TRUE(unload.get().ok());
+  EXPECT_EQ(Index(true), "");
+}
+
+TEST_F(ModelRepositoryTest, ANameMayBeMappedInOneRepositoryAlone) {
+  AddModel("folder", {1}, "backend: 'b'", "second");
+  AddModel("folder", {1}, "backend: 'b'", "third");
+  ASSERT_TRUE(repository_.Register({repo("second"), {{"folder", "n"}}}).ok());
+  const Status status = repository_.Register({repo("third"), {{"folder", "n"}}});
+  EXPECT_EQ(status.code(), StatusCode::kAlreadyExists);
+  EXPECT_NE(status.message().find("there is a conflicting mapping for 'n'"), std::string::npos)
+      << status.message();
+  EXPECT_TRUE(repository_.Load("n", {}).ok());
 }
 
 TEST_F(ModelRepositoryTest, AnEnsembleThatIsUnloadedWhileEnsemblesFollowStaysUnloaded) {
