@@ -90,13 +90,20 @@ def test_outputs_are_those_that_are_configured_and_wanted(python_server, case, a
     assert [{each.name: result.as_numpy(each.name).tolist() for each in result.get_response().outputs} for result in seen] == [expected] * bool(expected)
 
 
-def test_a_forked_process_is_refused_and_its_parent_goes_on(python_server):
+def test_a_forked_process_calls_the_host_and_its_parent_goes_on(python_server):
     answer = ask_caller(python_server, "forked")
-    refused = "the host can be called from the model's process alone, and process PID was forked or spawned by it"
-    assert answer == {"told": [refused, refused, refused, f"Failed to increment metric value: {refused}", refused, refused, refused,
-                               f"Failed to check model readiness: {refused}", refused, "nothing"],
-                      "stream": [[0.0], [1.0], [2.0], "empty"], "metric": 2.0, "exec": [2.0, 4.0], "input": [1.0, 2.0]}
-    wait_for(lambda: "model 'caller': from a forked process" in log_of(python_server), "its line is in the log")
+    told = answer.pop("told")
+    assert answer == {"stream": [[0.0], [1.0], [2.0], "empty"], "metric": 3.0, "exec": [2.0, 4.0], "input": [1.0, 2.0]}
+    assert told[:5] == [[2.0, 4.0], True, [2.0, 4.0], [[0.0], [1.0], "empty"], [[0.0], [1.0], "empty"]]
+    assert told[5] == {"error": "minus one", "code": 2} and "Model 'no_such' is not ready" in told[6]["error"]
+    assert told[7:10] == [1.0, False, True] and told[10].startswith("Failed to increment metric value: Failed to process the request")
+    assert told[11] == "process PID cannot have answers to a call of the process that forked it"
+    lines = wait_for(lambda: [each for each in log_of(python_server).splitlines() if "model 'caller': from a forked process" in each], "its line is in the log")
+    assert lines[0].startswith("W") and "model.py:" in lines[0]
+
+
+def test_a_process_that_is_started_anew_cannot_call_the_host(python_server):
+    assert ask_caller(python_server, "spawned") == "process PID cannot call the host: the model's process can, and those that it forks"
 
 
 def test_streams_of_other_models(python_server):

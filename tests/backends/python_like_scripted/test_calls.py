@@ -142,7 +142,7 @@ class Host:
 
     def __init__(self, calls, monkeypatch):
         self.calls, self.posted, self.answers = calls, [], queue.Queue()
-        monkeypatch.setattr(calls.channel, "check_own", lambda: None)
+        monkeypatch.setattr(calls.channel, "is_own", lambda: True)
         monkeypatch.setattr(calls.channel, "post", self.posted.append)
         monkeypatch.setattr(calls.channel, "next_posted", self.answers.get)
         monkeypatch.setattr(calls, "is_allowed", True)
@@ -364,12 +364,16 @@ def test_a_call_that_there_is_no_room_for_is_answered_with_an_error(calls, host,
     assert not calls._slots and not calls._orphans
 
 
-def test_a_forked_process_waits_for_no_answer(calls):
-    """Whoever reads in its parent does not read there. Here no host was ever there, as in one that was forked."""
+def test_a_forked_process_waits_for_no_answer_to_its_parent(calls):
+    """Whoever reads in its parent does not read there."""
     from nereid_worker.errors import TritonModelException
+    slot = waiting(calls, 1)
     calls._read_lock.acquire()
-    with pytest.raises(TritonModelException, match="from the model's process alone"):
-        calls._wait(calls._Slot())
+    calls._leave()
+    with pytest.raises(TritonModelException, match="call of the process that forked it"):
+        calls._wait(slot)
+    calls._end(1, slot)
+    assert not calls._orphans and calls._read_lock.acquire(blocking=False)
 
 
 class Text(str, enum.Enum):

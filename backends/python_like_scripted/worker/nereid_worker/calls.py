@@ -27,7 +27,7 @@ _is_draining = False
 
 class _Slot:
     """What came for one call. Beside the thread that waits, whoever put a function into `to_tell` is told, once."""
-    __slots__ = ("messages", "event", "to_tell", "is_waiting", "is_over", "is_ended")
+    __slots__ = ("messages", "event", "to_tell", "is_waiting", "is_over", "is_ended", "is_left")
 
     def __init__(self):
         self.messages = deque()
@@ -37,6 +37,7 @@ class _Slot:
         self.is_waiting = False
         self.is_over = False  # the last answer came
         self.is_ended = False  # nobody takes answers any more
+        self.is_left = False  # it belongs to the process that forked this one
 
     def wake(self):
         try:
@@ -51,10 +52,30 @@ class _Slot:
             tell_one()
 
 
+def _leave():
+    """In a process that the model forked: the calls, and whoever read, are the model's."""
+    global _read_lock, _slots_lock, _pump, _is_draining
+    for each in _slots.values():
+        each.is_left = each.is_ended = True
+    _slots.clear()
+    _orphans.clear()
+    _read_lock, _slots_lock = threading.Lock(), threading.RLock()
+    _pump = None
+    _is_draining = False
+
+
+channel.on_leave.append(_leave)
+
+
+def _check_own(slot):
+    if slot.is_left:
+        raise TritonModelException(f"process {os.getpid()} cannot have answers to a call of the process that forked it")
+
+
 def _read_one():
     message = channel.next_posted()
     if message is None:
-        os._exit(0)  # the host is gone
+        os._exit(0 if channel.is_own() else 1)  # the host, or the model's process, is gone
     if message[0] == protocol.IS_READY:
         on_is_ready(message[1])
         return
@@ -104,7 +125,7 @@ def _wake_another():
 
 def _wait(slot):
     """Until a message is there, or nobody takes them any more. One thread of a slot at a time."""
-    channel.check_own()  # in a forked process whoever read is gone
+    _check_own(slot)
     while not (slot.messages or slot.is_ended):
         slot.is_waiting = True  # before the lock is tried: whoever gives it up sees this
         if _pump is None and _read_lock.acquire(blocking=False):
@@ -152,7 +173,6 @@ def _drain():
 
 
 def _begin(operation, arguments, slot):
-    channel.check_own()
     number = next(_next_call)
     with _slots_lock:
         _slots[number] = slot
@@ -216,11 +236,16 @@ def await_handled():
 # ---- other models
 
 
-def _begin_infer(request, decoupled, slot):
-    """The call's number. One for which there is no room is over: as there, its answer says so."""
+def check_allowed():
     if not is_allowed:
         raise TritonModelException("BLS is only supported during the 'execute' function.")
-    channel.check_own()
+
+
+def _begin_infer(request, decoupled, slot):
+    """The call's number. One for which there is no room is over: as there, its answer says so."""
+    if channel.is_own():  # the process that forked this one may be allowed to meanwhile
+        check_allowed()
+    channel.reach()
     kept = []
     packed = None
     try:
@@ -270,7 +295,6 @@ def infer_async(request, decoupled):
     """A future of what infer() returns. A stream's iterator is there with its first response, as there: a loop over it that is no
     `async for` then holds up no other coroutine until that one comes."""
     import asyncio
-    channel.check_own()
     awaited = _Awaited(asyncio.get_running_loop(), decoupled)
     start_pump()
     awaited.begin(request)
@@ -431,7 +455,7 @@ class ResponseIterator(HostsOwn):
             while self._position == len(self._seen):
                 if self._is_done:
                     raise StopIteration("Iteration is done for the responses.")
-                channel.check_own()
+                _check_own(self._slot)
                 if not self._slot.messages:
                     return None
                 self._take(*self._slot.messages.popleft()[2:])
@@ -452,7 +476,7 @@ class ResponseIterator(HostsOwn):
             channel.post((protocol.CANCEL, self._number))
 
     def __del__(self):
-        if not getattr(self, "_is_done", True):
+        if not getattr(self, "_is_done", True) and not self._slot.is_left:
             try:
                 channel.post((protocol.CANCEL, self._number))
                 _end(self._number, self._slot)
@@ -462,4 +486,5 @@ class ResponseIterator(HostsOwn):
 
 def tell(operation, arguments):
     """A call whose answer nobody waits for."""
-    channel.post((protocol.CALL, 0, operation, arguments))
+    if channel.can_tell():
+        channel.post((protocol.CALL, 0, operation, arguments))

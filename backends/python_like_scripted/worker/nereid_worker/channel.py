@@ -15,23 +15,36 @@ asked_fd = posted_fd = -1
 _posted = None
 num_posted = 0
 _post_lock = threading.RLock()  # what the garbage collector ends inside it posts too
-
-
-def check_own():
-    if posted_fd < 0:
-        raise TritonModelException(f"the host can be called from the model's process alone, and process {os.getpid()} was forked or spawned by it")
+on_leave = []  # in a process that the model forked: what else it has to do
+_door = None  # for such processes, from the first fork on
+_door_lock = threading.Lock()
+_connection = None  # of such a process, with the model's
+_connection_lock = threading.RLock()
 
 
 class NoRegion:
-    """In place of an outgoing one, where this is not the model's own process."""
+    """In place of an outgoing one, where this is neither the model's process nor forked by it."""
 
     def place(self, array):
-        check_own()
+        _connected()
 
     place_bytes = give_back = place
 
     def free_bytes(self):
         return 0
+
+
+class NoSharing(NoRegion):
+    """In a process that the model forked: what is long travels as bytes, too."""
+
+    def place(self, array):
+        return array.tobytes()
+
+    def place_bytes(self, data):
+        return bytes(data)
+
+    def give_back(self, offset):
+        pass
 
 
 incoming, outgoing = None, NoRegion()
@@ -43,19 +56,65 @@ def open_channels(asked, posted, to_worker, from_worker, growth, limit):
     _posted = Looker(posted)
     incoming = IncomingRegion(to_worker)
     outgoing = OutgoingRegion(from_worker, growth, limit)
-    os.register_at_fork(after_in_child=_leave)
+    os.register_at_fork(before=_make_door, after_in_parent=_serve_door, after_in_child=_leave)
+
+
+def _make_door():
+    global _door
+    with _door_lock:
+        if _door is None and is_own():
+            from .relay import Door
+            try:
+                _door = Door()
+            except OSError:  # no more descriptors: this one cannot call the host
+                pass
+
+
+def _serve_door():
+    if _door is not None and is_own():
+        _door.serve()
 
 
 def _leave():
     """In a process that the model forked: what it said would be taken for the model's own, and what it gave back is still in use there."""
-    global asked_fd, posted_fd, outgoing
+    global asked_fd, posted_fd, outgoing, _connection, _post_lock, _door_lock, _connection_lock
     for descriptor in (asked_fd, posted_fd):
         if descriptor >= 0:
             os.close(descriptor)
     asked_fd = posted_fd = -1
     _posted.leave()
     incoming.leave()
-    outgoing = NoRegion()
+    outgoing = NoSharing()
+    # A thread that is not here may have held them.
+    _post_lock, _door_lock, _connection_lock = threading.RLock(), threading.Lock(), threading.RLock()
+    if _connection is not None:  # of the one that forked this one
+        _connection.close()
+        _connection = None
+    if _door is not None:
+        _door.leave()
+    for each in on_leave:
+        each()
+
+
+def _connected():
+    global _connection
+    with _connection_lock:
+        if _connection is None:
+            if _door is None:
+                raise TritonModelException(f"process {os.getpid()} cannot call the host: the model's process can, and those that it forks")
+            _connection = _door.connect()
+        return _connection
+
+
+def reach():
+    """Raises where the host cannot be called from here."""
+    if not is_own():
+        _connected()
+
+
+def can_tell():
+    """Whether what ends here may be known elsewhere."""
+    return is_own() or _connection is not None
 
 
 def is_own():
@@ -90,7 +149,9 @@ def next_question():
 def post(message):
     """[any thread]"""
     global num_posted
-    check_own()
+    if not is_own():
+        _connected().send(message)
+        return
     data = _packed(message)
     with _post_lock:
         os.write(posted_fd, data)
@@ -99,5 +160,7 @@ def post(message):
 
 def next_posted():
     """None when the host is gone."""
+    if not is_own():
+        return _connected().receive()
     data = _posted.read(131072)
     return _unpacked(data) if data else None

@@ -3,6 +3,7 @@ import sys
 
 from . import channel, protocol
 from .arguments import NamedInt, text_of
+from .errors import TritonModelException
 
 
 class LogLevel(NamedInt):
@@ -20,11 +21,13 @@ def _log(message, level, depth=2):
     message = message.decode(errors="replace") if isinstance(message, bytes) else text_of(message, "Logger: expected the message")
     if not isinstance(level, LogLevel):
         raise TypeError(f"Logger: expected a level of LogLevel, got {level!r}")
-    if not channel.is_own():
-        print(message, file=sys.stderr, flush=True)  # which the host's log has too
-        return
     frame = sys._getframe(depth)
-    channel.post((protocol.LOG, int(level), message, frame.f_code.co_filename, frame.f_lineno))
+    try:
+        channel.post((protocol.LOG, int(level), message, frame.f_code.co_filename, frame.f_lineno))
+    except TritonModelException:
+        if channel.is_own():
+            raise
+        print(message, file=sys.stderr, flush=True)  # which the host's log has too
 
 
 class Logger:

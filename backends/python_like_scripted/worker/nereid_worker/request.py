@@ -1,7 +1,7 @@
 """A request: one that the model received, or one that it makes to call another model."""
 import threading
 
-from . import calls, protocol
+from . import calls, channel, protocol
 from .arguments import HostsOwn, NamedInt, bool_of, int_of, list_of, text_of
 from .errors import TritonModelException
 from .response import InferenceResponseSender, parameters_text, parameters_tuple
@@ -9,6 +9,15 @@ from .tensor import Tensor, packed_all
 
 RELEASE_ALL, RELEASE_RESCHEDULE = 1, 2
 _making_sender = threading.Lock()  # a second sender of a request would end it when it dies
+
+
+def _leave():
+    """In a process that the model forked: a thread that is not here may have held it."""
+    global _making_sender
+    _making_sender = threading.Lock()
+
+
+channel.on_leave.append(_leave)
 
 
 class MemoryType(NamedInt):

@@ -143,7 +143,6 @@ class InferenceResponseSender(HostsOwn):
             raise TritonModelException("Unable to send response. Unsupported flag provided.")
         if response is None and not flags:
             raise TritonModelException("Inference Response object must be provided when the response flags is set to zero.")
-        channel.check_own()
         kept = []
         packed = None if response is None else response.packed(self._names, kept_on_gpu=kept)
         try:
@@ -159,11 +158,11 @@ class InferenceResponseSender(HostsOwn):
             if packed is not None:
                 give_back(packed[0])
             raise
-        if kept:
+        if kept or not channel.is_own():  # the process that forked this one may end the request after this
             calls.await_handled()
 
     def __del__(self):
-        if not getattr(self, "_is_closed", True) and self._key:
+        if not getattr(self, "_is_closed", True) and self._key and channel.is_own():
             try:
                 channel.post((protocol.RESPOND, self._key, None, FINAL))
             except Exception:  # noqa: BLE001 a process that the model forked, or the interpreter at its end

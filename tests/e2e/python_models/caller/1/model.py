@@ -35,6 +35,13 @@ def put_square(results, value):
     results.put(value * value)
 
 
+def put_what_calls_come_to(results):
+    try:
+        results.put(result_of(call("doubler", np.ones(2, np.float32)).exec()))
+    except pb_utils.TritonModelException as error:
+        results.put(str(error))
+
+
 class TritonPythonModel:
     def initialize(self, args):
         self.args = args
@@ -579,19 +586,21 @@ class TritonPythonModel:
     def case_forked(self, values, request):
         """What calls of the host come to in a process that the model forked, and whether the model's own go on."""
         large = np.arange(300_000, dtype=np.float32)
-        sender = request.get_response_sender()
         metric = pb_utils.MetricFamily(name="caller_forked", description="", kind=pb_utils.MetricFamily.COUNTER).Metric()
         stream = call("counter", np.array([3], np.float32)).exec(decoupled=True)
 
         def attempts(results):
             async def ask():
-                return await call("doubler", values).async_exec()
-            with_array = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", large)])
-            results.put([self.told(each) for each in (
-                lambda: call("doubler", values).exec(), lambda: call("doubler", large).exec(), lambda: asyncio.run(ask()),
-                lambda: metric.increment(1), lambda: sender.send(with_array), lambda: sender.send(flags=1), request.is_cancelled,
-                lambda: pb_utils.is_model_ready("doubler"), lambda: next(stream),
-                lambda: pb_utils.Logger.log_warn("from a forked process"))])
+                return result_of(await call("doubler", values).async_exec())
+
+            async def ask_stream():
+                return [result_of(each) async for each in await call("counter", np.array([2], np.float32)).async_exec(decoupled=True)]
+            metric.increment(1)
+            pb_utils.Logger.log_warn("from a forked process")
+            results.put([result_of(call("doubler", values).exec()), bool((call("doubler", large).exec().output_tensors()[0].as_numpy() == 2 * large).all()),
+                         asyncio.run(ask()), [result_of(each) for each in call("counter", np.array([2], np.float32)).exec(decoupled=True)],
+                         asyncio.run(ask_stream()), result_of(call("doubler", -values).exec()), result_of(call("no_such", values).exec()), metric.value(),
+                         request.is_cancelled(), pb_utils.is_model_ready("doubler"), self.told(lambda: metric.increment(-1)), self.told(lambda: next(stream))])
 
         def forked_answers():
             context = multiprocessing.get_context("fork")
@@ -602,10 +611,18 @@ class TritonPythonModel:
             process.join()
             return told, process.pid
         told, pid = forked_answers()
+        told[-1] = told[-1].replace(str(pid), "PID")
         streamed = [result_of(each) for each in stream]
         metric.increment(2)
-        return {"told": [each.replace(str(pid), "PID") for each in told], "stream": streamed, "metric": metric.value(),
-                "exec": result_of(call("doubler", values).exec()), "input": values.tolist()}
+        return {"told": told, "stream": streamed, "metric": metric.value(), "exec": result_of(call("doubler", values).exec()), "input": values.tolist()}
+
+    def case_spawned(self, values, request):
+        context = multiprocessing.get_context("spawn")
+        results = context.SimpleQueue()
+        process = context.Process(target=put_what_calls_come_to, args=(results,))
+        process.start()
+        process.join(30)
+        return None if results.empty() else results.get().replace(str(process.pid), "PID")
 
     def case_abandoned(self, values, request):
         """Answers that come when their loop is closed; calls of the next loop are answered all the same."""
