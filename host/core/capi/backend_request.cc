@@ -187,7 +187,7 @@ TRITONSERVER_Error* TRITONBACKEND_RequestOutputBufferProperties(
     const ResponseCallbacks& callbacks = sink.callbacks();
     if (callbacks.allocator->query_fn == nullptr) {
       return nereid::UnavailableError(
-          "output properties are not available: the client's allocator "
+          "Output properties are not available: the client's allocator "
           "has no query function");
     }
     return nereid::TakeError(callbacks.allocator->query_fn(

@@ -159,12 +159,6 @@ Status InferRequest::Prepare(InferenceTrace* trace) {
     return InvalidArgError(LogPrefix(), "request to model '", plan().model_name,
                            "' is still in flight");
   }
-  if (callbacks_.response_fn == nullptr || callbacks_.allocator == nullptr) {
-    return InvalidArgError(LogPrefix(), "no response callback is set");
-  }
-  if (release_fn_ == nullptr) {
-    return InvalidArgError(LogPrefix(), "no release callback is set");
-  }
   if (!unknown_outputs_.empty()) {
     return InvalidArgError("unexpected inference output '", unknown_outputs_.front(),
                            "' for model '", plan().model_name, "'");
@@ -172,6 +166,12 @@ Status InferRequest::Prepare(InferenceTrace* trace) {
   request_start_ns = SteadyNowNs();
   queue_deadline_ns = 0;
   NEREID_RETURN_IF_ERROR(CheckInputs(plan(), id_, {inputs_.data(), inputs_.size()}, &batch_size_));
+  if (callbacks_.response_fn == nullptr || callbacks_.allocator == nullptr) {
+    return InvalidArgError(LogPrefix(), "no response callback is set");
+  }
+  if (release_fn_ == nullptr) {
+    return InvalidArgError(LogPrefix(), "no release callback is set");
+  }
   if (trace != nullptr) {
     NEREID_RETURN_IF_ERROR(trace->Begin(plan().model_name, plan().model_version, id_));
     trace->Report(TRITONSERVER_TRACE_REQUEST_START, request_start_ns);
@@ -243,6 +243,7 @@ void InferRequest::DropHostCopies() {
 }
 
 void InferRequest::Release(uint32_t release_flags) {
+  if (!lent()) return;  // somebody released it in its backend's place
   DropHostCopies();
   host_inputs_.reset();
   if (!release_hooks_.empty()) {

@@ -205,6 +205,22 @@ TEST_F(InferRequestTest, IsDeletedAfterItsReleaseWhenItsClientWaitsForTheRespons
   EXPECT_FALSE(InferRequest::IsLive(request));
 }
 
+TEST_F(InferRequestTest, IsReleasedOnceWhenItsClientDoesSoInItsBackendsPlace) {
+  ASSERT_TRUE(request_.Prepare().ok());
+  request_.Release(TRITONSERVER_REQUEST_RELEASE_ALL);
+  request_.Fail(InternalError("its backend is done"), FailureReason::kOther);
+  EXPECT_EQ(client_.num_released(), 1U);
+  EXPECT_EQ(target_->num_released, 1);
+}
+
+TEST_F(InferRequestTest, SaysWhatIsWrongWithItsInputsBeforeItsCallbacks) {
+  InferRequest bare(target_, -1);
+  EXPECT_EQ(
+      bare.Prepare().message(),
+      "[request id: <id_unknown>] expected 1 inputs but got 0 inputs for model 'm'. Got input(s) "
+      "[], but missing required input(s) ['IN']. Please provide all required input(s).");
+}
+
 TEST_F(InferRequestTest, CountsFailuresByReason) {
   ASSERT_TRUE(request_.Prepare().ok());
   request_.Fail(InternalError("x"), FailureReason::kRejected);
