@@ -14,8 +14,6 @@ namespace nereid::scripted {
 namespace {
 
 constexpr uint64_t kMostBytes = uint64_t{1} << 46;  // of a block
-// Triton's words, which scripts look for.
-constexpr char kNoRoom[] = "Failed to increase the shared memory pool size to ";
 
 uint64_t RoundUp(uint64_t value, uint64_t step) {
   return (value + step - 1) / step * step;
@@ -32,6 +30,12 @@ std::atomic_ref<uint8_t> NumReaders(std::byte* header) {
 Status ErrnoError(const char* what, uint64_t size_bytes) {
   return UnavailableError("shared memory of ", size_bytes, " bytes: ", what, ": ",
                           std::strerror(errno));
+}
+
+// In Triton's words, which scripts look for.
+Status NoRoom(const std::string& region, uint64_t size_bytes, const std::string& why) {
+  return UnavailableError("Failed to increase the shared memory pool size for key '", region,
+                          "' to ", size_bytes, " bytes: ", why);
 }
 
 }  // namespace
@@ -70,7 +74,8 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::string& na
                                                            uint64_t initial_bytes,
                                                            uint64_t growth_bytes,
                                                            uint64_t max_bytes) {
-  UniqueFd fd(memfd_create(name.substr(0, 200).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  std::string file_name = name.substr(0, 200);
+  UniqueFd fd(memfd_create(file_name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const uint64_t size_bytes = RoundUp(std::max<uint64_t>(initial_bytes, 4096), 4096);
   if (!fd.is_open()) return ErrnoError("memfd_create", size_bytes);
   if (ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0) {
@@ -81,8 +86,8 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::Create(const std::string& na
   }
   NEREID_ASSIGN_OR_RETURN(auto mapping, Mapping::Of(fd.get(), size_bytes));
   return std::unique_ptr<SharedRegion>(new SharedRegion(
-      std::move(fd), std::move(mapping), RoundUp(std::max<uint64_t>(growth_bytes, 4096), 4096),
-      RoundUp(max_bytes, 4096)));
+      std::move(file_name), std::move(fd), std::move(mapping),
+      RoundUp(std::max<uint64_t>(growth_bytes, 4096), 4096), RoundUp(max_bytes, 4096)));
 }
 
 Result<Block> SharedRegion::Allocate(uint64_t size_bytes) {
@@ -147,14 +152,14 @@ Status SharedRegion::Grow(uint64_t size_bytes) {
   if (old_bytes >= size_bytes) return {};  // another thread's growth will do
   uint64_t new_bytes = RoundUp(std::max(size_bytes, old_bytes + growth_bytes_), 4096);
   if (max_bytes_ != 0 && size_bytes > max_bytes_) {
-    return UnavailableError(kNoRoom, new_bytes, " bytes: at most ", max_bytes_,
-                            " are allowed by shm-max-byte-size");
+    return NoRoom(name_, new_bytes,
+                  StrCat("at most ", max_bytes_, " are allowed by shm-max-byte-size"));
   }
   if (max_bytes_ != 0) new_bytes = std::min(new_bytes, max_bytes_);
   const int error = posix_fallocate(fd_.get(), static_cast<off_t>(old_bytes),
                                     static_cast<off_t>(new_bytes - old_bytes));
   if (error != 0) {
-    return UnavailableError(kNoRoom, new_bytes, " bytes: ", std::strerror(error));
+    return NoRoom(name_, new_bytes, std::strerror(error));
   }
   NEREID_ASSIGN_OR_RETURN(auto mapping, Mapping::Of(fd_.get(), new_bytes));
   std::lock_guard lock(mutex_);

@@ -59,8 +59,8 @@ struct Block {
 
 class SharedRegion {
  public:
-  // `name` is what /proc shows. The file can grow and not shrink: no reader ever meets a hole.
-  // Allocate lets it grow to `max_bytes` at most (0: without limit).
+  // `name` is what /proc and errors show. The file can grow and not shrink: no reader ever meets a
+  // hole. Allocate lets it grow to `max_bytes` at most (0: without limit).
   static Result<std::unique_ptr<SharedRegion>> Create(const std::string& name,
                                                       uint64_t initial_bytes, uint64_t growth_bytes,
                                                       uint64_t max_bytes = 0);
@@ -77,9 +77,10 @@ class SharedRegion {
   Result<Block> Find(uint64_t offset, uint64_t size_bytes);
 
  private:
-  SharedRegion(UniqueFd fd, std::shared_ptr<Mapping> mapping, uint64_t growth_bytes,
-               uint64_t max_bytes)
-      : fd_(std::move(fd)),
+  SharedRegion(std::string name, UniqueFd fd, std::shared_ptr<Mapping> mapping,
+               uint64_t growth_bytes, uint64_t max_bytes)
+      : name_(std::move(name)),
+        fd_(std::move(fd)),
         mapping_(std::move(mapping)),
         growth_bytes_(growth_bytes),
         max_bytes_(max_bytes) {}
@@ -92,6 +93,7 @@ class SharedRegion {
   // To `size_bytes` at least.
   Status Grow(uint64_t size_bytes);
 
+  const std::string name_;
   const UniqueFd fd_;
   std::mutex growth_mutex_;  // of who gets memory, which takes long; taken before the other
   std::mutex mutex_;         // guards what follows; held for a moment

@@ -8,7 +8,7 @@ from raw_http import Raw
 
 PREFIX = f"nereid_memory_{os.getpid()}"
 LIMIT_BYTES = 1 << 20
-NO_ROOM = "Failed to increase the shared memory pool size to "
+NO_ROOM = "Failed to increase the shared memory pool size for key '" + PREFIX
 TEXT = f" bytes: at most {LIMIT_BYTES} are allowed by shm-max-byte-size"
 NUM_FLOATS = 1 << 14  # 64 KiB, which travel through shared memory
 
@@ -129,7 +129,7 @@ def fill(server):
 def test_inputs_that_a_model_keeps_run_out_of_memory_alone(server):
     for _ in range(2):
         error = fill(server)
-        assert error is not None and TEXT in error and NO_ROOM in error and "model 'hoarder'" in error
+        assert error is not None and NO_ROOM in error and "_to_worker' to " in error and TEXT in error and "model 'hoarder'" in error
         assert ask(server, KEEP) is None  # a short one needs none
         assert ask(server, FORGET) is None
     assert ask(server, FORGET, NUM_FLOATS) is None
@@ -155,7 +155,7 @@ def test_slow_clients_leave_a_long_input_its_place(server):
 def test_what_a_model_says_at_too_great_length_is_an_error_that_leaves_nothing(server, case):
     for _ in range(3):
         error = ask(server, case)
-        assert error is not None and TEXT in error, error
+        assert error is not None and NO_ROOM in error and "_from_worker' to " in error and TEXT in error, error
         assert ask(server, FITS) is None
 
 

@@ -11,7 +11,6 @@ import numpy
 from .errors import TritonModelException
 
 HEADER = 64
-_NO_ROOM = "Failed to increase the shared memory pool size to"  # Triton's words, which scripts look for
 _UINT8 = numpy.dtype(numpy.uint8)
 
 
@@ -27,6 +26,15 @@ _ALONE = _references([numpy.empty(1)[:]])[0]
 def are_alone(arrays):
     """Whether this list is all that keeps its arrays, and they are all that keeps their memory: then nobody can write to it any more."""
     return all(of_array <= _ALONE[0] and of_block <= _ALONE[1] for of_array, of_block in _references(arrays))
+
+
+def _no_room(fd, size, why):
+    """In Triton's words, which scripts look for. The region's name there is this file's."""
+    try:
+        name = os.readlink(f"/proc/self/fd/{fd}").replace("/memfd:", "").replace(" (deleted)", "")
+    except OSError:  # no /proc
+        name = "from_worker"
+    return TritonModelException(f"Failed to increase the shared memory pool size for key '{name}' to {size} bytes: {why}")
 
 
 class IncomingRegion:
@@ -146,10 +154,10 @@ class OutgoingRegion:
         if self._limit:
             limit = (self._limit + 4095) // 4096 * 4096
             if size > limit:
-                raise TritonModelException(f"{_NO_ROOM} {new} bytes: at most {limit} are allowed by shm-max-byte-size")
+                raise _no_room(self._fd, new, f"at most {limit} are allowed by shm-max-byte-size")
             new = min(new, limit)
         try:
             os.posix_fallocate(self._fd, old, new - old)
             self._map = mmap.mmap(self._fd, new)
         except OSError as error:
-            raise TritonModelException(f"{_NO_ROOM} {new} bytes: {os.strerror(error.errno)}") from None
+            raise _no_room(self._fd, new, os.strerror(error.errno)) from None
