@@ -60,7 +60,9 @@ Result<std::string> Channel::Unpacked(std::string packet) {
 Status Channel::Send(std::string message) {
   NEREID_ASSIGN_OR_RETURN(const std::string packet, Packed(std::move(message)));
   while (send(fd_.get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0) {
-    if (errno != EINTR) return Gone();
+    if (errno == EINTR) continue;
+    is_closed_ = true;
+    return Gone();
   }
   return {};
 }

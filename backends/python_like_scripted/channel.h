@@ -28,7 +28,8 @@ class Channel {
                                                  SharedRegion* incoming);
   int fd() const { return fd_.get(); }
 
-  // Blocks while the worker does not read. UNAVAILABLE when it is gone.
+  // Blocks while the worker does not read. UNAVAILABLE when it is gone, which is_closed() then
+  // says, or when there is no room for a long message.
   Status Send(std::string message);
   // Never blocks: the message waits for Flush.
   Status Post(std::string message);

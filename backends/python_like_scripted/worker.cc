@@ -108,11 +108,8 @@ Result<std::string> Worker::Ask(std::string question, std::chrono::milliseconds 
 }
 
 Status Worker::Send(std::string question) {
-  if (Status sent = asked_->Send(std::move(question)); !sent.ok()) {
-    if (sent.message().find("shared memory") != std::string::npos) return sent;
-    return DeadError();
-  }
-  return {};
+  Status sent = asked_->Send(std::move(question));
+  return !sent.ok() && asked_->is_closed() ? DeadError() : sent;
 }
 
 Result<std::string> Worker::Await(std::chrono::milliseconds timeout, const char* task) {

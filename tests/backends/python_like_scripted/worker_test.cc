@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 #include <vector>
 
 #include "backends/python_like_scripted/tensor_codec.h"
@@ -47,6 +48,15 @@ class TritonPythonModel:
                     each.get_response_sender().send(pb_utils.InferenceResponse(error=pb_utils.TritonError(str(i))))
                 each.get_response_sender().send(flags=1)
             return None
+        if case == "deaf":  # once it has answered: closes its socket, says so in a file, and lives on
+            from nereid_worker import channel
+            answer = channel.answer
+            def last_answer(message):
+                answer(message)
+                os.close(channel.asked_fd)
+                open(os.path.dirname(__file__) + "/closed", "w").close()
+                time.sleep(600)
+            channel.answer = last_answer
         if case == "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each.inputs()[0].as_numpy() * 2)]) for each in requests]
@@ -264,6 +274,21 @@ TEST_F(WorkerTest, AWorkerThatHangsIsEnded) {
   const auto answer = Execute("hang", {1}, milliseconds(100));
   EXPECT_NE(answer.status().message().find("it did not answer within 100 ms"), std::string::npos);
   EXPECT_NE(recorder_.AwaitDeath().find("it did not answer"), std::string::npos);
+}
+
+TEST_F(WorkerTest, AWorkerThatClosesItsSocketAndLivesOnIsEndedByTheNextQuestion) {
+  LoadAndInitialize();
+  ASSERT_TRUE(Execute("deaf", {1}).ok());
+  while (!fs::exists(folder_ / "closed")) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_EQ(Execute("", {1}).status().code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(worker_->is_dead());
+}
+
+TEST_F(WorkerTest, AQuestionThatFindsNoRoomIsRefusedAndTheWorkerLives) {
+  LoadAndInitialize();
+  const auto answer = Execute(std::string(9 << 20, 'x').c_str(), {1});
+  EXPECT_EQ(answer.status().code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(Execute("", {1}).ok());
 }
 
 TEST_F(WorkerTest, AWorkerThatIsStoppedIsEndedThoughItMayTakeItsTime) {
