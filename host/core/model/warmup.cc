@@ -177,7 +177,7 @@ std::unique_ptr<HostInputs> MakeHostInputs(const Sample& sample, bool first,
   return inputs;
 }
 
-// A sample's input without the batch dimension; a control has the shape that the sample gives it.
+// A sample gives shapes without the batch dimension, also of controls and states.
 Shape ShapeOf(const WarmupInput& input, bool batched) {
   Shape shape;
   if (batched) shape.push_back(1);
@@ -212,7 +212,7 @@ Result<Sample> MakeSample(const Warmup& warmup, const ModelConfig& config,
     if (!data.ok()) return std::move(data).status().WithContext(StrCat("input '", name, "'"));
     const Bytes& bytes = sample.data.emplace_back(std::move(data).value());
     if (sample.sequence != nullptr && sample.sequence->Has(name)) {
-      sample.overrides.push_back({name, input.data_type, ShapeOf(input, false), &bytes});
+      sample.overrides.push_back({name, input.data_type, ShapeOf(input, batched), &bytes});
       continue;
     }
     BufferAttributes attributes;

@@ -47,6 +47,16 @@ float ReadFloat(TRITONBACKEND_Request* request, const char* name) {
   return value;
 }
 
+uint32_t NumDims(TRITONBACKEND_Request* request, const char* name) {
+  TRITONBACKEND_Input* input = nullptr;
+  uint32_t num_dims = 0;
+  EXPECT_TRUE(TakeError(TRITONBACKEND_RequestInput(request, name, &input)).ok()) << name;
+  EXPECT_TRUE(TakeError(TRITONBACKEND_InputProperties(input, nullptr, nullptr, nullptr, &num_dims,
+                                                      nullptr, nullptr))
+                  .ok());
+  return num_dims;
+}
+
 class ModelInstancesTest : public testing::Test, public test::ModelFixture {
  protected:
   void TearDown() override {
@@ -209,7 +219,8 @@ TEST_F(ModelInstancesTest, WarmsASequenceModelUpWithWholeSequences) {
   backend.execute = [&](auto* instance, Requests requests) {
     for (auto* request : requests) {
       seen.push_back(StrCat(ReadFloat(request, "START"), " ", ReadFloat(request, "END"), " ",
-                            ReadFloat(request, "SI")));
+                            ReadFloat(request, "SI"), " ", NumDims(request, "START"), " ",
+                            NumDims(request, "END")));
       test::AnswerIdentity(instance, request);
     }
     return Status::Ok();
@@ -222,7 +233,7 @@ TEST_F(ModelInstancesTest, WarmsASequenceModelUpWithWholeSequences) {
       "IN": {"data_type": "TYPE_FP32", "dims": [4], "zero_data": true},
       "END": {"data_type": "TYPE_FP32", "dims": [1], "zero_data": true}}}])"));
   ASSERT_TRUE(model.ok()) << model.status().message();
-  EXPECT_EQ(seen, std::vector<std::string>(4, "1 0 0")) << "the sample says what END holds";
+  EXPECT_EQ(seen, std::vector<std::string>(4, "1 0 0 2 2")) << "the sample says what END holds";
   EXPECT_EQ((*model)->num_inflight(), 0U);
 }
 
