@@ -26,6 +26,14 @@ def backend_directory(backends, tmp_path_factory):
     (root / "libtriton_onnxruntime.so").symlink_to(backends / "onnxruntime/libtriton_onnxruntime.so")
     return root.parent
 
+SEQUENCES = """max_batch_size: 4
+sequence_batching {
+  control_input [ { name: "START" control [ { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } ] } ]
+  state [ { input_name: "SUM" output_name: "NEW_SUM" data_type: TYPE_FP32 dims: [ 1 ] } ]
+}
+model_warmup [ { name: "zeros" batch_size: 1 inputs { key: "X" value { data_type: TYPE_FP32 dims: [ 1 ] zero_data: true } } } ]
+"""
+
 
 def add_model(root, name, onnx, config=""):
     (root / name / "1").mkdir(parents=True)
@@ -44,6 +52,10 @@ def server(start, dist, backend_directory, tmp_path_factory):
             [onnx_file.node("Identity", ["X"], ["Y"])], [onnx_file.tensor("X", datatype, [-1, -1])], [onnx_file.tensor("Y", datatype, [-1, -1])]))
     add_model(root, "texts", onnx_file.model(
         [onnx_file.node("Identity", ["X"], ["Y"])], [onnx_file.tensor("X", "BYTES", [-1])], [onnx_file.tensor("Y", "BYTES", [-1])]))
+    add_model(root, "sum", onnx_file.model(
+        [onnx_file.node("Add", ["X", "SUM"], ["Y"]), onnx_file.node("Identity", ["Y"], ["NEW_SUM"]), onnx_file.node("Identity", ["START"], ["STARTS"])],
+        [onnx_file.tensor(name, "FP32", [-1, 1]) for name in ("X", "SUM", "START")],
+        [onnx_file.tensor(name, "FP32", [-1, 1]) for name in ("Y", "NEW_SUM", "STARTS")]), SEQUENCES)
     add_model(root, "broken", b"this is no model")
     server = start(dist / "bin/nereid", root, backend_directory, flags=["--exit-on-error=false", "--strict-readiness=false"])
     yield server
@@ -75,6 +87,21 @@ def test_tensors_come_from_the_file(server):
     assert config["input"] == [dict(config["input"][0], name="X", data_type="TYPE_FP32", dims=[4])]
     assert config["output"] == [dict(config["output"][0], name="Y", data_type="TYPE_FP32", dims=[3])]
     assert json.loads(server.get("/v2/models/product"))["outputs"] == [{"name": "Y", "datatype": "FP32", "shape": [-1, 3]}]
+
+
+def test_sequences_keep_their_state(server):
+    config = json.loads(server.get("/v2/models/sum/config"))
+    assert [tensor["name"] for tensor in config["input"]] == ["X"]
+    assert [tensor["name"] for tensor in config["output"]] == ["Y", "STARTS"]
+    with httpclient.InferenceServerClient(f"127.0.0.1:{server.http}") as client:
+        sums = {7: [], 8: []}
+        for step in range(3):
+            for sequence, answers in sums.items():
+                tensor = httpclient.InferInput("X", [1, 1], "FP32")
+                tensor.set_data_from_numpy(np.full((1, 1), sequence, np.float32))
+                result = client.infer("sum", [tensor], sequence_id=sequence, sequence_start=step == 0, sequence_end=step == 2)
+                answers.append((result.as_numpy("Y").item(), result.as_numpy("STARTS").item()))
+    assert sums == {7: [(7, 1), (14, 0), (21, 0)], 8: [(8, 1), (16, 0), (24, 0)]}
 
 
 @pytest.mark.parametrize("module", [httpclient, grpcclient], ids=["http", "grpc"])

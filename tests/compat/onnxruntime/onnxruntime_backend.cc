@@ -2,11 +2,13 @@
 // a model is loaded: libonnxruntime.so beside this one, or --backend-config=onnxruntime,library=PATH.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -84,18 +86,22 @@ class OnnxModel : public nereid::Model {
  public:
   nereid::Status AutoComplete(nereid::ConfigDraft& draft) override {
     NEREID_RETURN_IF_ERROR(Open());
-    // A model of sequences lists some inputs elsewhere, as controls: a list that is there is whole.
-    const bool lacks_inputs = draft.json()["input"].elements().empty();
+    const bool lacks_inputs = draft.json()["input"].elements().empty();  // a list that is there is whole
     const bool lacks_outputs = draft.json()["output"].elements().empty();
+    const std::set<std::string> of_sequences = SequenceTensors();
     for (const nereid::TensorSpec& spec : inputs_) {
-      if (lacks_inputs) NEREID_RETURN_IF_ERROR(draft.AddInput(WithoutBatch(spec)));
+      if (lacks_inputs && !of_sequences.contains(spec.name)) NEREID_RETURN_IF_ERROR(draft.AddInput(WithoutBatch(spec)));
     }
     for (const nereid::TensorSpec& spec : outputs_) {
-      if (lacks_outputs) NEREID_RETURN_IF_ERROR(draft.AddOutput(WithoutBatch(spec)));
+      if (lacks_outputs && !of_sequences.contains(spec.name)) NEREID_RETURN_IF_ERROR(draft.AddOutput(WithoutBatch(spec)));
     }
     return {};
   }
-  nereid::Status Initialize() override { return Open(); }
+  nereid::Status Initialize() override {
+    for (const nereid::TensorSpec& spec : config().outputs()) answers_.insert(spec.name);
+    for (const nereid::Json& state : config().json()["sequence_batching"]["state"].elements()) states_.insert(state["output_name"].AsString());
+    return Open();
+  }
 
   // One run a request: requests of a batch may differ in shape, as the model allows.
   nereid::Status Execute(nereid::Batch& batch) override {
@@ -107,6 +113,17 @@ class OnnxModel : public nereid::Model {
   }
 
  private:
+  // What the model has besides its inputs and outputs: the scheduler gives controls and states, and takes states.
+  std::set<std::string> SequenceTensors() const {
+    std::set<std::string> names;
+    const nereid::Json& sequences = config().json()["sequence_batching"];
+    for (const nereid::Json& control : sequences["control_input"].elements()) names.insert(control["name"].AsString());
+    for (const nereid::Json& state : sequences["state"].elements()) {
+      names.insert({state["input_name"].AsString(), state["output_name"].AsString()});
+    }
+    return names;
+  }
+
   nereid::Status Open() {
     if (session_ != nullptr) return {};
     const nereid::Json& flags = context().backend_config()["cmdline"];
@@ -175,7 +192,7 @@ class OnnxModel : public nereid::Model {
       NEREID_ASSIGN_OR_RETURN(inputs.emplace_back(), ValueOf(views.back(), spec));
     }
     NEREID_RETURN_IF_ERROR(Compute(inputs, outputs));
-    for (size_t i = 0; i < outputs.size(); ++i) NEREID_RETURN_IF_ERROR(Answer(request, outputs_[i].name.c_str(), *outputs[i]));
+    for (size_t i = 0; i < outputs.size(); ++i) NEREID_RETURN_IF_ERROR(Deliver(request, outputs_[i].name, *outputs[i]));
     return {};
   }
 
@@ -202,7 +219,8 @@ class OnnxModel : public nereid::Model {
     return status;
   }
 
-  static nereid::Status Answer(nereid::Request& request, const char* name, OrtValue& value) {
+  // An output of the session is one of the model, a state of its sequence, or both.
+  nereid::Status Deliver(nereid::Request& request, const std::string& name, OrtValue& value) const {
     OrtTensorTypeAndShapeInfo* handle = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(g_ort->GetTensorTypeAndShape(&value, &handle)));
     const TensorInfo info(handle);
@@ -212,17 +230,37 @@ class OnnxModel : public nereid::Model {
     void* data = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(g_ort->GetTensorMutableData(&value, &data)));
     NEREID_ASSIGN_OR_RETURN(const size_t count, nereid::ElementCount(spec.dims, nereid::ByteSize(spec.datatype)));
+    const std::span<const std::byte> bytes(static_cast<const std::byte*>(data), count * nereid::ByteSize(spec.datatype));
+    if (answers_.contains(name)) NEREID_RETURN_IF_ERROR(Answer(request, spec, bytes));
+    return states_.contains(name) ? Keep(request, spec, bytes) : nereid::Status();
+  }
+
+  static nereid::Status Answer(nereid::Request& request, const nereid::TensorSpec& spec, std::span<const std::byte> bytes) {
     NEREID_ASSIGN_OR_RETURN(nereid::Response * response, request.TheResponse());
-    NEREID_ASSIGN_OR_RETURN(const std::span<std::byte> target,
-                            response->OutputBytes(name, spec.datatype, spec.dims, count * nereid::ByteSize(spec.datatype)));
-    if (!target.empty()) std::memcpy(target.data(), data, target.size());
+    NEREID_ASSIGN_OR_RETURN(const std::span<std::byte> target, response->OutputBytes(spec.name.c_str(), spec.datatype, spec.dims, bytes.size()));
+    std::copy(bytes.begin(), bytes.end(), target.begin());
     return {};
+  }
+
+  // The next request of the sequence has it among its inputs.
+  static nereid::Status Keep(nereid::Request& request, const nereid::TensorSpec& spec, std::span<const std::byte> bytes) {
+    TRITONBACKEND_State* state = nullptr;
+    NEREID_RETURN_IF_ERROR(nereid::ToStatus(TRITONBACKEND_StateNew(&state, request.handle(), spec.name.c_str(), nereid::ToC(spec.datatype),
+                                                                   spec.dims.data(), static_cast<uint32_t>(spec.dims.size()))));
+    void* base = nullptr;
+    TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
+    int64_t memory_type_id = 0;
+    NEREID_RETURN_IF_ERROR(nereid::ToStatus(TRITONBACKEND_StateBuffer(state, &base, bytes.size(), &memory_type, &memory_type_id)));
+    if (memory_type == TRITONSERVER_MEMORY_GPU) return nereid::UnsupportedError("state '", spec.name, "' lies on a GPU");
+    std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(base));
+    return nereid::ToStatus(TRITONBACKEND_StateUpdate(state));
   }
 
   Env env_;
   MemoryInfo memory_;
   Session session_;  // any number of threads may run it
   std::vector<nereid::TensorSpec> inputs_, outputs_;
+  std::set<std::string> answers_, states_;  // names among outputs_
 };
 
 }  // namespace
