@@ -92,16 +92,21 @@ Result<std::vector<StateSpec>> MakeStateSpecs(const ModelConfig& config,
 }
 
 // Plain memory: a sequence that waits for its turn reserves no addresses.
-void StateTensor::Reset() {
+void StateTensor::Set(const Shape& shape, const std::vector<char>& data) {
   // The old memory may still be an input of a request in flight.
-  const std::vector<char>& data = spec_->initial_data;
   auto memory = OwnedMemory::Allocate(nullptr, {}, data.size());
   if (!memory.ok()) throw std::bad_alloc();
   current_ = std::move(memory).value();
   if (!data.empty()) std::memcpy(current_->base(), data.data(), data.size());
-  shape_ = spec_->initial_shape;
+  shape_ = shape;
   byte_size_ = data.size();
   written_ = false;
+}
+
+void StateTensor::BecomeZeros(const StateTensor& like) {
+  const bool is_text = spec_->data_type == DataType::kBytes;
+  const Result<int64_t> count = ElementCount(like.shape_.span());
+  Set(like.shape_, std::vector<char>(is_text && count.ok() ? *count * 4 : like.byte_size_));
 }
 
 void StateTensor::AddInput(HostInputs* inputs) {
@@ -214,6 +219,14 @@ void StateTensor::Update() {
 
 SequenceStates::SequenceStates(const std::vector<StateSpec>& specs) {
   for (const StateSpec& spec : specs) states_.push_back(std::make_unique<StateTensor>(&spec));
+}
+
+std::shared_ptr<SequenceStates> SequenceStates::Zeros() const {
+  auto zeros = std::make_shared<SequenceStates>(std::vector<StateSpec>());
+  for (const auto& state : states_) {
+    zeros->states_.emplace_back(std::make_unique<StateTensor>(&state->spec()))->BecomeZeros(*state);
+  }
+  return zeros;
 }
 
 void SequenceStates::Reset() {

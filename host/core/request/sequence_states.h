@@ -52,7 +52,9 @@ class StateTensor {
   explicit StateTensor(const StateSpec* spec) : spec_(spec) { Reset(); }
 
   // Back to the initial state.
-  void Reset();
+  void Reset() { Set(spec_->initial_shape, spec_->initial_data); }
+  // Zeros, or empty texts, in the shape that `like` has now.
+  void BecomeZeros(const StateTensor& like);
   // Adds the current state to a request's inputs; what it refers to lives as long as they do.
   void AddInput(HostInputs* inputs);
 
@@ -73,6 +75,7 @@ class StateTensor {
  private:
   using Memory = std::shared_ptr<OwnedMemory>;
 
+  void Set(const Shape& shape, const std::vector<char>& data);
   void MakeGrowable();
   uint64_t GrowthLimit() const;
   Result<Memory> Allocate(MemoryPlace wish, uint64_t byte_size) const;
@@ -96,6 +99,8 @@ class SequenceStates {
  public:
   // `specs` outlive the states.
   explicit SequenceStates(const std::vector<StateSpec>& specs);
+  // Those of a row that nobody asked for, in a batch beside a sequence with these: zeros.
+  std::shared_ptr<SequenceStates> Zeros() const;
 
   void Reset();
   void AddInputs(HostInputs* inputs);

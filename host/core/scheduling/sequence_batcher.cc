@@ -222,7 +222,7 @@ void SequenceBatcher::FillWithNulls(std::vector<InferRequest*>* batch) const {
     auto inputs = std::make_unique<HostInputs>();
     controls_.AddInputs({}, inputs.get());
     if (!states_.empty()) {
-      inputs->states = std::make_shared<SequenceStates>(states_);
+      inputs->states = like->host_inputs()->states->Zeros();
       inputs->states->AddInputs(inputs.get());
     }
     row->SetHostInputs(std::move(inputs));

@@ -393,6 +393,35 @@ TEST_F(SequenceBatcherTest, DrainsOpenSequencesAndTheBacklog) {
   EXPECT_FALSE(batcher_->TakeBatch(0, &batch_));
 }
 
+// Backends put the states of a batch together: those of rows that are not there have their shape.
+TEST_F(SequenceBatcherTest, FillsARowThatIsNotThereWithStatesLikeTheOthers) {
+  Use(Config(R"("direct": {}, "state": [{"input_name": "SI", "output_name": "SO",
+    "data_type": "TYPE_INT32", "dims": [-1]}])"));
+  Queue(7, kStart);
+  Queue(8, kStart);
+  EXPECT_EQ(Take(), "7 8");
+  const int32_t next[] = {5, 6, 7};
+  for (InferRequest* request : batch_) {
+    StateTensor* state = *request->host_inputs()->states->FindOutput("SO");
+    ASSERT_TRUE(state->Describe(DataType::kInt32, std::vector<int64_t>{1, 3}).ok());
+    std::memcpy(*state->Buffer(sizeof(next)), next, sizeof(next));
+    state->Update();
+  }
+  AnswerAll();
+  Queue(8);
+  EXPECT_EQ(Take(), "- 8");
+  for (InferRequest* request : batch_) {
+    const InputTensor* state = request->FindInput("SI");
+    ASSERT_NE(state, nullptr);
+    EXPECT_EQ(ShapeText(state->shape.span()), "[1,3]");
+    int32_t values[3] = {1, 1, 1};
+    ASSERT_EQ(state->byte_size, sizeof(values));
+    std::memcpy(values, state->buffers[0].base, sizeof(values));
+    EXPECT_EQ(values[2], request->uncounted() ? 0 : 7);
+  }
+  AnswerAll();
+}
+
 TEST_F(SequenceBatcherTest, KeepsStatesFromRequestToRequest) {
   Use(Config(R"("direct": {}, "state": [{"input_name": "SI", "output_name": "SO",
     "data_type": "TYPE_INT32", "dims": [1]}])"));
