@@ -137,7 +137,7 @@ class InferenceResponseSender(HostsOwn):
     def send(self, response=None, flags=0):
         if response is not None and not isinstance(response, InferenceResponse):
             raise TypeError(f"send: expected an InferenceResponse, got {type(response).__name__}")
-        if type(flags) is not int:
+        if type(flags) is not int or flags not in (0, FINAL):
             flags = int_of(flags, "send: expected flags", 32)
         if flags not in (0, FINAL):
             raise TritonModelException("Unable to send response. Unsupported flag provided.")
