@@ -165,7 +165,7 @@ def test_a_model_sees_the_context_of_a_trace(start_server, python_repository):
 
 
 def test_calls_that_are_refused_under_tracing(start_server, python_repository, tmp_path):
-    """The trace of such a call ends once."""
+    """The trace of such a call, which nothing happened in, is let go of once: the number that it had is not in the file."""
     running = start_server(python_repository, python_flags("--model-control-mode=explicit", "--load-model=caller", "--load-model=doubler",
                                                     f"--trace-config=triton,file={tmp_path / 'trace.json'}", "--trace-config=rate=1",
                                                     "--trace-config=level=TIMESTAMPS"))
@@ -173,6 +173,8 @@ def test_calls_that_are_refused_under_tracing(start_server, python_repository, t
         assert "unexpected inference output 'nosuch'" in ask_caller(running, "wrong_output")["error"]
     assert ask_caller(running, "exec") == [2.0, 4.0]
     assert running.stop() == 0
+    traced = [(each["id"], each["model_name"]) for each in json.loads((tmp_path / "trace.json").read_text()) if "model_name" in each]
+    assert traced == [(number, "caller") for number in range(1, 43, 2)]
 
 
 def test_a_model_that_is_not_there(python_server):

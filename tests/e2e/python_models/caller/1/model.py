@@ -142,7 +142,8 @@ class TritonPythonModel:
         return result_of(call("nosuch", values).exec())
 
     def case_wrong_output(self, values, request):
-        return result_of(pb_utils.InferenceRequest(model_name="doubler", requested_output_names=["nosuch"], inputs=[pb_utils.Tensor("IN", values)]).exec())
+        return result_of(pb_utils.InferenceRequest(model_name="doubler", requested_output_names=["nosuch"], inputs=[pb_utils.Tensor("IN", values)],
+                                                   request_id="refused", trace=request.trace()).exec())
 
     def case_fails(self, values, request):
         return result_of(call("doubler", np.array([-1], np.float32)).exec())
