@@ -402,3 +402,10 @@ def test_numbers_travel_as_int(calls, number):
     from nereid_worker.request import InferenceRequest
     packed = InferenceRequest(correlation_id=number, flags=number, timeout=number, model_name="m", inputs=[], requested_output_names=[]).packed([])
     assert [type(each) for each in packed[3:6]] == [int] * 3 and packed[3] == 1
+
+
+def test_arrays_have_a_truth_if_they_have_one_element(calls):
+    from nereid_worker.arguments import bool_of
+    assert [bool_of(numpy.array([each]), "") for each in (0, 1)] == [False, True]
+    with pytest.raises(TypeError, match="wanted as bool"):
+        bool_of(numpy.array([1, 2]), "wanted")

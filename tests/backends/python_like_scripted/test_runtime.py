@@ -1,7 +1,9 @@
 """When requests that wait in the worker's hands are asked about, with a clock of its own."""
+import gc
 import pathlib
 import sys
 import types
+import weakref
 
 import pytest
 
@@ -68,3 +70,29 @@ def test_after_a_long_execution_the_next_ones_are_asked_about(runtime, monkeypat
         cancelled = Request(clock, is_cancelled=True)
         assert execute(runtime, monkeypatch, cancelled, takes_s=0.0001)[1:] == (None, (runtime._CANCELLED,))
         assert cancelled.is_over
+
+
+@pytest.mark.parametrize("is_decoupled", [False, True])
+def test_requests_are_let_go_of_when_their_coroutine_raised(runtime, monkeypatch, is_decoupled):
+    """Without the garbage collector, which may come much later: their inputs lie in the host's memory."""
+    seen, posted = [], []
+
+    class Model:
+        async def execute(self, requests):
+            seen.append(weakref.ref(requests[0]))
+            raise ValueError("made up")
+
+    async def nothing():
+        pass
+    monkeypatch.setattr(runtime, "_model", Model())
+    monkeypatch.setattr(runtime.response, "is_decoupled", is_decoupled)
+    monkeypatch.setattr(runtime.channel, "is_own", lambda: True)
+    monkeypatch.setattr(runtime.channel, "post", posted.append)
+    gc.disable()
+    try:
+        _, failure, _ = runtime._execute(((1, "", 0, 0, 0, "{}", ("OUT",), ()),), None)
+        runtime._result_of(runtime._start(nothing()))  # the loop is through with the other one
+        assert seen[0]() is None
+    finally:
+        gc.enable()
+    assert "ValueError: made up" in (str(posted) if is_decoupled else failure)
