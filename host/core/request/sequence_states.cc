@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "base/file_content.h"
+#include "observe/log.h"
 #include "request/infer_request.h"
 
 namespace nereid {
@@ -28,7 +30,21 @@ Result<uint64_t> ByteSize(const StateSpec& spec) {
   return static_cast<uint64_t>(bytes);
 }
 
-// A longer file gives its beginning; texts are as long as they are.
+// Texts, each behind its length of four bytes.
+bool HoldsTexts(std::string_view content, uint64_t count) {
+  while (count > 0 && content.size() >= sizeof(uint32_t)) {
+    uint32_t length = 0;
+    std::memcpy(&length, content.data(), sizeof(length));
+    content.remove_prefix(sizeof(length));
+    if (length > content.size()) return false;
+    content.remove_prefix(length);
+    --count;
+  }
+  return count == 0 && content.empty();
+}
+
+// A longer file gives its beginning; texts are as long as they are. Files that hold something else
+// are no error: Triton, which begins with empty texts whatever the file says, takes them.
 Status ReadInitialData(const std::string& path, uint64_t byte_size, StateSpec* spec) {
   NEREID_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
   if (content.size() < byte_size) {
@@ -36,6 +52,14 @@ Status ReadInitialData(const std::string& path, uint64_t byte_size, StateSpec* s
                            path, "' has ", content.size(), " bytes");
   }
   const bool is_text = spec->data_type == DataType::kBytes;
+  const uint64_t num_texts = byte_size / sizeof(uint32_t);
+  if (is_text && !HoldsTexts(content, num_texts)) {
+    NEREID_LOG_WARN("state '", spec->input_name, "': '", path,
+                    "' does not hold texts, each behind ", "its length, ", num_texts,
+                    " in number: the state begins with empty ones");
+    spec->initial_data.assign(byte_size, 0);
+    return Status::Ok();
+  }
   spec->initial_data.assign(content.begin(), is_text ? content.end() : content.begin() + byte_size);
   return Status::Ok();
 }

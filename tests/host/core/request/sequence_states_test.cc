@@ -83,6 +83,26 @@ TEST_F(SequenceStatesTest, BeginWithWhatAFileSays) {
   EXPECT_EQ(Input(), "[1,3]: 1 2 3");
 }
 
+TEST_F(SequenceStatesTest, BeginWithTheTextsOfAFileOrWithEmptyOnes) {
+  const auto initial = [&](std::string_view content) {
+    std::ofstream(folder_ / "initial_state/texts") << content;
+    auto specs = MakeStateSpecs(test::ConfigOf(R"({"backend": "b", "max_batch_size": 0,
+      "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [1]}],
+      "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [1]}],
+      "sequence_batching": {"state": [{"input_name": "SI", "output_name": "SO",
+        "data_type": "TYPE_STRING", "dims": [2], "initial_state": [{"name": "x",
+          "data_type": "TYPE_STRING", "dims": ["2"], "data_file": "texts"}]}]}})"),
+                                folder_);
+    EXPECT_TRUE(specs.ok()) << specs.status().message();
+    return std::string(specs->at(0).initial_data.begin(), specs->at(0).initial_data.end());
+  };
+  const std::string two("\2\0\0\0ab\0\0\0\0", 10), empty(8, '\0');
+  EXPECT_EQ(initial(two), two);
+  EXPECT_EQ(initial(two.substr(0, 8)), empty) << "ends in a length";
+  EXPECT_EQ(initial(two + two), empty) << "four";
+  EXPECT_EQ(initial(std::string("\x64\0\0\0\0\0\0\0", 8)), empty) << "ends in a text";
+}
+
 TEST_F(SequenceStatesTest, NameTheFileThatDoesNotFit) {
   std::ofstream(folder_ / "initial_state/s.bin") << "12345";
   const auto fault = [&](const char* file) {
