@@ -27,8 +27,11 @@ Result<std::string> ConfigOf(TRITONBACKEND_Model* model) {
 Result<ModelSpec> SpecOf(const Server& server, const StepConfig& step) {
   Result<Message> message = server.ModelConfig(step.target.c_str(), step.model_version);
   if (!message.ok()) {
-    return NotFoundError("model '", step.model_name, "' version ", step.model_version,
-                         " is not available: ", message.status().message());
+    const std::string missing =
+        step.model_version < 0
+            ? "which has no loaded version"
+            : StrCat("whose required version ", step.model_version, " is not loaded");
+    return NotFoundError(missing, ": ", message.status().message());
   }
   NEREID_ASSIGN_OR_RETURN(const std::string_view json, message->Json());
   return ParseModelSpec(json);
@@ -38,11 +41,10 @@ Status Check(const EnsembleConfig& config, std::span<const Result<ModelSpec>> mo
   const std::vector<Fault> faults = Validate(config, models);
   for (const Fault& fault : faults) {
     if (!fault.is_warning) continue;
-    const std::string text = StrCat("ensemble '", config.model.name, "': ", fault.message);
     (void)ToStatus(
-        TRITONSERVER_LogMessage(TRITONSERVER_LOG_WARN, __FILE__, __LINE__, text.c_str()));
+        TRITONSERVER_LogMessage(TRITONSERVER_LOG_WARN, __FILE__, __LINE__, fault.message.c_str()));
   }
-  return StatusOf(config.model.name, faults);
+  return StatusOf(faults);
 }
 
 Status SetDecoupled(TRITONBACKEND_Model* model, const std::string& config, bool decoupled) {

@@ -51,7 +51,7 @@ class Validator {
 
   std::vector<Fault> Run() {
     if (config_.steps.empty()) {
-      Add(Place::kEnsemble, -1, "", "ensemble_scheduling has no 'step'");
+      Add(Place::kEnsemble, -1, "", "must specify 'step' for ensemble '", config_.model.name, "'");
     }
     for (const TensorSpec& input : config_.model.inputs) {
       Produce(input.name, {StrCat("input '", input.name, "' of the ensemble"), &input,
@@ -69,6 +69,9 @@ class Validator {
   }
 
  private:
+  // Triton's words begin with it.
+  std::string InEnsemble() const { return StrCat("in ensemble ", config_.model.name, ", "); }
+
   std::string StepText(int index) const {
     return StrCat("step ", index, " ('", config_.steps[index].model_name, "')");
   }
@@ -83,25 +86,27 @@ class Validator {
   void Produce(const std::string& tensor, Mention mention) {
     const auto [it, added] = producers_.try_emplace(tensor, std::move(mention));
     if (added) return;
-    Add(mention.place, mention.step, mention.key, "tensor '", tensor,
-        "' has two producers: ", it->second.where, " and ", mention.where);
+    Add(mention.place, mention.step, mention.key, "ensemble tensor '", tensor,
+        "' can appear in an output map only once for ensemble '", config_.model.name, "': it is ",
+        it->second.where, " and ", mention.where);
+  }
+
+  void Require(int index, const char* field) {
+    Add(Place::kModel, index, "", "must specify '", field, "' in step ", index, " of ensemble '",
+        config_.model.name, "'");
   }
 
   void CheckStep(int index) {
     const StepConfig& step = config_.steps[index];
     if (step.model_name.empty()) {
-      Add(Place::kModel, index, "model_name", "step ", index, " has no 'model_name'");
+      Require(index, "model_name");
       return;
     }
-    if (step.input_map.empty()) {
-      Add(Place::kModel, index, "", StepText(index), " has no 'input_map'");
-    }
-    if (step.output_map.empty()) {
-      Add(Place::kModel, index, "", StepText(index), " has no 'output_map'");
-    }
+    if (step.input_map.empty()) Require(index, "input_map");
+    if (step.output_map.empty()) Require(index, "output_map");
     if (!models_[index].ok()) {
-      Add(Place::kModel, index, "model_name", StepText(index), ": ",
-          models_[index].status().message());
+      Add(Place::kModel, index, "model_name", "ensemble '", config_.model.name, "' depends on '",
+          step.model_name, "' ", models_[index].status().message());
       MapWithoutModel(index);
       return;
     }
@@ -131,9 +136,10 @@ class Validator {
   void CheckBatchSize(int index) {
     const ModelSpec& model = *models_[index];
     if (model.max_batch_size > 0 && config_.model.max_batch_size > model.max_batch_size) {
-      Add(Place::kModel, index, "model_name", "max_batch_size ", config_.model.max_batch_size,
-          " of the ensemble exceeds max_batch_size ", model.max_batch_size, " of ",
-          StepText(index));
+      Add(Place::kModel, index, "model_name", "ensemble ", config_.model.name,
+          " allows maximum batch size ", config_.model.max_batch_size, ", but it contains model ",
+          config_.steps[index].model_name, " which only allows maximum batch size to be ",
+          model.max_batch_size, " (", StepText(index), ")");
     }
   }
 
@@ -144,9 +150,9 @@ class Validator {
       mapped.insert(name);
       const TensorSpec* spec = model.FindInput(name);
       if (spec == nullptr) {
-        Add(Place::kInputMap, index, name, StepText(index), ": input_map names input '", name,
-            "', which model '", step.model_name, "' does not have",
-            DidYouMean(name, Names(model.inputs)));
+        Add(Place::kInputMap, index, name, InEnsemble(), "ensemble tensor ", tensor,
+            " is mapping to non-existing input ", name, " in model ", step.model_name,
+            DidYouMean(name, Names(model.inputs)), ", ", StepText(index));
       }
       consumers_.push_back({tensor,
                             {StrCat("input '", name, "' of ", StepText(index)), spec,
@@ -154,8 +160,8 @@ class Validator {
     }
     for (const TensorSpec& input : model.inputs) {
       if (input.optional || mapped.count(input.name) > 0) continue;
-      Add(Place::kModel, index, "input_map", StepText(index), ": mandatory input '", input.name,
-          "' of model '", step.model_name, "' is not in input_map");
+      Add(Place::kModel, index, "input_map", InEnsemble(), "input ", input.name, " in model ",
+          step.model_name, " is not mapped to any ensemble tensors, ", StepText(index));
     }
   }
 
@@ -164,9 +170,9 @@ class Validator {
     for (const auto& [name, tensor] : step.output_map) {
       const TensorSpec* spec = model.FindOutput(name);
       if (spec == nullptr) {
-        Add(Place::kOutputMap, index, name, StepText(index), ": output_map names output '", name,
-            "', which model '", step.model_name, "' does not have",
-            DidYouMean(name, Names(model.outputs)));
+        Add(Place::kOutputMap, index, name, InEnsemble(), "ensemble tensor ", tensor,
+            " is mapped from non-existing output ", name, " in model ", step.model_name,
+            DidYouMean(name, Names(model.outputs)), ", ", StepText(index));
       }
       Produce(tensor, {StrCat("output '", name, "' of ", StepText(index)), spec,
                        model.max_batch_size > 0, Place::kOutputMap, index, name});
@@ -183,15 +189,16 @@ class Validator {
     for (const auto& [tensor, mention] : consumers_) {
       const auto producer = producers_.find(tensor);
       if (producer == producers_.end()) {
-        Add(mention.place, mention.step, mention.key, mention.where, " reads tensor '", tensor,
-            "', which is neither an input of the ensemble nor an output of a step",
+        Add(mention.place, mention.step, mention.key, InEnsemble(), "ensemble tensor '", tensor,
+            "' is not connected: ", mention.where,
+            " reads what is neither an input of the ensemble nor an output of a step",
             DidYouMean(tensor, ProducedNames()));
         continue;
       }
       CheckAgreement(tensor, producer->second, mention);
       if (producer->second.place == Place::kInput && producer->second.spec->optional &&
           mention.spec != nullptr && !mention.spec->optional) {
-        Add(mention.place, mention.step, mention.key, mention.where,
+        Add(mention.place, mention.step, mention.key, InEnsemble(), mention.where,
             " is mandatory, but the ensemble's input '", tensor,
             "' is optional: requests without it fail")
             .is_warning = true;
@@ -202,24 +209,40 @@ class Validator {
   void CheckAgreement(const std::string& tensor, const Mention& producer, const Mention& consumer) {
     if (producer.spec == nullptr || consumer.spec == nullptr) return;
     if (producer.spec->data_type != consumer.spec->data_type) {
-      Add(consumer.place, consumer.step, consumer.key, "tensor '", tensor, "': ", consumer.where,
-          " is ", consumer.spec->data_type, ", but ", producer.where, " is ",
-          producer.spec->data_type);
+      AddMismatch("data type", tensor, {producer, producer.spec->data_type},
+                  {consumer, consumer.spec->data_type});
     }
     const auto consumer_dims = FullDims(*consumer.spec, consumer.batching);
     const auto producer_dims = FullDims(*producer.spec, producer.batching);
     // Dims may also agree without the batch dimension, which the runner then adds or removes.
     if (!DimsAgree(consumer_dims, producer_dims) &&
         !DimsAgree(consumer.spec->dims, producer.spec->dims)) {
-      Add(consumer.place, consumer.step, consumer.key, "tensor '", tensor, "': ", consumer.where,
-          " is ", DimsText(consumer_dims), ", but ", producer.where, " is ",
-          DimsText(producer_dims));
+      AddMismatch("shape", tensor, {producer, DimsText(producer_dims)},
+                  {consumer, DimsText(consumer_dims)});
     }
+  }
+
+  // As in Triton the ensemble's own word comes first, then those of its steps.
+  void AddMismatch(const char* what, const std::string& tensor,
+                   std::pair<const Mention&, std::string> producer,
+                   std::pair<const Mention&, std::string> consumer) {
+    const bool is_output = consumer.first.place == Place::kOutput;
+    const auto& [first, first_value] = is_output ? consumer : producer;
+    const auto& [second, second_value] = is_output ? producer : consumer;
+    const Mention& at = consumer.first;
+    Add(at.place, at.step, at.key, InEnsemble(), "ensemble tensor ", tensor, ": inconsistent ",
+        what, ": ", first_value, " is inferred from model ", ModelOf(first), " while ",
+        second_value, " is inferred from model ", ModelOf(second), " (", first.where, ", ",
+        second.where, ")");
+  }
+
+  const std::string& ModelOf(const Mention& mention) const {
+    return mention.step < 0 ? config_.model.name : config_.steps[mention.step].model_name;
   }
 
   void CheckEnsembleOutputs() {
     if (config_.model.outputs.empty()) {
-      Add(Place::kEnsemble, -1, "", "the ensemble declares no output");
+      Add(Place::kEnsemble, -1, "", InEnsemble(), "no output is declared");
     }
     for (const TensorSpec& output : config_.model.outputs) {
       const auto producer = producers_.find(output.name);
@@ -230,12 +253,20 @@ class Validator {
                             -1,
                             output.name};
       if (producer == producers_.end()) {
-        Add(Place::kOutput, -1, output.name, mention.where, " is produced by no step",
-            DidYouMean(output.name, ProducedNames()));
+        AddUnwritten(output.name);
       } else {
         CheckAgreement(output.name, producer->second, mention);
       }
     }
+  }
+
+  void AddUnwritten(const std::string& output) {
+    const bool is_read =
+        std::any_of(consumers_.begin(), consumers_.end(),
+                    [&](const auto& consumer) { return consumer.first == output; });
+    Add(Place::kOutput, -1, output, is_read ? "output '" : "ensemble output '", output,
+        "' for ensemble '", config_.model.name, is_read ? "' is not written" : "' is not used",
+        ": no step gives it", DidYouMean(output, ProducedNames()));
   }
 
   void CheckUnusedInputs() {
@@ -243,8 +274,8 @@ class Validator {
     for (const auto& [tensor, mention] : consumers_) used.insert(tensor);
     for (const TensorSpec& input : config_.model.inputs) {
       if (used.count(input.name) > 0) continue;
-      Add(Place::kInput, -1, input.name, "input '", input.name,
-          "' of the ensemble is read by no step");
+      Add(Place::kInput, -1, input.name, "ensemble input '", input.name, "' for ensemble '",
+          config_.model.name, "' is not used: no step reads it");
     }
   }
 
@@ -300,7 +331,7 @@ class Validator {
   void AddCycle(int start, const std::vector<std::pair<int, std::string>>& path) {
     auto first = path.begin();
     while (first->first != start) ++first;
-    std::string text = StrCat("the steps form a cycle: ");
+    std::string text = StrCat(InEnsemble(), "the steps form a cycle: ");
     for (auto it = first; it != path.end(); ++it) {
       text += StrCat(StepText(it->first), " reads '", it->second, "' of ");
     }
@@ -321,13 +352,13 @@ std::vector<Fault> Validate(const EnsembleConfig& config,
   return Validator(config, models).Run();
 }
 
-Status StatusOf(const std::string& ensemble, std::span<const Fault> faults) {
+Status StatusOf(std::span<const Fault> faults) {
   std::string text;
   for (const Fault& fault : faults) {
     if (!fault.is_warning) text += StrCat(text.empty() ? "" : "; ", fault.message);
   }
   if (text.empty()) return {};
-  return InvalidArgError("ensemble '", ensemble, "': ", text);
+  return {StatusCode::kInvalidArg, std::move(text)};
 }
 
 }  // namespace nereid::ensemble

@@ -18,7 +18,7 @@ Result<ensemble::ModelSpec> SpecOf(const EnsembleStep& step, const Repository& r
   if (model == nullptr) {
     std::vector<std::string> names;
     for (const RepositoryModel& known : repository) names.push_back(known.folder.name);
-    return NotFoundError("model '", step.model_name, "' is not in the repository",
+    return NotFoundError("which is not in the repository",
                          ensemble::DidYouMean(step.model_name, names));
   }
   ensemble::ModelSpec unknown;
@@ -26,7 +26,7 @@ Result<ensemble::ModelSpec> SpecOf(const EnsembleStep& step, const Repository& r
   if (!model->config.has_value()) return unknown;
   if (step.model_version >= 0 && std::find(model->versions.begin(), model->versions.end(),
                                            step.model_version) == model->versions.end()) {
-    return NotFoundError("model '", step.model_name, "' has no version ", step.model_version);
+    return NotFoundError("whose required version ", step.model_version, " is not there");
   }
   if (model->config->inputs.empty() || model->config->outputs.empty()) return unknown;
   return ensemble::ParseModelSpec(config::JsonText(*model->config));

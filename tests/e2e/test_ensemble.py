@@ -229,12 +229,12 @@ def test_statistics_count_the_ensemble_and_its_steps(server):
 
 BAD = {
     "no_such_step": ([("X", *FLOATS)], [("Y", *FLOATS)], [("nosuch", {"IN": "X"}, {"OUT": "Y"})], 8, "nosuch"),
-    "no_such_input": ([("X", *FLOATS)], [("Y", *FLOATS)], [("double", {"INN": "X"}, {"OUT": "Y"})], 8, "input 'INN'"),
-    "nobody_produces": ([("X", *FLOATS)], [("Y", *FLOATS), ("Z", *FLOATS)], [ADD, DOUBLE], 8, "output 'Z' of the ensemble is produced by no step"),
-    "types_differ": ([("X", *NUMBER)], [("Y", *FLOATS)], [ADD, DOUBLE], 8, "is TYPE_FP32, but input 'X' of the ensemble is TYPE_INT32"),
+    "no_such_input": ([("X", *FLOATS)], [("Y", *FLOATS)], [("double", {"INN": "X"}, {"OUT": "Y"})], 8, "is mapping to non-existing input INN in model double"),
+    "nobody_produces": ([("X", *FLOATS)], [("Y", *FLOATS), ("Z", *FLOATS)], [ADD, DOUBLE], 8, "ensemble output 'Z' for ensemble 'nobody_produces' is not used"),
+    "types_differ": ([("X", *NUMBER)], [("Y", *FLOATS)], [ADD, DOUBLE], 8, "in ensemble types_differ, ensemble tensor X: inconsistent data type: TYPE_INT32 is inferred from model types_differ while TYPE_FP32 is inferred from model add_one"),
     "cycle": ([("X", *FLOATS)], [("Y", *FLOATS)],
               [("add_one", {"IN": "Y"}, {"OUT": "M"}), ("double", {"IN": "M"}, {"OUT": "Y"})], 8, "cycle"),
-    "batch_too_large": ([("X", *FLOATS)], [("Y", *FLOATS)], [ADD, DOUBLE], 64, "max_batch_size 64 of the ensemble exceeds max_batch_size 8"),
+    "batch_too_large": ([("X", *FLOATS)], [("Y", *FLOATS)], [ADD, DOUBLE], 64, "ensemble batch_too_large allows maximum batch size 64, but it contains model add_one which only allows maximum batch size to be 8"),
 }
 
 

@@ -33,12 +33,15 @@ std::string BackendName(const ModelConfig& config) {
   return config.backend.empty() && config.is_ensemble() ? "ensemble" : config.backend;
 }
 
-Result<std::string> LibraryName(const ModelConfig& config, const std::string& backend) {
+Result<std::string> LibraryName(const ModelConfig& config, const BackendSearch& search,
+                                const std::string& backend) {
   const std::string& runtime = config.runtime;
   if (runtime.empty() || config.is_ensemble()) return Concat("libtriton_", backend, ".so");
   if (runtime.find('/') != std::string::npos || runtime == "..") {
-    return InvalidArgError("runtime: expected a file name inside the backend's folder, got '",
-                           runtime, "'");
+    const std::string folder =
+        search.backend_dirs.empty() ? backend : Join(search.backend_dirs.front(), backend);
+    return InvalidArgError("runtime: backend library name '", runtime,
+                           "' escapes backend directory '", folder, "'");
   }
   return runtime;
 }
@@ -111,7 +114,7 @@ Result<BackendLocation> FindBackend(const ModelConfig& config, const BackendSear
   if (backend.find('/') != std::string::npos) {
     return InvalidArgError("backend: expected a name, got '", backend, "'");
   }
-  NEREID_ASSIGN_OR_RETURN(const std::string library, LibraryName(config, backend));
+  NEREID_ASSIGN_OR_RETURN(const std::string library, LibraryName(config, search, backend));
   const std::vector<std::string> folders = Folders(search, backend);
   if (library != kPythonFile) {
     if (auto found = FindIn(folders, backend, library)) return *found;
@@ -130,7 +133,7 @@ Result<BackendLocation> FindBackend(const ModelConfig& config, const BackendSear
                            config.name, "', searched: ", looked);
   }
   return InvalidArgError("unable to find backend library for backend '", backend,
-                         "', try specifying runtime on the model configuration; looked for ",
+                         "', try specifying runtime on the model configuration. Looked for ",
                          looked);
 }
 

@@ -140,6 +140,7 @@ Result<ModelConfig> ReadModelConfig(const ModelFolder& folder) {
     return ToStatus(faults).WithContext("Invalid config override");
   }
   ModelConfig config = Judge(folder, &reading, &faults);
+  if (folder.is_whole) ValidateTensors(config, &faults);
   AddPlaces(&reading, &faults);
   if (!faults.empty()) return ToStatus(faults);
   return config;

@@ -22,6 +22,7 @@ struct ModelFolder {
   std::optional<std::string> config_override;
   // `name` is another than the folder's: the name that the configuration says gives way.
   bool is_renamed = false;
+  bool is_whole = false;  // no backend completes it: its inputs and outputs are judged at once
 };
 
 struct PreferredGroup {
@@ -36,7 +37,8 @@ struct InstanceDefaults {
       preferred_groups;  // the backend's wish, for models that name no group
 };
 
-// Reads, normalises and validates all but inputs, outputs and instance groups. A folder without
+// Reads, normalises and validates all but instance groups, and but inputs and outputs where a
+// backend completes them. A folder without
 // configuration gives an empty one for the backend to complete. INVALID_ARG lists every fault with
 // file, line, column and key.
 Result<ModelConfig> ReadModelConfig(const ModelFolder& folder);

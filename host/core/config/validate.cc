@@ -1,12 +1,20 @@
 #include "config/validate.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/concat.h"
+#include "config/typed_config.h"
 #include "config/validate_parts.h"
 
 namespace nereid::config {
 namespace {
+
+std::string List(const std::vector<int32_t>& numbers) {
+  std::string text;
+  for (const int32_t number : numbers) text += StrCat(text.empty() ? "" : ", ", number);
+  return text.empty() ? "none" : text;
+}
 
 bool DelaysTimeouts(const QueuePolicy& policy) {
   return policy.default_timeout_us != 0 &&
@@ -14,16 +22,18 @@ bool DelaysTimeouts(const QueuePolicy& policy) {
 }
 
 // What may overtake would have to wait for what it has overtaken.
-void ValidateOrdering(const DynamicBatching& batching, Faults* faults) {
+void ValidateOrdering(const DynamicBatching& batching, const std::string& model, Faults* faults) {
   if (!batching.preserve_ordering) return;
   if (batching.priority_levels > 1) {
     Add(faults, "dynamic_batching.priority_levels",
-        StrCat("Only one priority level is allowed when 'preserve_ordering' is true, got ",
-               batching.priority_levels));
+        StrCat("Only one priority level is allowed when 'preserve_ordering' is true for ", model,
+               ", got ", batching.priority_levels));
   }
-  const auto refuse = [faults](const std::string& key) {
+  const auto refuse = [&](const std::string& key) {
     Add(faults, key,
-        "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true");
+        StrCat("Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true "
+               "for ",
+               model));
   };
   if (DelaysTimeouts(batching.default_queue_policy)) {
     refuse("dynamic_batching.default_queue_policy");
@@ -36,63 +46,22 @@ void ValidateOrdering(const DynamicBatching& batching, Faults* faults) {
 void ValidateDynamicBatching(const ModelConfig& config, Faults* faults) {
   if (!config.dynamic_batching.has_value()) return;
   const DynamicBatching& batching = *config.dynamic_batching;
-  ValidatePreferredSizes(batching.preferred_batch_sizes, config.max_batch_size,
+  ValidatePreferredSizes(batching.preferred_batch_sizes, config, "dynamic batching preferred size",
                          "dynamic_batching.preferred_batch_size", faults);
   const uint64_t levels = batching.priority_levels;
-  if (levels == 0) return ValidateOrdering(batching, faults);
+  if (levels == 0) return ValidateOrdering(batching, config.name, faults);
+  const std::string in_range = StrCat("level in range [1, ", levels, "] for ", config.name);
   if ((batching.default_priority_level < 1 || batching.default_priority_level > levels)) {
     Add(faults, "dynamic_batching.default_priority_level",
-        StrCat("expected a level from 1 to ", levels, ", got ", batching.default_priority_level));
+        StrCat("default priority level must be in range [1, ", levels, "] for ", config.name,
+               ", got ", batching.default_priority_level));
   }
   for (const auto& [level, policy] : batching.priority_queue_policy) {
     if (level >= 1 && level <= levels) continue;
     Add(faults, "dynamic_batching.priority_queue_policy",
-        StrCat("expected a level from 1 to ", levels, ", got ", level));
+        StrCat("priority queue policy must have priority ", in_range, ", got ", level));
   }
-  ValidateOrdering(batching, faults);
-}
-
-void ValidateStep(const EnsembleStep& step, const std::string& key, Faults* faults) {
-  if (step.model_name.empty()) Add(faults, key + ".model_name", "must not be empty");
-  if (step.model_version < -1) {
-    Add(faults, key + ".model_version",
-        StrCat("expected a version, or -1 for the latest, got ", step.model_version));
-  }
-  if (step.output_map.empty()) Add(faults, key + ".output_map", "must not be empty");
-}
-
-void ValidateEnsemble(const ModelConfig& config, Faults* faults) {
-  const bool platform = config.platform == "ensemble";
-  if (!config.ensemble_scheduling.has_value()) {
-    if (platform) {
-      Add(faults, "platform", "'ensemble' needs ensemble_scheduling, which is not set");
-    }
-    return;
-  }
-  if (!platform) {
-    Add(faults, "ensemble_scheduling",
-        StrCat("expected platform 'ensemble', got '", config.platform, "'"));
-  }
-  if (!config.backend.empty()) {
-    Add(faults, "backend", StrCat("expected none for an ensemble, got '", config.backend, "'"));
-  }
-  if (!config.instance_groups.empty()) {
-    Add(faults, "instance_group", "cannot be given to an ensemble");
-  }
-  if (config.has_optimization) {
-    Add(faults, "optimization", StrCat("should not be specified for ensemble '", config.name, "'"));
-  }
-  if (!config.warmups.empty()) {
-    Add(faults, "model_warmup",
-        StrCat("model_warmup can not be specified for ensemble '", config.name, "'"));
-  }
-  if (config.ensemble_scheduling->steps.empty()) {
-    Add(faults, "ensemble_scheduling.step", "must have at least one step");
-  }
-  for (size_t i = 0; i < config.ensemble_scheduling->steps.size(); ++i) {
-    ValidateStep(config.ensemble_scheduling->steps[i], StrCat("ensemble_scheduling.step[", i, "]"),
-                 faults);
-  }
+  ValidateOrdering(batching, config.name, faults);
 }
 
 // Names of labels as metrics pages have them.
@@ -106,6 +75,26 @@ void ValidateMetricTags(const ModelConfig& config, Faults* faults) {
   }
 }
 
+// Words of Triton's later versions, which have the field.
+void ValidateMetrics(const ModelConfig& config, Faults* faults) {
+  if (config.metric_overrides.empty()) return;
+  const Json form = FromModelConfig(config);
+  const Json& controls = form.at("model_metrics").at("metric_control");
+  for (size_t i = 0; i < controls.size(); ++i) {
+    const std::string key = StrCat("model_metrics.metric_control[", i, "]");
+    if (!controls[i].contains("metric_identifier")) {
+      Add(faults, key, "metric control must specify 'metric_identifier'");
+    } else if (config.metric_overrides[i].family.empty()) {
+      Add(faults, key + ".metric_identifier", "metric identifier must specify non-empty 'family'");
+    }
+    if (!controls[i].contains("histogram_options")) {
+      Add(faults, key, "metric control must specify 'histogram_options'");
+    } else if (config.metric_overrides[i].buckets.empty()) {
+      Add(faults, key + ".histogram_options", "histogram options must specify non-empty 'buckets'");
+    }
+  }
+}
+
 void ValidateVersionPolicy(const VersionPolicy& policy, Faults* faults) {
   if (policy.kind == VersionPolicy::Kind::kLatest && policy.num_latest == 0) {
     Add(faults, "version_policy.latest.num_versions", "expected at least 1, got 0");
@@ -116,6 +105,25 @@ void ValidateVersionPolicy(const VersionPolicy& policy, Faults* faults) {
   }
 }
 
+// The words are Triton's, for each of these as below.
+void ValidateBackend(const ModelConfig& config, Faults* faults) {
+  if (config.is_ensemble()) {
+    if (config.backend.empty()) return;
+    Add(faults, "backend",
+        StrCat("Ensemble model '", config.name,
+               "' must have platform type 'ensemble' and empty backend type, got '", config.backend,
+               "'"));
+  } else if (config.backend.empty() && config.runtime.empty()) {
+    const bool has_nothing = config.platform.empty() && config.default_model_filename.empty();
+    Add(faults, "backend",
+        has_nothing
+            ? StrCat("Invalid model name: Could not determine backend for model '", config.name,
+                     "' with no backend in model configuration. Expected model name of the form "
+                     "'model.<backend_name>'.")
+            : StrCat("unexpected platform type '", config.platform, "' for ", config.name));
+  }
+}
+
 }  // namespace
 
 void ValidateModel(const ModelConfig& config, const std::string& folder_name, Faults* faults) {
@@ -123,18 +131,15 @@ void ValidateModel(const ModelConfig& config, const std::string& folder_name, Fa
     Add(faults, "name",
         StrCat("expected the folder's name '", folder_name, "', got '", config.name, "'"));
   }
-  if (config.backend.empty() && config.runtime.empty() && !config.is_ensemble()) {
-    Add(faults, "backend",
-        config.platform.empty()
-            ? StrCat("must specify 'platform' or 'backend' or 'runtime' for '", config.name, "'")
-            : StrCat("must be set: platform '", config.platform, "' names no backend"));
-  }
+  ValidateBackend(config, faults);
   if (config.max_batch_size < 0) {
     Add(faults, "max_batch_size",
-        StrCat("must be non-negative value for ", config.name, ", got ", config.max_batch_size));
+        StrCat("'max_batch_size' must be non-negative value for ", config.name, ", got ",
+               config.max_batch_size));
   }
   ValidateVersionPolicy(config.version_policy, faults);
   ValidateMetricTags(config, faults);
+  ValidateMetrics(config, faults);
   ValidateDynamicBatching(config, faults);
   ValidateSequenceBatching(config, faults);
   ValidateEnsemble(config, faults);
@@ -161,8 +166,9 @@ void ValidateInstanceGroups(const ModelConfig& config, const std::vector<int32_t
         if (std::find(gpus.begin(), gpus.end(), gpu) != gpus.end()) continue;
         Add(faults, key + ".gpus",
             StrCat("instance group ", group.name, " of model ", config.name,
-                   " specifies invalid or unsupported gpu id ", gpu, ", of ", gpus.size(),
-                   " usable GPUs"));
+                   " specifies invalid or unsupported gpu id ", gpu,
+                   ". GPUs with at least the minimum required CUDA compute compatibility are: ",
+                   List(gpus)));
       }
     }
     if (!group.profiles.empty() && config.platform != "tensorrt_plan") {

@@ -11,9 +11,12 @@ namespace nereid::config {
 
 void Add(Faults* faults, std::string key, std::string message);
 
-// Batch sizes that are aimed at: from 1 to max_batch_size.
-void ValidatePreferredSizes(const std::vector<int32_t>& sizes, int32_t max_batch_size,
-                            const std::string& key, Faults* faults);
+// Batch sizes that are aimed at: from 1 to max_batch_size. `what`: "dynamic batching preferred
+// size".
+void ValidatePreferredSizes(const std::vector<int32_t>& sizes, const ModelConfig& config,
+                            const char* what, const std::string& key, Faults* faults);
+
+void ValidateEnsemble(const ModelConfig& config, Faults* faults);
 
 void ValidateSequenceBatching(const ModelConfig& config, Faults* faults);
 

@@ -20,7 +20,9 @@ const char* KindName(SequenceControl::Kind kind) {
   return "CONTROL_SEQUENCE_CORRID";
 }
 
-void ValidateControl(const SequenceControl& control, const std::string& key, Faults* faults) {
+void ValidateControl(const SequenceControl& control, const std::string& model,
+                     const std::string& key, Faults* faults) {
+  const std::string suffix = StrCat(" for ", KindName(control.kind), " for ", model);
   const std::initializer_list<std::pair<const char*, size_t>> lists = {
       {"int32_false_true", control.int32_false_true.size()},
       {"fp32_false_true", control.fp32_false_true.size()},
@@ -30,12 +32,17 @@ void ValidateControl(const SequenceControl& control, const std::string& key, Fau
     if (type != DataType::kUint64 && type != DataType::kInt64 && type != DataType::kUint32 &&
         type != DataType::kInt32 && type != DataType::kBytes) {
       Add(faults, key + ".data_type",
-          StrCat("expected TYPE_UINT64, TYPE_INT64, TYPE_UINT32, TYPE_INT32 or TYPE_STRING for "
-                 "CONTROL_SEQUENCE_CORRID, got ",
+          StrCat("unexpected data type for control CONTROL_SEQUENCE_CORRID for ", model,
+                 ". Allowed data types are TYPE_UINT64, TYPE_INT64, TYPE_UINT32, TYPE_INT32 and "
+                 "TYPE_STRING, got ",
                  DataTypeName(type)));
     }
     for (const auto& [list, size] : lists) {
-      if (size > 0) Add(faults, key, StrCat("CONTROL_SEQUENCE_CORRID takes no ", list));
+      if (size == 0) continue;
+      Add(faults, key,
+          StrCat("sequence batching must not specify either 'int32_false_true', 'fp32_false_true' "
+                 "or 'bool_false_true'",
+                 suffix, ", got '", list, "'"));
     }
     return;
   }
@@ -45,13 +52,21 @@ void ValidateControl(const SequenceControl& control, const std::string& key, Fau
     ++num_lists;
     if (size != 2) {
       Add(faults, StrCat(key, ".", list),
-          StrCat("expected exactly 2 entries for ", KindName(control.kind), ", got ", size));
+          StrCat("sequence batching control '", list, "' must have exactly 2 entries", suffix,
+                 ", got ", size));
     }
   }
-  if (num_lists == 1) return;
-  Add(faults, key,
-      StrCat("expected one of int32_false_true, fp32_false_true and bool_false_true for ",
-             KindName(control.kind), ", got ", num_lists));
+  if (num_lists == 0) {
+    Add(faults, key,
+        StrCat("sequence batching must specify either 'int32_false_true', 'fp32_false_true' or "
+               "'bool_false_true'",
+               suffix));
+  } else if (num_lists > 1) {
+    Add(faults, key,
+        StrCat("sequence batching specifies more than one from 'int32_false_true', "
+               "'fp32_false_true' and 'bool_false_true'",
+               suffix));
+  }
 }
 
 void ValidateControls(const SequenceBatching& batching, const std::string& model, Faults* faults) {
@@ -61,7 +76,8 @@ void ValidateControls(const SequenceBatching& batching, const std::string& model
     const SequenceControlInput& input = batching.control_inputs[i];
     const std::string key = StrCat("sequence_batching.control_input[", i, "]");
     if (input.name.empty()) {
-      Add(faults, key + ".name", "must not be empty");
+      Add(faults, key + ".name",
+          StrCat("sequence batching control tensor must have a name for ", model));
     } else if (!names.insert(input.name).second) {
       Add(faults, key + ".name",
           StrCat("sequence batching control tensor '", input.name,
@@ -72,10 +88,11 @@ void ValidateControls(const SequenceBatching& batching, const std::string& model
           StrCat("expected one control for '", input.name, "', got ", input.controls.size()));
     }
     for (const SequenceControl& control : input.controls) {
-      ValidateControl(control, key + ".control[0]", faults);
+      ValidateControl(control, model, key + ".control[0]", faults);
       if (kinds.insert(control.kind).second) continue;
       Add(faults, key,
-          StrCat("specifies a second ", KindName(control.kind), " tensor: '", input.name, "'"));
+          StrCat("sequence batching specifies multiple ", KindName(control.kind), " tensors for ",
+                 model, ", '", input.name, "' among them"));
     }
   }
 }
@@ -131,7 +148,8 @@ void ValidateSequenceBatching(const ModelConfig& config, Faults* faults) {
     const float utilization = direct->minimum_slot_utilization;
     if (!(utilization >= 0 && utilization <= 1)) {
       Add(faults, "sequence_batching.direct.minimum_slot_utilization",
-          StrCat("expected a share from 0 to 1, got ", utilization));
+          StrCat("sequence batching minimum slot utilization must be in range (0.0, 1.0] for ",
+                 config.name, ", got ", utilization));
     }
   }
   ValidateControls(batching, config.name, faults);
@@ -140,7 +158,8 @@ void ValidateSequenceBatching(const ModelConfig& config, Faults* faults) {
   }
   const auto* oldest = std::get_if<SequenceOldest>(&batching.strategy);
   if (oldest != nullptr) {
-    ValidatePreferredSizes(oldest->preferred_batch_sizes, config.max_batch_size,
+    ValidatePreferredSizes(oldest->preferred_batch_sizes, config,
+                           "sequence batching preferred batch size",
                            "sequence_batching.oldest.preferred_batch_size", faults);
   }
 }

@@ -88,8 +88,14 @@ void ValidateTensor(const TensorSpec& tensor, const char* list, const ModelConfi
                "supported for ",
                config.name));
   } else if (!SameElements(tensor.dims, *tensor.reshape)) {
+    const auto num_variable = [](const std::vector<int64_t>& shape) {
+      return std::count(shape.begin(), shape.end(), -1);
+    };
+    const auto given = num_variable(tensor.dims), seen = num_variable(*tensor.reshape);
+    const char* differs =
+        given != seen && given > 0 && seen > 0 ? "number of variable-size dimensions" : "size";
     Add(faults, shape_key,
-        StrCat(what, " has different size for dims and reshape for ", config.name, ": ",
+        StrCat(what, " has different ", differs, " for dims and reshape for ", config.name, ": ",
                ShapeText(tensor.dims), " and ", ShapeText(*tensor.reshape)));
   }
 }
@@ -121,14 +127,17 @@ void ValidateBatchSources(const ModelConfig& config, const Json& io,
   const std::string kind = io.at("kind");
   const Json& sources = io.at("source_input");
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
-    Add(faults, key + ".kind", StrCat("unknown batch ", what, " kind '", kind, "'"));
+    Add(faults, key + ".kind",
+        StrCat("unknown batch ", what, " kind '", kind, "' for ", config.name));
   } else if (sources.size() != 1) {
     Add(faults, key + ".source_input",
-        StrCat("batch ", what, " kind '", kind, "' expects 1 source input, got ", sources.size()));
+        StrCat("batch ", what, " kind '", kind, "' expects 1 source input, got ", sources.size(),
+               " for ", config.name));
   }
   for (const std::string name : sources) {
     if (config.FindInput(name) != nullptr) continue;
-    Add(faults, key + ".source_input", StrCat("unknown source input name '", name, "'"));
+    Add(faults, key + ".source_input",
+        StrCat("unknown source input name '", name, "' for ", config.name));
   }
 }
 
@@ -138,7 +147,7 @@ void ValidateBatchInput(const ModelConfig& config, const Json& io, const std::st
   const Json& type = io.at("data_type");
   if (type == "TYPE_INT32" || type == "TYPE_FP32") return;
   Add(faults, key + ".data_type",
-      StrCat("batch input data type must be TYPE_INT32 or TYPE_FP32, got ",
+      StrCat("batch input data type must be TYPE_INT32 or TYPE_FP32 for ", config.name, ", got ",
              type.get<std::string>()));
 }
 
@@ -148,11 +157,12 @@ void ValidateBatchOutput(const ModelConfig& config, const Json& io, const std::s
   std::set<std::string> names;
   for (const std::string name : io.at("target_name")) {
     if (config.FindOutput(name) == nullptr) {
-      Add(faults, key + ".target_name", StrCat("unknown target output name '", name, "'"));
+      Add(faults, key + ".target_name",
+          StrCat("unknown target output name '", name, "' for ", config.name));
     }
     if (names.insert(name).second) continue;
     Add(faults, key + ".target_name",
-        StrCat("target output name '", name, "' can only be specified once"));
+        StrCat("target output name '", name, "' can only be specified once for ", config.name));
   }
 }
 

@@ -134,6 +134,11 @@ Status Model::InitializeBackendModel() {
 }
 
 Status Model::KeepLatencies() {
+  for (const HistogramOverride& own : config_.metric_overrides) {
+    if (own.family == Latencies::kFirstResponse) continue;
+    NEREID_LOG_WARN("Metric family '", own.family,
+                    "' in 'metric_identifier' is not a customizable metric in Triton core.");
+  }
   const LatencyOptions& wanted = services_.options.metrics.latencies;
   if (!wanted.histograms && !wanted.summaries) return Status::Ok();
   std::vector<double> buckets_ms;

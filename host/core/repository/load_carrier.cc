@@ -25,12 +25,14 @@ LoadCarrier::Failures LoadCarrier::Carry(bool by_request, LoadList* list) {
 void LoadCarrier::RefuseCircles(const WantedEnsembles::Plans& asked, LoadList* list) {
   for (auto it = list->plans.begin(); it != list->plans.end();) {
     const auto& [name, plan] = *it;
-    if (!wanted_->CallsItself(name)) {
+    const std::optional<std::string> last = wanted_->LastOfCircle(name);
+    if (!last) {
       ++it;
       continue;
     }
     Status status = InvalidArgError("load failed for model '", name,
-                                    "': circular dependency between ensembles");
+                                    "': circular dependency between ensembles: ", name,
+                                    " -> ... -> ", *last, " -> ", name);
     for (const int64_t version : plan.load.versions) {
       lifecycle_->RecordFailure(name, version, status.message(), /*is_missed=*/false);
     }

@@ -14,6 +14,7 @@ void LoadWaves::Run() {
   StartReady();
   while (!running_.empty()) {
     auto [name, status] = std::move(finished_->Pop()).value();
+    if (!status.ok()) failed_[name] = status.message();
     hooks_.settled(running_.at(name), status);
     running_.erase(name);
     StartReady();
@@ -35,14 +36,12 @@ void LoadWaves::StartReady() {
       if (!Waits(plan)) ready.push_back(name);
     }
     for (const std::string& name : ready) {
-      const std::string missing = Missing(waiting_.at(name));
-      if (missing.empty()) {
+      const std::string obstacle = Obstacle(waiting_.at(name));
+      if (obstacle.empty()) {
         Start(name);
-        continue;
+      } else {
+        Fail(name, InvalidArgError("load failed for model '", name, "': ensemble ", obstacle));
       }
-      Fail(name,
-           InvalidArgError("load failed for model '", name, "': ensemble ", name,
-                           " contains models that are not available or ambiguous: ", missing));
     }
   }
 }
@@ -64,6 +63,7 @@ void LoadWaves::Fail(const std::string& name, Status status) {
   for (const int64_t version : plan.load.versions) {
     lifecycle_->RecordFailure(name, version, status.message(), /*is_missed=*/false);
   }
+  failed_[name] = status.message();
   hooks_.settled(plan, status);
 }
 
@@ -74,12 +74,20 @@ bool LoadWaves::Waits(const ModelPlan& plan) const {
   return false;
 }
 
-std::string LoadWaves::Missing(const ModelPlan& plan) const {
-  std::string missing;
+std::string LoadWaves::Obstacle(const ModelPlan& plan) const {
+  const std::string& name = plan.load.name;
+  std::string missing, failed;
   for (const std::string& step : plan.steps) {
-    if (!lifecycle_->IsServing(step)) missing += StrCat(missing.empty() ? "" : ", ", step);
+    if (lifecycle_->IsServing(step)) continue;
+    if (const auto it = failed_.find(step); it != failed_.end()) {
+      failed = StrCat("'", name, "' depends on '", step, "' which has no loaded version. Model '",
+                      step, "' loading failed with error: ", it->second);
+    } else {
+      missing += StrCat(missing.empty() ? "" : ", ", step);
+    }
   }
-  return missing;
+  if (missing.empty()) return failed;
+  return StrCat(name, " contains models that are not available or ambiguous: ", missing);
 }
 
 }  // namespace nereid

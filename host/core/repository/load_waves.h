@@ -43,11 +43,12 @@ class LoadWaves {
   void Start(const std::string& name);
   void Fail(const std::string& name, Status status);
   bool Waits(const ModelPlan& plan) const;
-  // Steps that do not serve, separated by commas.
-  std::string Missing(const ModelPlan& plan) const;
+  // Why an ensemble cannot be loaded: steps that do not serve. Empty: it can.
+  std::string Obstacle(const ModelPlan& plan) const;
 
   std::map<std::string, ModelPlan> waiting_;
   std::map<std::string, ModelPlan> running_;
+  std::map<std::string, std::string> failed_;  // what was loaded here in vain, and why
   ModelLifecycle* const lifecycle_;
   const Hooks hooks_;
   const std::shared_ptr<Finished> finished_;

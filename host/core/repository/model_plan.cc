@@ -65,9 +65,8 @@ Result<std::string> LocateFolder(const std::vector<Repository>& repositories,
     for (const Repository& repository : repositories) {
       searched += StrCat(searched.empty() ? "'" : ", '", repository.path, "'");
     }
-    const std::string where =
-        searched.empty() ? "" : StrCat("no folder '", name, "' in ", searched, ": ");
-    return NotFoundError(where, "model not found in any model repository");
+    if (!searched.empty()) searched = StrCat(": no folder '", name, "' in ", searched);
+    return NotFoundError("model not found in any model repository", searched);
   }
   return InvalidArgError("model '", name, "' appears in two or more repositories: '", found[0].path,
                          "' and '", found[1].path, "'");
@@ -93,8 +92,12 @@ Status ReadFolder(const ConfigRule& rule, VersionFolders folders, ModelPlan* pla
   ModelLifecycle::Plan& load = plan->load;
   std::vector<int64_t>& versions = folders.versions;
   plan->notes = std::move(folders.notes);
-  const config::ModelFolder folder{std::string(PlainName(load.name)), load.model_path,
-                                   rule.config_name, plan->config_override, plan->is_renamed};
+  const config::ModelFolder folder{std::string(PlainName(load.name)),
+                                   load.model_path,
+                                   rule.config_name,
+                                   plan->config_override,
+                                   plan->is_renamed,
+                                   rule.needs_config};
   if (rule.needs_config && !folder.config_override && config::ConfigPath(folder).empty()) {
     return NotFoundError("failed to open text file for read ", folder.path,
                          "/config.pbtxt: No such file or directory");

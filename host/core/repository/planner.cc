@@ -75,7 +75,9 @@ Result<ModelPlan> Planner::Checked(const std::string& name, Result<ModelPlan> pl
 }
 
 Status Planner::FailUnread(const std::string& name, const Status& reason) const {
-  NEREID_LOG_ERROR("Poll failed for model directory '", name, "': ", reason.message());
+  const bool is_found = !reason.message().starts_with("model not found in any model repository");
+  NEREID_LOG_ERROR(is_found ? "Poll failed for model directory '" : "failed to poll model '", name,
+                   "': ", reason.message());
   Status status(reason.code(),
                 StrCat("failed to load '", name,
                        "', failed to poll from model repository: ", reason.message()));

@@ -53,13 +53,13 @@ bool WantedEnsembles::IsWanted(const std::string& name, const Plan& plan) const 
   return it != entries_.end() && it->second.asked == plan;
 }
 
-bool WantedEnsembles::CallsItself(const std::string& name) const {
+std::optional<std::string> WantedEnsembles::LastOfCircle(const std::string& name) const {
   std::lock_guard lock(mutex_);
-  return LeadsBack(name);
+  return CallerInCircle(name);
 }
 
 // [holding mutex_]
-bool WantedEnsembles::LeadsBack(const std::string& name) const {
+std::optional<std::string> WantedEnsembles::CallerInCircle(const std::string& name) const {
   std::set<std::string> seen;
   std::vector<std::string> left = {name};
   while (!left.empty()) {
@@ -67,11 +67,11 @@ bool WantedEnsembles::LeadsBack(const std::string& name) const {
     left.pop_back();
     if (it == entries_.end()) continue;
     for (const std::string& step : it->second.asked->steps) {
-      if (step == name) return true;
+      if (step == name) return it->first;
       if (seen.insert(step).second) left.push_back(step);
     }
   }
-  return false;
+  return std::nullopt;
 }
 
 WantedEnsembles::Plans WantedEnsembles::CallersOf(const std::set<std::string>& steps) const {
@@ -80,7 +80,7 @@ WantedEnsembles::Plans WantedEnsembles::CallersOf(const std::set<std::string>& s
   std::lock_guard lock(mutex_);
   for (const auto& [name, entry] : entries_) {
     const std::vector<std::string>& calls = entry.asked->steps;
-    if (std::none_of(calls.begin(), calls.end(), is_one) || LeadsBack(name)) continue;
+    if (std::none_of(calls.begin(), calls.end(), is_one) || CallerInCircle(name)) continue;
     callers.emplace(name, entry.asked);
   }
   return callers;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -32,8 +33,8 @@ class WantedEnsembles {
   void Clear();
 
   bool IsWanted(const std::string& name, const Plan& plan) const;
-  // True when the steps of the wanted ensembles lead from `name` back to it.
-  bool CallsItself(const std::string& name) const;
+  // Where the steps of the wanted ensembles lead from `name` back to it: the one that calls it.
+  std::optional<std::string> LastOfCircle(const std::string& name) const;
   // Those that call one of `steps` and do not call themselves.
   Plans CallersOf(const std::set<std::string>& steps) const;
 
@@ -42,7 +43,7 @@ class WantedEnsembles {
     Plan asked;   // an empty plan while a model that is no ensemble is being loaded
     Plan served;  // as last loaded with success; null before
   };
-  bool LeadsBack(const std::string& name) const;
+  std::optional<std::string> CallerInCircle(const std::string& name) const;
 
   mutable std::mutex mutex_;  // guards entries_
   std::map<std::string, Entry> entries_;

@@ -24,7 +24,8 @@ TEST(ValidateTest, NamesAnOutputThatNoStepProduces) {
   Built built = Build(kChain);
   built.config.model.outputs.push_back(SpecOf("RESULT"));
   const auto faults = built.Faults();
-  EXPECT_EQ(Text(faults), "output 'RESULT' of the ensemble is produced by no step");
+  EXPECT_EQ(Text(faults),
+            "ensemble output 'RESULT' for ensemble 'ens' is not used: no step gives it");
   EXPECT_EQ(faults[0].place, Fault::Place::kOutput);
   EXPECT_EQ(faults[0].key, "RESULT");
 }
@@ -35,12 +36,14 @@ TEST(ValidateTest, NamesTheMapEntryThatTheModelDoesNotHaveAndTheInputLeftOver) {
   built.models[0].inputs[0].name = "INPUT";
   built.config.steps[1].output_map[0].first = "OUTT";
   const auto faults = built.Faults();
-  EXPECT_EQ(Text(faults),
-            "step 0 ('m0'): input_map names input 'INPT', which model 'm0' does not have (did you "
-            "mean 'INPUT'?)\n"
-            "step 0 ('m0'): mandatory input 'INPUT' of model 'm0' is not in input_map\n"
-            "step 1 ('m1'): output_map names output 'OUTT', which model 'm1' does not have (did "
-            "you mean 'OUT'?)");
+  EXPECT_EQ(
+      Text(faults),
+      "in ensemble ens, ensemble tensor A is mapping to non-existing input INPT in model m0 "
+      "(did you mean 'INPUT'?), step 0 ('m0')\n"
+      "in ensemble ens, input INPUT in model m0 is not mapped to any ensemble tensors, step 0 "
+      "('m0')\n"
+      "in ensemble ens, ensemble tensor C is mapped from non-existing output OUTT in model m1 "
+      "(did you mean 'OUT'?), step 1 ('m1')");
   EXPECT_EQ(faults[0].place, Fault::Place::kInputMap);
   EXPECT_EQ(faults[0].step, 0);
   EXPECT_EQ(faults[0].key, "INPT");
@@ -56,8 +59,8 @@ TEST(ValidateTest, NamesATensorThatNobodyProduces) {
   Built built = Build(kChain);
   built.config.steps[1].input_map[0].second = "BB";
   EXPECT_EQ(Text(built.Faults()),
-            "input 'IN' of step 1 ('m1') reads tensor 'BB', which is neither an input of the "
-            "ensemble nor an output of a step");
+            "in ensemble ens, ensemble tensor 'BB' is not connected: input 'IN' of step 1 ('m1') "
+            "reads what is neither an input of the ensemble nor an output of a step");
 }
 
 TEST(ValidateTest, NamesBothProducersOfATensor) {
@@ -65,8 +68,9 @@ TEST(ValidateTest, NamesBothProducersOfATensor) {
   built.config.steps[1].output_map[0].second = "B";
   built.config.model.outputs[0].name = "B";
   EXPECT_NE(Text(built.Faults())
-                .find("tensor 'B' has two producers: output 'OUT' of step 0 ('m0') and output "
-                      "'OUT' of step 1 ('m1')"),
+                .find("ensemble tensor 'B' can appear in an output map only once for ensemble "
+                      "'ens': it is output 'OUT' of step 0 ('m0') and output 'OUT' of step 1 "
+                      "('m1')"),
             std::string::npos);
 }
 
@@ -77,7 +81,8 @@ TEST(ValidateTest, SpellsOutACycle) {
                               {"m1", {{"IN", "B"}}, {{"OUT", "C"}}}}})
                           .Faults();
   EXPECT_EQ(Text(faults),
-            "the steps form a cycle: step 0 ('m0') reads 'C' of step 1 ('m1') reads 'B' of step 0 "
+            "in ensemble ens, the steps form a cycle: step 0 ('m0') reads 'C' of step 1 ('m1') "
+            "reads 'B' of step 0 "
             "('m0')");
 }
 
@@ -86,13 +91,17 @@ TEST(ValidateTest, ShowsBothTypesAndShapesWhereTheyDisagree) {
   built.models[1].inputs[0].data_type = "TYPE_FP32";
   built.models[1].inputs[0].dims = {2, -1};
   built.config.model.outputs[0].dims = {3};
-  EXPECT_EQ(Text(built.Faults()),
-            "tensor 'B': input 'IN' of step 1 ('m1') is TYPE_FP32, but output 'OUT' of step 0 "
-            "('m0') is TYPE_INT32\n"
-            "tensor 'B': input 'IN' of step 1 ('m1') is [2,-1], but output 'OUT' of step 0 ('m0') "
-            "is [1]\n"
-            "tensor 'C': output 'C' of the ensemble is [3], but output 'OUT' of step 1 ('m1') is "
-            "[1]");
+  EXPECT_EQ(
+      Text(built.Faults()),
+      "in ensemble ens, ensemble tensor B: inconsistent data type: TYPE_INT32 is inferred "
+      "from model m0 while TYPE_FP32 is inferred from model m1 (output 'OUT' of step 0 "
+      "('m0'), input 'IN' of step 1 ('m1'))\n"
+      "in ensemble ens, ensemble tensor B: inconsistent shape: [1] is inferred from model m0 "
+      "while [2,-1] is inferred from model m1 (output 'OUT' of step 0 ('m0'), input 'IN' of "
+      "step 1 ('m1'))\n"
+      "in ensemble ens, ensemble tensor C: inconsistent shape: [3] is inferred from model ens "
+      "while [1] is inferred from model m1 (output 'C' of the ensemble, output 'OUT' of step "
+      "1 ('m1'))");
 }
 
 TEST(ValidateTest, AllowsAStepWithoutBatchingThatTakesTheBatchAsADimension) {
@@ -111,14 +120,16 @@ TEST(ValidateTest, ComparesBatchSizes) {
   built.models[0].max_batch_size = 8;
   built.models[1].max_batch_size = 16;
   EXPECT_EQ(Text(built.Faults()),
-            "max_batch_size 16 of the ensemble exceeds max_batch_size 8 of step 0 ('m0')");
+            "ensemble ens allows maximum batch size 16, but it contains model m0 which only allows "
+            "maximum batch size to be 8 (step 0 ('m0'))");
 }
 
 TEST(ValidateTest, ReportsAMissingModelOnceAndGoesOn) {
   const Built built = Build(kChain);
-  const std::vector<Result<ModelSpec>> models{Result<ModelSpec>(NotFoundError("no such model")),
-                                              Result<ModelSpec>(built.models[1])};
-  EXPECT_EQ(Text(Validate(built.config, models)), "step 0 ('m0'): no such model");
+  const std::vector<Result<ModelSpec>> models{
+      Result<ModelSpec>(NotFoundError("which is not there")), Result<ModelSpec>(built.models[1])};
+  EXPECT_EQ(Text(Validate(built.config, models)),
+            "ensemble 'ens' depends on 'm0' which is not there");
 }
 
 TEST(ValidateTest, TrustsAModelWhoseBackendNamesTheTensorsLater) {
@@ -133,15 +144,17 @@ TEST(ValidateTest, WarnsOfAnOptionalInputThatAStepCannotDoWithout) {
   sketch.inputs = {"A?"};
   const auto faults = Build(sketch).Faults();
   EXPECT_EQ(Text(faults),
-            "warning: input 'IN' of step 0 ('m0') is mandatory, but the ensemble's input 'A' is "
+            "warning: in ensemble ens, input 'IN' of step 0 ('m0') is mandatory, but the "
+            "ensemble's input 'A' is "
             "optional: requests without it fail");
-  EXPECT_TRUE(StatusOf("ens", faults).ok());
+  EXPECT_TRUE(StatusOf(faults).ok());
 }
 
 TEST(ValidateTest, RefusesAnInputThatNoStepReads) {
   Sketch sketch = kChain;
   sketch.inputs.push_back("UNUSED");
-  EXPECT_EQ(Text(Build(sketch).Faults()), "input 'UNUSED' of the ensemble is read by no step");
+  EXPECT_EQ(Text(Build(sketch).Faults()),
+            "ensemble input 'UNUSED' for ensemble 'ens' is not used: no step reads it");
 }
 
 TEST(ValidateTest, RefusesATensorThatNobodyTakes) {
@@ -159,12 +172,14 @@ TEST(ValidateTest, GathersAllFaultsIntoOneStatus) {
   Built built = Build(kChain);
   built.config.model.outputs.push_back(SpecOf("RESULT"));
   built.config.steps[0].output_map.clear();
-  const Status status = StatusOf("ens", built.Faults());
+  const Status status = StatusOf(built.Faults());
   EXPECT_EQ(status.code(), StatusCode::kInvalidArg);
-  EXPECT_EQ(status.message(),
-            "ensemble 'ens': step 0 ('m0') has no 'output_map'; input 'IN' of step 1 ('m1') reads "
-            "tensor 'B', which is neither an input of the ensemble nor an output of a step; "
-            "output 'RESULT' of the ensemble is produced by no step");
+  EXPECT_EQ(
+      status.message(),
+      "must specify 'output_map' in step 0 of ensemble 'ens'; in ensemble ens, ensemble tensor "
+      "'B' is not connected: input 'IN' of step 1 ('m1') reads what is neither an input of "
+      "the ensemble nor an output of a step; ensemble output 'RESULT' for ensemble 'ens' is "
+      "not used: no step gives it");
 }
 
 }  // namespace

@@ -95,9 +95,11 @@ TEST(ConfigLoaderTest, GivesTheLineOfAFaultFoundByValidation) {
   const TempModel model(
       "backend: \"b\"\nmax_batch_size: 4\n\ndynamic_batching {\n  preferred_batch_size: [ 8 "
       "]\n}\n");
-  EXPECT_EQ(FaultOf(model), model.path() +
-                                "/config.pbtxt:5:3: dynamic_batching.preferred_batch_size: "
-                                "expected at most max_batch_size, which is 4, got 8");
+  EXPECT_EQ(
+      FaultOf(model),
+      model.path() +
+          "/config.pbtxt:5:3: dynamic_batching.preferred_batch_size: "
+          "dynamic batching preferred size must be <= max batch size for m, which is 4, got 8");
 }
 
 TEST(ConfigLoaderTest, RefusesAnotherNameThanTheFolders) {
@@ -153,8 +155,7 @@ TEST(ConfigLoaderTest, MapsALegacyPlatformToItsBackend) {
 
 TEST(ConfigLoaderTest, RefusesAModelWithoutAnyBackend) {
   const TempModel model("max_batch_size: 1\n");
-  EXPECT_NE(FaultOf(model).find("must specify 'platform' or 'backend' or 'runtime' for 'm'"),
-            std::string::npos);
+  EXPECT_NE(FaultOf(model).find("Could not determine backend for model 'm'"), std::string::npos);
 }
 
 TEST(ConfigLoaderTest, PrefersTheNamedConfigFile) {

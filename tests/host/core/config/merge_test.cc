@@ -98,7 +98,7 @@ TEST(InstanceTest, RefusesAGpuThatIsNotThere) {
   EXPECT_EQ(
       prepared.status().message(),
       "instance_group[0].gpus: instance group m_0 of model m specifies invalid or unsupported "
-      "gpu id 7, of 0 usable GPUs");
+      "gpu id 7. GPUs with at least the minimum required CUDA compute compatibility are: none");
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ INSTANTIATE_TEST_SUITE_P(
     Rules, ValidateTest,
     testing::Values(
         Case{"NegativeBatch", "backend: 'b' max_batch_size: -1",
-             "max_batch_size: must be non-negative value for m, got -1"},
+             "max_batch_size: 'max_batch_size' must be non-negative value for m, got -1"},
         Case{"ZeroDim", IO "input { name: 'A' data_type: TYPE_INT32 dims: [ 0 ] }",
              "input[0].dims: model input 'A' dimension must be integer >= 1, or -1 to indicate a "
              "variable-size dimension for m, got 0"},
@@ -52,39 +52,55 @@ INSTANTIATE_TEST_SUITE_P(
              "input[0].reshape.shape: model input 'A' has different size for dims and reshape for "
              "m: "
              "[4,2] and [7]"},
+        Case{
+            "ReshapeLosesAVariableSize",
+            IO
+            "output { name: 'A' data_type: TYPE_INT32 dims: [ -1, -1 ] reshape { shape: [ -1 ] } }",
+            "output[0].reshape.shape: model output 'A' has different number of variable-size "
+            "dimensions for dims and reshape for m: [-1,-1] and [-1]"},
         Case{"EmptyReshapeWithoutBatch",
              "backend: 'b' input { name: 'A' data_type: TYPE_INT32 dims: [ 1 ] reshape { } }",
              "input[0].reshape.shape: model input 'A' cannot have empty reshape for non-batching "
              "model "
              "as scalar tensors are not supported for m"},
-        Case{"PreferredTooLarge", IO "dynamic_batching { preferred_batch_size: [ 5 ] }",
-             "dynamic_batching.preferred_batch_size: expected at most max_batch_size, which is 4, "
-             "got 5"},
+        Case{
+            "PreferredTooLarge", IO "dynamic_batching { preferred_batch_size: [ 5 ] }",
+            "dynamic_batching.preferred_batch_size: dynamic batching preferred size must be <= max "
+            "batch size for m, which is 4, got 5"},
         Case{"PreferredZero", IO "dynamic_batching { preferred_batch_size: [ 0 ] }",
-             "dynamic_batching.preferred_batch_size: expected positive batch sizes, got 0"},
+             "dynamic_batching.preferred_batch_size: dynamic batching preferred size must be "
+             "positive for m, got 0"},
+        Case{
+            "PreferredTooLargeForSequences",
+            IO "sequence_batching { oldest { preferred_batch_size: [ 5 ] } }",
+            "sequence_batching.oldest.preferred_batch_size: sequence batching preferred batch size "
+            "must be <= max batch size for m, which is 4, got 5"},
         Case{"PriorityDefault",
              IO "dynamic_batching { priority_levels: 3 default_priority_level: 4 }",
-             "dynamic_batching.default_priority_level: expected a level from 1 to 3, got 4"},
+             "dynamic_batching.default_priority_level: default priority level must be in range [1, "
+             "3] for m, got 4"},
         Case{"PriorityPolicy",
              IO "dynamic_batching { priority_levels: 2 default_priority_level: 1 "
                 "priority_queue_policy { key: 9 value { } } }",
-             "dynamic_batching.priority_queue_policy: expected a level from 1 to 2, got 9"},
+             "dynamic_batching.priority_queue_policy: priority queue policy must have priority "
+             "level "
+             "in range [1, 2] for m, got 9"},
         Case{"OrderedPriorities",
              IO "dynamic_batching { preserve_ordering: true priority_levels: 2 "
                 "default_priority_level: 1 }",
              "dynamic_batching.priority_levels: Only one priority level is allowed when "
-             "'preserve_ordering' is true, got 2"},
+             "'preserve_ordering' is true for m, got 2"},
         Case{"OrderedDelay",
              IO "dynamic_batching { preserve_ordering: true default_queue_policy { "
                 "timeout_action: DELAY default_timeout_microseconds: 1 } }",
              "dynamic_batching.default_queue_policy: Queue policy can not have DELAY as timeout "
-             "action when 'preserve_ordering' is true"},
+             "action when 'preserve_ordering' is true for m"},
         Case{"OrderedDelayOfALevel",
              IO "dynamic_batching { preserve_ordering: true priority_levels: 1 "
                 "default_priority_level: 1 priority_queue_policy { key: 1 value { "
                 "timeout_action: DELAY default_timeout_microseconds: 1 } } }",
              "dynamic_batching.priority_queue_policy: Queue policy can not have DELAY as timeout "
-             "action when 'preserve_ordering' is true"},
+             "action when 'preserve_ordering' is true for m"},
         Case{"BatchInputKind", IO TENSORS "batch_input { kind: 17 source_input: 'A' }",
              "batch_input[0].kind: expected a value of Kind, got 17"},
         Case{"BatchInputSources",
@@ -93,10 +109,10 @@ INSTANTIATE_TEST_SUITE_P(
              "input, got 0"},
         Case{"BatchInputSource",
              IO TENSORS "batch_input { data_type: TYPE_INT32 source_input: 'X' }",
-             "batch_input[0].source_input: unknown source input name 'X'"},
+             "batch_input[0].source_input: unknown source input name 'X' for m"},
         Case{"BatchInputType", IO TENSORS "batch_input { data_type: TYPE_INT64 source_input: 'A' }",
-             "batch_input[0].data_type: batch input data type must be TYPE_INT32 or TYPE_FP32, "
-             "got TYPE_INT64"},
+             "batch_input[0].data_type: batch input data type must be TYPE_INT32 or TYPE_FP32 "
+             "for m, got TYPE_INT64"},
         Case{"BatchOutputSources", IO TENSORS "batch_output { }",
              "batch_output[0].source_input: batch output kind 'BATCH_SCATTER_WITH_INPUT_SHAPE' "
              "expects 1 source input, got 0"},
@@ -109,46 +125,86 @@ INSTANTIATE_TEST_SUITE_P(
              "version_policy.latest.num_versions: expected at least 1, got 0"},
         Case{"TagThatIsNoLabel", IO "metric_tags { key: 'a-b' value: 'c' }",
              "metric_tags: expected keys of letters, digits and '_', got 'a-b'"},
+        Case{"MetricWithoutIdentifier", IO "model_metrics { metric_control { } }",
+             "model_metrics.metric_control[0]: metric control must specify 'metric_identifier'"},
+        Case{"MetricWithoutFamily",
+             IO "model_metrics { metric_control { metric_identifier { } histogram_options { "
+                "buckets: [ 1 ] } } }",
+             "metric_control[0].metric_identifier: metric identifier must specify non-empty "
+             "'family'"},
+        Case{"MetricWithoutOptions",
+             IO "model_metrics { metric_control { metric_identifier { family: 'f' } } }",
+             "model_metrics.metric_control[0]: metric control must specify 'histogram_options'"},
+        Case{"MetricWithoutBuckets",
+             IO "model_metrics { metric_control { metric_identifier { family: 'f' } "
+                "histogram_options { } } }",
+             "histogram options must specify non-empty 'buckets'"},
         Case{"SpecificEmpty", IO "version_policy { specific { } }",
              "version_policy.specific.versions: must name at least one version"},
         Case{"EnsembleWithoutSteps", "platform: 'ensemble' ensemble_scheduling { }",
-             "ensemble_scheduling.step: must have at least one step"},
+             "ensemble_scheduling.step: must specify 'step' for ensemble 'm'"},
         Case{"EnsembleWithoutScheduling", "platform: 'ensemble'",
-             "platform: 'ensemble' needs ensemble_scheduling"},
+             "platform: ensemble scheduling must be set for ensemble m whose platform is ensemble"},
+        Case{"EnsembleWithBackend", "platform: 'ensemble' backend: 'b'",
+             "backend: Ensemble model 'm' must have platform type 'ensemble' and empty backend "
+             "type, got 'b'"},
+        Case{"NothingThatNamesABackend", "max_batch_size: 1",
+             "backend: Invalid model name: Could not determine backend for model 'm' with no "
+             "backend in model configuration. Expected model name of the form "
+             "'model.<backend_name>'."},
+        Case{"PlatformOfNoBackend", "platform: 'tensorflo'",
+             "backend: unexpected platform type 'tensorflo' for m"},
         Case{"SchedulingWithoutEnsemble",
              IO
              "ensemble_scheduling { step { model_name: 'x' output_map { key: 'a' value: 'b' } } }",
-             "ensemble_scheduling: expected platform 'ensemble', got ''"},
+             "ensemble_scheduling: ensemble scheduling cannot be set for model 'm' whose platform "
+             "is not ensemble, got ''"},
         Case{"EnsembleWithInstances",
              "platform: 'ensemble' instance_group { } ensemble_scheduling { step { model_name: 'x' "
              "output_map { key: 'a' value: 'b' } } }",
-             "instance_group: cannot be given to an ensemble"},
+             "instance_group: instance group should not be specified for ensemble 'm'"},
         Case{"EnsembleWithOptimization",
              "platform: 'ensemble' optimization { } ensemble_scheduling { step { model_name: 'x' "
              "output_map { key: 'a' value: 'b' } } }",
-             "optimization: should not be specified for ensemble 'm'"},
+             "optimization: optimization should not be specified for ensemble 'm'"},
         Case{"StepWithoutModel",
              "platform: 'ensemble' ensemble_scheduling { step { output_map { key: 'a' value: 'b' } "
              "} }",
-             "ensemble_scheduling.step[0].model_name: must not be empty"},
+             "ensemble_scheduling.step[0].model_name: must specify 'model_name' in step 0 of "
+             "ensemble 'm'"},
+        Case{
+            "StepWithoutInputs",
+            "platform: 'ensemble' ensemble_scheduling { step { model_name: 'x' output_map { key: "
+            "'a' value: 'b' } } }",
+            "ensemble_scheduling.step[0].input_map: must specify 'input_map' in step 0 of ensemble "
+            "'m'"},
         Case{"ControlWithoutValues",
              IO "sequence_batching { control_input { name: 'S' control { kind: "
                 "CONTROL_SEQUENCE_START } } }",
-             "expected one of int32_false_true, fp32_false_true and bool_false_true for "
-             "CONTROL_SEQUENCE_START, got 0"},
+             "sequence batching must specify either 'int32_false_true', 'fp32_false_true' or "
+             "'bool_false_true' for CONTROL_SEQUENCE_START for m"},
+        Case{"ControlWithTwoKindsOfValues",
+             IO "sequence_batching { control_input { name: 'S' control { kind: "
+                "CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] fp32_false_true: [ 0, 1 ] } } }",
+             "sequence batching specifies more than one from 'int32_false_true', 'fp32_false_true' "
+             "and 'bool_false_true' for CONTROL_SEQUENCE_START for m"},
         Case{"ControlWithOneValue",
              IO "sequence_batching { control_input { name: 'S' control { kind: "
                 "CONTROL_SEQUENCE_END int32_false_true: [ 1 ] } } }",
-             "expected exactly 2 entries for CONTROL_SEQUENCE_END, got 1"},
-        Case{"ControlTwice",
-             IO "sequence_batching { control_input [ { name: 'S' control { kind: "
-                "CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } }, { name: 'T' control { kind: "
-                "CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } } ] }",
-             "specifies a second CONTROL_SEQUENCE_CORRID tensor: 'T'"},
+             "sequence batching control 'int32_false_true' must have exactly 2 entries for "
+             "CONTROL_SEQUENCE_END for m, got 1"},
+        Case{
+            "ControlTwice",
+            IO "sequence_batching { control_input [ { name: 'S' control { kind: "
+               "CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } }, { name: 'T' control { kind: "
+               "CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 } } ] }",
+            "sequence batching specifies multiple CONTROL_SEQUENCE_CORRID tensors for m, 'T' among "
+            "them"},
         Case{"CorrelationIdType",
              IO "sequence_batching { control_input { name: 'S' control { kind: "
                 "CONTROL_SEQUENCE_CORRID data_type: TYPE_FP32 } } }",
-             "for CONTROL_SEQUENCE_CORRID, got FP32"},
+             "unexpected data type for control CONTROL_SEQUENCE_CORRID for m. Allowed data types "
+             "are TYPE_UINT64, TYPE_INT64, TYPE_UINT32, TYPE_INT32 and TYPE_STRING, got FP32"},
         Case{"InitialStateWithoutName",
              IO "sequence_batching { state { input_name: 'A' output_name: 'B' data_type: "
                 "TYPE_FP32 dims: [ 1 ] initial_state { data_type: TYPE_FP32 dims: [ 1 ] "
@@ -178,9 +234,9 @@ INSTANTIATE_TEST_SUITE_P(
              "model_warmup can not be specified for ensemble 'm'"},
         Case{"SlotUtilizationOfNoNumber",
              IO "sequence_batching { direct { minimum_slot_utilization: nan } }",
-             "expected a share from 0 to 1, got nan"},
+             "minimum slot utilization must be in range (0.0, 1.0] for m, got nan"},
         Case{"SlotUtilization", IO "sequence_batching { direct { minimum_slot_utilization: 2 } }",
-             "expected a share from 0 to 1, got 2"}),
+             "minimum slot utilization must be in range (0.0, 1.0] for m, got 2"}),
     [](const auto& test) { return std::string(test.param.name); });
 #undef IO
 

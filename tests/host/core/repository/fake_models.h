@@ -114,8 +114,10 @@ class RepositoryTest : public testing::Test {
   void AddEnsemble(const std::string& name, const std::vector<std::string>& steps) const {
     std::string config = "platform: 'ensemble' ensemble_scheduling {";
     for (const std::string& step : steps) {
-      config += StrCat(" step { model_name: '", step,
-                       "' model_version: -1 output_map { key: 'a' value: '", step, "' } }");
+      config += StrCat(
+          " step { model_name: '", step,
+          "' model_version: -1 input_map { key: 'a' value: 'a' } output_map { key: 'a' value: '",
+          step, "' } }");
     }
     Write(StrCat("repo/", name, "/config.pbtxt"), config + " }");
   }

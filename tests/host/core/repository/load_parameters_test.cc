@@ -33,7 +33,7 @@ TEST_F(LoadParametersTest, AConfigMayGiveAnEnsembleOtherSteps) {
   const Parameter config =
       Text("config",
            R"({"platform": "ensemble", "ensemble_scheduling": {"step": [{"model_name": "other_step",
-          "model_version": -1, "output_map": {"a": "b"}}]}})");
+          "model_version": -1, "input_map": {"a": "a"}, "output_map": {"a": "b"}}]}})");
   ASSERT_TRUE(repository_.Load("e", {&config}).ok());
   ASSERT_TRUE(repository_.Load("e", {}).ok());
   EXPECT_EQ(Find("e")->config.ensemble_scheduling->steps.at(0).model_name, "other_step");

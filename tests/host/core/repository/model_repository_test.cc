@@ -78,7 +78,8 @@ TEST_F(ModelRepositoryTest, RefusesEnsemblesThatCallEachOther) {
   AddEnsemble("a", {"b"});
   AddEnsemble("b", {"a"});
   const std::string message = repository_.LoadAll().message();
-  EXPECT_NE(message.find("'a': circular dependency between ensembles"), std::string::npos)
+  EXPECT_NE(message.find("'a': circular dependency between ensembles: a -> ... -> b -> a"),
+            std::string::npos)
       << message;
 }
 
@@ -208,7 +209,7 @@ TEST_F(ModelRepositoryTest, AnEnsembleEndsWhenItDoesNotFitItsNewStep) {
 Parameter EnsembleOver(const std::string& step) {
   return {"config", StrCat(R"({"platform": "ensemble", "ensemble_scheduling": {"step": [{)",
                            R"("model_name": ")", step, R"(", "model_version": -1, )",
-                           R"("output_map": {"a": "b"}}]}})")};
+                           R"("input_map": {"a": "a"}, "output_map": {"a": "b"}}]}})")};
 }
 
 TEST_F(ModelRepositoryTest, RefusesAReloadThatLetsEnsemblesCallEachOther) {
@@ -218,7 +219,7 @@ TEST_F(ModelRepositoryTest, RefusesAReloadThatLetsEnsemblesCallEachOther) {
   const auto old = Find("b");
   const Parameter config = EnsembleOver("a");
   EXPECT_EQ(repository_.Load("b", {&config}).message(),
-            "load failed for model 'b': circular dependency between ensembles");
+            "load failed for model 'b': circular dependency between ensembles: b -> ... -> a -> b");
   EXPECT_EQ(Index(), "a:1 READY; b:1 READY");
   EXPECT_EQ(Find("b"), old);
   EXPECT_TRUE(repository_.AllServing());

@@ -22,7 +22,8 @@ class NamespacingTest : public RepositoryTest {
                      const std::string& step) const {
     Write(StrCat(repository, "/", name, "/config.pbtxt"),
           StrCat("platform: 'ensemble' ensemble_scheduling { step { model_name: '", step,
-                 "' model_version: -1 output_map { key: 'a' value: 'b' } } }"));
+                 "' model_version: -1 input_map { key: 'a' value: 'a' } output_map { key: 'a' "
+                 "value: 'b' } } }"));
   }
   std::string Key(const std::string& repository, const std::string& name) const {
     return QualifiedName(repo(repository), name);
@@ -129,7 +130,7 @@ TEST_F(NamespacingTest, AStepMayNameItsRepository) {
   const std::string config = StrCat(
       "platform: 'ensemble' ensemble_scheduling { step { model_name: 'm' model_version: -1 "
       "model_namespace: '",
-      repo("b"), "' output_map { key: 'a' value: 'b' } } }");
+      repo("b"), "' input_map { key: 'a' value: 'a' } output_map { key: 'a' value: 'b' } } }");
   Write("a/ens/config.pbtxt", config);
   ASSERT_TRUE(spaces_.Load("ens", {}).ok());
   EXPECT_EQ(StepSpace("ens"), repo("b"));
