@@ -11,6 +11,13 @@ void LogInfo(const Args&... args) {
   (void)ToStatus(
       TRITONSERVER_LogMessage(TRITONSERVER_LOG_INFO, "main.cc", 0, StrCat(args...).c_str()));
 }
+// Costs next to nothing where no verbose line is wanted.
+template <typename... Args>
+void LogVerbose(const Args&... args) {
+  if (!TRITONSERVER_LogIsEnabled(TRITONSERVER_LOG_VERBOSE)) return;
+  (void)ToStatus(
+      TRITONSERVER_LogMessage(TRITONSERVER_LOG_VERBOSE, "main.cc", 0, StrCat(args...).c_str()));
+}
 template <typename... Args>
 void LogWarning(const Args&... args) {
   (void)ToStatus(

@@ -85,11 +85,27 @@ def started(server):
 
 
 @pytest.mark.parametrize("name, line", [("default", r"I\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ .+:\d+\] "),
-                                        ("ISO8601", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ INFO \d+ .+:\d+\] ")])
+                                        ("ISO8601", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ I \d+ .+:\d+\] ")])
 def test_log_lines_have_the_format_that_the_flag_names(start_server, tmp_path, name, line):
     server = start_server(tmp_path, [f"--log-format={name}"])
     for each in started(server):
         assert re.match(line, each), each
+
+
+def test_log_messages_stand_as_they_are_where_the_environment_says_so(start_server, tmp_path, monkeypatch):
+    assert all(each.endswith('"') for each in started(start_server(tmp_path, [])))
+    monkeypatch.setenv("TRITON_SERVER_ESCAPE_LOG_MESSAGES", "0")
+    for each in started(start_server(tmp_path, [])):
+        assert re.match(r"I\d{4} \S+ \d+ \S+:\d+\] Started ", each), each
+
+
+def test_a_verbose_log_has_a_line_for_each_http_request(start_server, tmp_path):
+    server = start_server(tmp_path, [])
+    for level in ("1", "0"):
+        urllib.request.urlopen(server.url + "/v2/logging", json.dumps({"log_verbose_level": int(level)}).encode(), timeout=60)
+        urllib.request.urlopen(server.url + f"/v2/health/live?{level}", timeout=60)
+    said = re.findall(r'"HTTP request: (.+)"', server.text())
+    assert said == ["0 /v2/health/live", "2 /v2/logging"]
 
 
 def test_a_log_of_json_has_an_object_a_line_and_says_so(start_server, tmp_path):

@@ -19,11 +19,18 @@ Format InitialFormat() {
   return wanted != nullptr && std::string_view(wanted) == "json" ? kJsonFormat : Format::kDefault;
 }
 
+// As Triton's: "0" leaves messages as they are, which may then look like several lines.
+bool EscapesMessages() {
+  const char* const wanted = std::getenv("TRITON_SERVER_ESCAPE_LOG_MESSAGES");
+  return wanted == nullptr || std::string_view(wanted) != "0";
+}
+
 // Switches are read without a lock; what a line is made of and where it goes is guarded.
 struct Logger {
   std::atomic<bool> enabled[3] = {true, true, true};
   std::atomic<int> verbose_depth{0};
   std::atomic<Format> format{InitialFormat()};
+  const bool escapes = EscapesMessages();
 
   std::mutex mutex;  // guards the members below
   UniqueFd fd;       // closed: stderr
@@ -114,7 +121,7 @@ void SetCallback(Callback callback) {
 }
 
 void Write(Level level, std::string_view file, int line, std::string_view message) {
-  WriteLine(level, file, line, message, true);
+  WriteLine(level, file, line, message, Get().escapes);
 }
 
 void WriteRaw(Level level, std::string_view file, int line, std::string_view message) {

@@ -73,6 +73,12 @@ void AppendEscaped(char c, std::string* out) {
     case '\t':
       *out += "\\t";
       return;
+    case '\b':
+      *out += "\\b";
+      return;
+    case '\f':
+      *out += "\\f";
+      return;
     default:
       break;
   }
@@ -81,7 +87,7 @@ void AppendEscaped(char c, std::string* out) {
     return;
   }
   char code[8];
-  snprintf(code, sizeof(code), "\\u%04x", static_cast<unsigned>(c));
+  snprintf(code, sizeof(code), "\\u%04X", static_cast<unsigned>(c));
   *out += code;
 }
 
@@ -126,9 +132,9 @@ std::string LogLine(Format format, Level level, std::string_view file, int line,
   timeval now;
   gettimeofday(&now, nullptr);
   if (format == kJsonFormat) return JsonLine(now, level, file, line, message);
-  const std::string time = format == Format::kIso8601 ? StrCat(Iso8601(now, false), " ",
-                                                               kWords[static_cast<size_t>(level)])
-                                                      : ShortTime(level, now);
+  const std::string_view letter(&kLetters[static_cast<size_t>(level)], 1);
+  const std::string time =
+      format == Format::kIso8601 ? StrCat(Iso8601(now, false), " ", letter) : ShortTime(level, now);
   std::string text = StrCat(time, " ", getpid(), " ", Basename(file), ":", line, "] ");
   if (escape) {
     AppendQuoted(message, &text);

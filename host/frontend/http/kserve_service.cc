@@ -18,6 +18,7 @@
 #include "host/frontend/http/endpoints/shared_memory_endpoints.h"
 #include "host/frontend/http/endpoints/trace_endpoint.h"
 #include "host/frontend/model_version.h"
+#include "host/log.h"
 #include "nereid/input_memory.h"
 
 namespace nereid::http {
@@ -25,6 +26,27 @@ namespace {
 
 // Shorter inputs are copied faster.
 constexpr uint64_t kMinOfferedBytes = 64 << 10;
+
+// As Triton's log has it: the number that libevhtp gives a method.
+int LoggedMethod(Method method) {
+  switch (method) {
+    case Method::kGet:
+      return 0;
+    case Method::kHead:
+      return 1;
+    case Method::kPost:
+      return 2;
+    case Method::kPut:
+      return 3;
+    case Method::kDelete:
+      return 4;
+    case Method::kOptions:
+      return 8;
+    case Method::kOther:
+      break;
+  }
+  return 16;
+}
 
 }  // namespace
 
@@ -69,6 +91,7 @@ BodyPlace KServeService::OfferPlace(const RequestHead& head, uint64_t rest_bytes
 }
 
 void KServeService::Handle(Connection& connection, const RequestHead& head, Body body) {
+  LogVerbose("HTTP request: ", LoggedMethod(head.method), " ", head.path);
   const Route route = FindRoute(head.path);
   if (route.endpoint == Endpoint::kUnknown) {
     connection.Reply({.status = 404}, ErrorBody("Not Found"));
