@@ -98,9 +98,6 @@ Status Serve(const Options& options) {
   NEREID_ASSIGN_OR_RETURN(const ServerOptions core, MakeCoreOptions(options, InstallRoot()));
   NEREID_ASSIGN_OR_RETURN(Server server, Server::Start(core));
   for (const std::string& flag : options.ineffective_flags) LogInfo(flag, " has no effect");
-  for (const auto& [flag, instead] : options.deprecated_flags) {
-    LogWarning("Warning: '", flag, "' has been deprecated. Please use '", instead, "' instead");
-  }
   // Whoever sees a port answer may stop the server as it should be stopped.
   ShutdownSignal::BeginServing();
   Result<std::unique_ptr<Frontends>> frontends = Frontends::Start(server, options);
@@ -129,6 +126,9 @@ int Main(const std::vector<std::string>& args) {
   if (options->show_help) {
     std::fputs(UsageText("nereid").c_str(), stdout);
     return 0;
+  }
+  for (const std::string& warning : options->warnings) {
+    std::fprintf(stderr, "%s\n", warning.c_str());
   }
   RaiseDescriptorLimit();
   // Before the first thread starts.

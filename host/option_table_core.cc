@@ -115,6 +115,7 @@ Status ApplyOldCacheSize(Options& options, Text text) {
 
 Status ApplyStrictConfig(Options& options, Text text) {
   NEREID_ASSIGN_OR_RETURN(options.strict_model_config, ParseBoolValue(text));
+  options.has_strict_model_config = true;
   return Status::Ok();
 }
 
@@ -155,7 +156,7 @@ const Flag kFlags[] = {
     {kRepository, "--disable-auto-complete-config", "",
      "Backends do not complete model configurations.",
      [](Options& options, Text) {
-       options.strict_model_config = true;
+       options.disable_auto_complete = true;
        return Status::Ok();
      }},
     {kRepository, "--strict-model-config", "boolean",

@@ -13,13 +13,21 @@
 namespace nereid {
 namespace {
 
-const Flag* FindFlag(std::string_view name) {
+// A name may be cut where no other flag begins like it, as Triton's getopt_long takes it.
+Result<const Flag*> FindFlag(std::string_view name) {
+  const Flag* found = nullptr;
+  std::string possible;
   for (const std::span<const Flag> flags : {CoreFlags(), FrontendFlags()}) {
     for (const Flag& flag : flags) {
       if (flag.name == name) return &flag;
+      if (name.size() <= 2 || !std::string_view(flag.name).starts_with(name)) continue;
+      found = &flag;
+      possible += StrCat(possible.empty() ? "'" : " '", flag.name, "'");
     }
   }
-  return nullptr;
+  if (found == nullptr) return InvalidArgError("unknown option '", name, "'");
+  if (possible.find(' ') == std::string::npos) return found;
+  return InvalidArgError("option '", name, "' is ambiguous; possibilities: ", possible);
 }
 
 constexpr std::pair<std::string_view, const char*> kDeprecated[] = {
@@ -34,7 +42,11 @@ constexpr std::pair<std::string_view, const char*> kDeprecated[] = {
 
 void NoteDeprecated(std::string_view name, Options& options) {
   for (const auto& [deprecated, instead] : kDeprecated) {
-    if (name == deprecated) options.deprecated_flags.emplace_back(name, instead);
+    if (name != deprecated) continue;
+    const bool is_trace = name.starts_with("--trace-");
+    options.warnings.push_back(StrCat("Warning: '", name, "' has been deprecated",
+                                      is_trace ? " and will be removed in future releases." : "!",
+                                      " Please use '", instead, "' instead."));
   }
 }
 
@@ -60,11 +72,13 @@ Status CheckOptions(const Options& options) {
   }
   const bool is_explicit = options.control_mode == TRITONSERVER_MODEL_CONTROL_EXPLICIT;
   if (!options.startup_models.empty() && !is_explicit) {
-    return InvalidArgError("--load-model: needs --model-control-mode=explicit");
+    return InvalidArgError("Error: Use of '--load-model' requires setting ",
+                           "'--model-control-mode=explicit' as well.");
   }
   for (const std::string& model : options.startup_models) {
     if (model == "*" && options.startup_models.size() > 1) {
-      return InvalidArgError("--load-model: '*' stands for every model, no other can be named");
+      return InvalidArgError("Error: Wildcard model name '*' must be the ONLY startup model if ",
+                             "specified at all.");
     }
   }
   NEREID_RETURN_IF_ERROR(CheckPorts(options));
@@ -104,6 +118,15 @@ void CompleteLogFormat(Options& options) {
   });
 }
 
+void CompleteStrictConfig(Options& options) {
+  if (!options.disable_auto_complete || options.strict_model_config) return;
+  options.strict_model_config = true;
+  if (!options.has_strict_model_config) return;
+  options.warnings.emplace_back(
+      "Warning: Overriding deprecated '--strict-model-config' from False to True in favor of "
+      "'--disable-auto-complete-config'!");
+}
+
 Status CompleteCacheSettings(Options& options) {
   if (options.old_cache_size == 0) return Status::Ok();
   if (!options.cache_settings.empty()) {
@@ -123,15 +146,15 @@ Result<Options> ParseOptions(const std::vector<std::string>& args) {
   options.metrics.num_threads = 1;
   for (size_t i = 0; i < args.size(); ++i) {
     const size_t equals = args[i].find('=');
-    const std::string name = args[i].substr(0, equals);
+    const std::string given = args[i].substr(0, equals);
     std::optional<std::string> value;
     if (equals != std::string::npos) value = args[i].substr(equals + 1);
-    if (name == "--help" || name == "-h") {
+    if (given == "--help" || given == "-h") {
       options.show_help = true;
       return options;
     }
-    const Flag* const flag = FindFlag(name);
-    if (flag == nullptr) return InvalidArgError("unknown option '", args[i], "'");
+    NEREID_ASSIGN_OR_RETURN(const Flag* const flag, FindFlag(given));
+    const std::string name(flag->name);
     if (flag->value.empty() && value) {
       return InvalidArgError(name, ": takes no value, got '", *value, "'");
     }
@@ -143,6 +166,7 @@ Result<Options> ParseOptions(const std::vector<std::string>& args) {
     NEREID_RETURN_IF_ERROR(
         flag->apply(options, value.value_or("")).WithContext(BadOption(name, value.value_or(""))));
   }
+  CompleteStrictConfig(options);
   CompleteCloudOptions(options);
   CompleteLogFormat(options);
   NEREID_RETURN_IF_ERROR(CompleteCacheSettings(options));

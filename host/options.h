@@ -38,6 +38,8 @@ struct Options {
   int64_t repository_poll_s = 15;  // from 0 down: never
   std::vector<std::string> startup_models;
   bool strict_model_config = false;
+  bool has_strict_model_config = false;  // it was given by that name
+  bool disable_auto_complete = false;    // sets strict_model_config, whatever else says of it
   std::map<std::string, std::map<std::string, std::string>> cache_settings;
   int64_t old_cache_size = 0;  // of --response-cache-byte-size
   int64_t exit_timeout_s = 30;
@@ -79,8 +81,8 @@ struct Options {
 
   // Flags that were given and change nothing here.
   std::vector<std::string> ineffective_flags;
-  // Flags of an older form that were given, and the form that took its place.
-  std::vector<std::pair<std::string, std::string>> deprecated_flags;
+  // Of flags of an older form, for standard error.
+  std::vector<std::string> warnings;
 };
 
 // `args` excludes the program's name. Takes "--flag value" and "--flag=value".

@@ -160,7 +160,8 @@ Status Server::CheckStart() const {
                            "': needs the model control mode explicit");
   }
   if (names.size() > 1 && std::count(names.begin(), names.end(), "*") > 0) {
-    return InvalidArgError("start-up model '*': stands for all, expected no other name with it");
+    return InvalidArgError("Wildcard model name '*' must be the ONLY startup model if specified ",
+                           "at all.");
   }
   for (const std::string& path : options_.repository_paths) {
     std::error_code ignored;

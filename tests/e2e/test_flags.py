@@ -108,6 +108,13 @@ def test_a_verbose_log_has_a_line_for_each_http_request(start_server, tmp_path):
     assert said == ["0 /v2/health/live", "2 /v2/logging"]
 
 
+def test_warnings_of_old_flags_come_before_anything_else(dist, tmp_path):
+    said = run(dist, tmp_path / "nosuch", "--disable-auto-complete-config", "--strict-model-config=false")[1]
+    assert said.splitlines()[:2] == [
+        "Warning: '--strict-model-config' has been deprecated! Please use '--disable-auto-complete-config' instead.",
+        "Warning: Overriding deprecated '--strict-model-config' from False to True in favor of '--disable-auto-complete-config'!"]
+
+
 def test_a_log_of_json_has_an_object_a_line_and_says_so(start_server, tmp_path):
     server = start_server(tmp_path, ["--log-format=json"])
     for line in started(server):

@@ -47,7 +47,7 @@ TEST(OptionsTest, TakesTheFourBooleans) {
 }
 
 TEST(OptionsTest, NamesTheFlagAndTheValueOfAnError) {
-  EXPECT_EQ(ErrorOf({"--nope=1"}), "unknown option '--nope=1'");
+  EXPECT_EQ(ErrorOf({"--nope=1"}), "unknown option '--nope'");
   EXPECT_EQ(ErrorOf({"models"}), "unknown option 'models'");
   EXPECT_EQ(ErrorOf({"--http-port=70000"}),
             "Bad option: \"--http-port\": expected an integer from 0 to 65535, got '70000'");
@@ -74,13 +74,32 @@ TEST(OptionsTest, APortThatIsNotOpenedMayBeAnyNumber) {
 }
 
 TEST(OptionsTest, NamesWhatTookThePlaceOfADeprecatedFlag) {
-  const auto deprecated =
-      Parse({"--trace-rate=7", "--trace-config=rate=8", "--strict-model-config=1"})
-          ->deprecated_flags;
-  ASSERT_EQ(deprecated.size(), 2u);
-  EXPECT_EQ(deprecated[0].first, "--trace-rate");
-  EXPECT_EQ(deprecated[0].second, "--trace-config rate=<integer>");
-  EXPECT_EQ(deprecated[1].second, "--disable-auto-complete-config");
+  EXPECT_EQ(
+      Parse({"--trace-rate=7", "--trace-config=rate=8", "--strict-model-config=1"})->warnings,
+      (std::vector<std::string>{
+          "Warning: '--trace-rate' has been deprecated and will be removed in future releases. "
+          "Please use '--trace-config rate=<integer>' instead.",
+          "Warning: '--strict-model-config' has been deprecated! Please use "
+          "'--disable-auto-complete-config' instead."}));
+}
+
+TEST(OptionsTest, DisablingAutoCompleteWinsOverItsOldForm) {
+  const auto options = Parse({"--disable-auto-complete-config", "--strict-model-config=false"});
+  EXPECT_TRUE(options->strict_model_config);
+  ASSERT_EQ(options->warnings.size(), 2u);
+  EXPECT_EQ(options->warnings[1],
+            "Warning: Overriding deprecated '--strict-model-config' from False to True in favor of "
+            "'--disable-auto-complete-config'!");
+  EXPECT_EQ(Parse({"--disable-auto-complete-config"})->warnings.size(), 0u);
+}
+
+TEST(OptionsTest, TakesNamesOfFlagsThatAreCutWhereNoOtherBeginsLikeThem) {
+  EXPECT_EQ(Parse({"--grpc-po=1234"})->grpc.port, 1234);
+  EXPECT_EQ(Parse({"--grpc-po", "1234"})->grpc.port, 1234);
+  EXPECT_EQ(Parse({"--trace-config=rate=8", "--trace-ra=7"})->warnings.size(), 1u);
+  EXPECT_EQ(ErrorOf({"--allow-g=1"}),
+            "option '--allow-g' is ambiguous; possibilities: '--allow-grpc' '--allow-gpu-metrics'");
+  EXPECT_EQ(ErrorOf({"--"}), "unknown option '--'");
 }
 
 TEST(OptionsTest, ABadTraceSettingIsNamed) {
@@ -239,11 +258,13 @@ TEST(OptionsTest, TheCacheIsGivenInOneOfItsTwoForms) {
 }
 
 TEST(OptionsTest, StartupModelsNeedExplicitControl) {
-  EXPECT_NE(ErrorOf({"--load-model=a"}), "no error");
+  EXPECT_EQ(ErrorOf({"--load-model=a"}),
+            "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as "
+            "well.");
   EXPECT_EQ(ErrorOf({"--model-control-mode=explicit", "--load-model=a", "--load-model=b"}),
             "no error");
-  EXPECT_NE(ErrorOf({"--model-control-mode=explicit", "--load-model=*", "--load-model=b"}),
-            "no error");
+  EXPECT_EQ(ErrorOf({"--model-control-mode=explicit", "--load-model=*", "--load-model=b"}),
+            "Error: Wildcard model name '*' must be the ONLY startup model if specified at all.");
 }
 
 TEST(OptionsTest, TakesEveryFlagOfALaunchScript) {
