@@ -18,6 +18,12 @@ uint64_t SteadyNowNs() {
                                    .count());
 }
 
+// `size`: in bytes. The words are those of Triton's later versions.
+std::string TooLarge(std::string_view size, const Limits& limits) {
+  return StrCat("request size of ", size, " bytes exceeds the maximum allowed input size of ",
+                limits.max_body_bytes, " bytes. Use --http-max-input-size to increase the limit.");
+}
+
 }  // namespace
 
 // Not re-entrant: an answer that is given inside Dispatch returns to this loop.
@@ -66,8 +72,7 @@ bool Connection::TakeHead() {
 bool Connection::PrepareBody() {
   const uint64_t length = head_.content_length.value_or(0);
   if (length > limits_.max_body_bytes) {
-    Refuse(413, StrCat("request body: expected at most ", limits_.max_body_bytes, " bytes, got ",
-                       length));
+    Refuse(413, TooLarge(std::to_string(length), limits_));
     return false;
   }
   state_ = State::kBody;
@@ -129,8 +134,7 @@ bool Connection::TakeChunks() {
       Refuse(400, "malformed chunked request body");
       return false;
     case ChunkedDecoder::State::kTooLarge:
-      Refuse(413,
-             StrCat("request body: expected at most ", limits_.max_body_bytes, " bytes, got more"));
+      Refuse(413, TooLarge("more", limits_));
       return false;
     default:
       return false;
