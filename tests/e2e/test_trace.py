@@ -66,7 +66,7 @@ def test_a_file_holds_what_happened_to_each_traced_request(start_server, backend
         assert trace["model"] == "identity_fp32"
         names = [each["name"] for each in trace["timestamps"]]
         assert [name for name in names if name in ACTIVITIES] == ACTIVITIES
-        assert {"HTTP_SEND_START", "HTTP_SEND_END", "REQUEST_END"} <= set(names)
+        assert {"INFER_RESPONSE_COMPLETE", "HTTP_SEND_START", "HTTP_SEND_END", "REQUEST_END"} <= set(names)
         times = [each["ns"] for each in trace["timestamps"]]
         assert times == sorted(times)
         tensors = dict(trace["tensors"])

@@ -1,6 +1,8 @@
 // See stream_request.h.
 #include "stream_request.h"
 
+#include <utility>
+
 #include "infer_response_encoder.h"
 
 namespace nereid {
@@ -60,6 +62,7 @@ Status StreamRequest::Submit(const InferContext& context, const ForwardedHeaders
 
 void StreamRequest::OnResponse(InferResponse response, bool is_final) noexcept {
   if (is_final) parts_.EndSharedUse();
+  if (!std::exchange(has_answered_, true)) NoteTrace(trace_, "INFER_RESPONSE_COMPLETE");
   const bool wants_reply = !response.empty() || parts_.wishes.wants_empty_final;
   if (wants_reply) {
     const size_t size_bytes =

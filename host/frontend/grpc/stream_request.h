@@ -80,7 +80,8 @@ class StreamRequest final : public InferObserver,
   void Unpin();
 
   InferParts parts_;
-  TracedRequest trace_;  // empty when the request is not traced
+  TracedRequest trace_;        // empty when the request is not traced
+  bool has_answered_ = false;  // [whoever answers: responses of one request never overlap]
   bool is_parsed_ = false;
   bool was_submitted_ = false;
   std::shared_ptr<StreamReplySink> sink_;

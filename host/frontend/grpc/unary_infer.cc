@@ -82,6 +82,7 @@ Status UnaryInfer::Submit(const Slice& request_bytes) {
 
 void UnaryInfer::OnResponse(InferResponse response, bool is_final) noexcept {
   const size_t number = response.empty() ? 0 : ++num_responses_;
+  if (number == 1) NoteTrace(trace_, "INFER_RESPONSE_COMPLETE");
   if (!is_final) {
     if (number == 1) early_ = std::move(response);
     return;

@@ -39,6 +39,7 @@ Status ModelCall::Launch(std::unique_ptr<ModelCall> call, InferRequest request,
 // [backend thread]
 void ModelCall::OnResponse(InferResponse response, bool is_final) noexcept {
   EventLoop& loop = loop_;
+  if (!response.empty()) NoteTrace(trace_, "INFER_RESPONSE_COMPLETE");
   bool must_post;
   {
     const std::lock_guard lock(events_mutex_);
