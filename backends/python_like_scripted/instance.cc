@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "backends/python_like_scripted/death.h"
 #include "nereid/error.h"
 
 namespace nereid::scripted {
@@ -39,7 +40,7 @@ Status PythonInstance::Initialize() {
 }
 
 Status PythonInstance::TakeOver(std::shared_ptr<Session>& session) {
-  if (died_early_) return UnavailableError("the Python worker ", last_death_);
+  if (died_early_) return WorkerLost(name(), last_death_);
   session_ = std::move(session);
   started_ = std::chrono::steady_clock::now();
   state_ = State::kRunning;
@@ -61,8 +62,7 @@ Result<std::shared_ptr<Session>> PythonInstance::CurrentSession() {
     return state_ != State::kStarting && (state_ != State::kRunning || !session_->is_dead());
   });
   if (state_ == State::kRunning) return session_;
-  return UnavailableError("model '", model().name(), "': the Python worker of instance '", name(),
-                          "' ", last_death_, "; it will be started again");
+  return RequestLost(name(), StrCat(last_death_, "; it will be started again"));
 }
 
 Status PythonInstance::Execute(Batch& batch) {
@@ -154,13 +154,12 @@ Status PythonInstance::Ready() {
     std::lock_guard lock(mutex_);
     if (state_ == State::kRunning) session = session_;
   }
-  if (session == nullptr) return UnavailableError("the Python worker is not running");
+  if (session == nullptr) return WorkerLost(name(), "is not running");
   return session->IsReady();
 }
 
 void PythonInstance::OnSessionDeath(const std::string& how) {
-  LogError(
-      StrCat("model '", model().name(), "': the Python worker of instance '", name(), "' ", how));
+  LogError(StrCat("model '", model().name(), "': ", DeathText(name(), how)));
   {
     std::lock_guard lock(mutex_);
     last_death_ = how;
@@ -170,8 +169,7 @@ void PythonInstance::OnSessionDeath(const std::string& how) {
     const auto life = std::chrono::steady_clock::now() - started_;
     num_quick_deaths_ = life > kLongLife ? 1 : num_quick_deaths_ + 1;
   }
-  open_.FailAll(UnavailableError("model '", model().name(), "': the Python worker of instance '",
-                                 name(), "' ", how));
+  open_.FailAll(RequestLost(name(), how));
   {
     std::lock_guard lock(mutex_);
     wants_restart_ = true;

@@ -149,6 +149,7 @@ Result<Command> PythonModel::WorkerCommand() const {
 Result<std::unique_ptr<Worker>> PythonModel::StartWorker() const {
   WorkerOptions options;
   options.label = StrCat("model '", name(), "'");
+  options.name = name();
   NEREID_ASSIGN_OR_RETURN(options.command, WorkerCommand());
   options.region_bytes = settings_.region_bytes;
   options.region_growth_bytes = settings_.region_growth_bytes;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "backends/python_like_scripted/death.h"
 #include "backends/python_like_scripted/host_calls.h"
 
 namespace nereid::scripted {
@@ -80,6 +81,7 @@ Session::Session(std::unique_ptr<Worker> worker, OpenRequests& open, Errands& er
       instance_(instance),
       is_decoupled_(instance.model().config().is_decoupled()),
       calls_(std::make_unique<HostCalls>(instance, open, errands, worker_)) {
+  worker_->SetInstance(instance.name());
   worker_->SetListener(this);
 }
 
@@ -116,6 +118,7 @@ Status Session::Initialize(std::chrono::milliseconds timeout) {
   reader.TupleOf(2);
   (void)reader.Int();
   asks_model_ready_ = reader.Bool();
+  worker_->SetServing();
   return reader.Finish();
 }
 
@@ -341,7 +344,7 @@ Status Session::OnRespond(MarshalReader& message) {
 }
 
 Status Session::IsReady() {
-  if (worker_->is_dead()) return UnavailableError("the Python worker is not running");
+  if (worker_->is_dead()) return WorkerLost(instance_.name(), "is not running");
   if (!asks_model_ready_) return {};
   std::unique_lock lock(mutex_);
   const bool is_asked = num_answered_ < num_queries_;
@@ -390,13 +393,13 @@ void Session::EndQueries(const Status& why) {
 
 void Session::OnDeath(const std::string& how) {
   calls_->CancelAll();
-  EndQueries(UnavailableError("the Python worker ", how));
+  EndQueries(WorkerLost(instance_.name(), how));
   owner_.OnSessionDeath(how);
 }
 
 void Session::Stop(std::chrono::milliseconds timeout) {
   worker_->Stop(timeout);
-  EndQueries(UnavailableError("the Python worker was stopped"));
+  EndQueries(WorkerLost(instance_.name(), "was stopped"));
   calls_->CancelAll();
 }
 

@@ -11,6 +11,7 @@
 #include <limits>
 #include <system_error>
 
+#include "backends/python_like_scripted/death.h"
 #include "nereid/error.h"
 #include "nereid/log.h"
 #include "nereid/spin_wait.h"
@@ -98,7 +99,8 @@ Worker::~Worker() {
 
 Status Worker::DeadError() {
   if (!is_dead_ && asked_->is_closed()) Kill("");  // closed its socket and lives on
-  return UnavailableError(options_.label, ": the Python worker ", ended_.get());
+  if (is_serving_) return RequestLost(name_, ended_.get());
+  return UnavailableError(options_.label, ": ", DeathText(name_, ended_.get()));
 }
 
 Result<std::string> Worker::Ask(std::string question, std::chrono::milliseconds timeout,

@@ -28,6 +28,7 @@ namespace nereid::scripted {
 
 struct WorkerOptions {
   std::string label;  // names it in the log and in errors: "model 'm'"
+  std::string name;   // of the model
   Command command;    // the interpreter and its arguments, up to the descriptors
   uint64_t region_bytes = 1 << 20;
   uint64_t region_growth_bytes = 1 << 20;
@@ -86,6 +87,9 @@ class Worker {
   pid_t pid() const { return process_->pid(); }
   bool is_dead() const { return is_dead_; }
 
+  // Which instance it belongs to, and whether it runs requests, as errors say. [before Execute]
+  void SetInstance(const std::string& name) { name_ = name; }
+  void SetServing() { is_serving_ = true; }
   // Who hears of it; it is set once, before the worker has anything to say.
   void SetListener(WorkerListener* listener) { listener_ = listener; }
   // Ends the worker because of `why`. [any thread]
@@ -102,6 +106,7 @@ class Worker {
  private:
   explicit Worker(const WorkerOptions& options)
       : options_(options),
+        name_(options.name),
         loans_(std::make_shared<Loans>(options.region_max_bytes)),
         offers_(std::make_shared<Offers>(options.region_max_bytes)) {}
   Status Open();
@@ -120,6 +125,8 @@ class Worker {
   void LogOutput(std::string_view line);
 
   const WorkerOptions options_;
+  std::string name_;  // of the instance; of the model until there is one
+  bool is_serving_ = false;
   const std::shared_ptr<Loans> loans_;
   const std::shared_ptr<Offers> offers_;
   std::unique_ptr<SharedRegion> to_worker_, from_worker_;

@@ -18,7 +18,9 @@ from python_support import MODELS, PATIENCE_S, load_by_request, log_of, post, py
     ("class Model: pass\n", "has no class TritonPythonModel"),
     ("class TritonPythonModel:\n  def initialize(self, args):\n    raise ValueError('no weights')\n  def execute(self, requests): pass\n",
      "ValueError: no weights\n\nAt:\n  {path}(3): initialize\n"),
-    ("import os\nos._exit(9)\n", "exited with code 9"),
+    ("import os\nos._exit(9)\n", "Stub process 'broken' is not healthy. The Python worker exited with code 9"),
+    ("import os\nclass TritonPythonModel:\n  def initialize(self, args):\n    os._exit(9)\n  def execute(self, requests): pass\n",
+     "Stub process 'broken_0_0' is not healthy. The Python worker exited with code 9"),
 ])
 def test_a_load_that_fails_says_why(own_server, own_repository, code, text):
     write_model(own_repository, "broken", code)

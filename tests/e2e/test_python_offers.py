@@ -306,7 +306,7 @@ def test_no_body_is_lost_or_changed_while_workers_are_killed(server):
             if status == 200:
                 outcomes.append(np.array_equal(np.frombuffer(body[int(headers["inference-header-content-length"]):], np.float32), values))
             else:
-                assert status == 503 and b"the Python worker of instance" in body, body
+                assert status == 503 and b"is not healthy. The Python worker" in body, body
             if stop.is_set():
                 return
 

@@ -134,6 +134,7 @@ class WorkerTest : public testing::Test {
   WorkerOptions Options() const {
     WorkerOptions options;
     options.label = "model 'm'";
+    options.name = "m";
     options.command.arguments = {
         Interpreter(), std::string(NEREID_SOURCE_DIR) +
                            "/backends/python_like_scripted/worker/nereid_python_worker.py"};
@@ -264,7 +265,8 @@ TEST_F(WorkerTest, AWorkerThatDiesSaysHow) {
   LoadAndInitialize();
   const auto answer = Execute("exit", {1});
   EXPECT_EQ(answer.status().code(), StatusCode::kUnavailable);
-  EXPECT_EQ(answer.status().message(), "model 'm': the Python worker exited with code 3");
+  EXPECT_EQ(answer.status().message(),
+            "model 'm': Stub process 'm' is not healthy. The Python worker exited with code 3");
   EXPECT_EQ(recorder_.AwaitDeath(), "exited with code 3");
   EXPECT_EQ(Execute("", {1}).status().code(), StatusCode::kUnavailable);
 }
