@@ -29,7 +29,8 @@ constexpr uint64_t kMinEndNs = 5'000'000'000;
 // model/ behind the lifecycle's seam.
 class CoreModelLoader final : public ModelLoader {
  public:
-  explicit CoreModelLoader(CoreServices* services) : services_(services) {}
+  CoreModelLoader(CoreServices* services, const ModelTable* models)
+      : services_(services), models_(models) {}
 
   Result<std::shared_ptr<Model>> Load(ModelLoadRequest request) override {
     ModelLoadSpec spec;
@@ -38,6 +39,9 @@ class CoreModelLoader final : public ModelLoader {
     spec.name_space = NamespaceOf(request.name);
     spec.config = std::move(request.config);
     spec.on_destroyed = [lifetime = std::move(request.lifetime)]() mutable { lifetime.reset(); };
+    spec.labels_of = [this](const EnsembleStep& step, const std::string& output) {
+      return LabelsOfStep(step, output);
+    };
     return Model::Load(std::move(spec), *services_);
   }
 
@@ -46,7 +50,20 @@ class CoreModelLoader final : public ModelLoader {
   }
 
  private:
+  std::vector<std::string> LabelsOfStep(const EnsembleStep& step, const std::string& output) const {
+    const std::string& space = step.model_namespace;
+    const auto model =
+        models_->Find(space.empty() ? step.model_name : QualifiedName(space, step.model_name),
+                      step.model_version);
+    if (!model.ok()) return {};
+    const RequestPlan& plan = (*model)->plan();
+    const int index = plan.FindOutput(output);
+    if (index < 0) return {};
+    return plan.outputs[static_cast<size_t>(index)].labels;
+  }
+
   CoreServices* const services_;
+  const ModelTable* const models_;
 };
 
 // Where plug-ins are looked for: the folder of the options, then the one beside this library.
@@ -115,7 +132,7 @@ Status Server::Start() {
   CurrentCall::WatchForExit();
   services_ = std::make_unique<CoreServices>(ToHandle(this), ToCoreOptions(options_));
   NEREID_RETURN_IF_ERROR(StartCache());
-  loader_ = std::make_unique<CoreModelLoader>(services_.get());
+  loader_ = std::make_unique<CoreModelLoader>(services_.get(), &models_);
   lifecycle_ = std::make_unique<ModelLifecycle>(
       &models_, loader_.get(), options_.model_load_thread_count, options_.model_load_retry_count);
   std::vector<Repository> repositories;

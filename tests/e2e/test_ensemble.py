@@ -46,6 +46,12 @@ def server(start_server, test_backends, tmp_path_factory):
                    [("chain", {"X": "A"}, {"Y": "HALF"}), ("chain", {"X": "HALF"}, {"Y": "B"})], 8)
     write_ensemble(repository, "diamond", [("X", *FLOATS)], [("L", *FLOATS), ("R", *FLOATS)],
                    [ADD, ("double", {"IN": "MID"}, {"OUT": "L"}), ("add_one", {"IN": "MID"}, {"OUT": "R"})], 8)
+    shutil.copytree(MODELS / "double", repository / "classifier")
+    config = repository / "classifier/config.pbtxt"
+    config.write_text(config.read_text().replace('name: "OUT"', 'name: "OUT" label_filename: "labels.txt"'))
+    (repository / "classifier/labels.txt").write_text("".join(f"class {i}\n" for i in range(16)))
+    write_ensemble(repository, "labelled", [("X", *FLOATS)], [("Y", *FLOATS)], [("classifier", {"IN": "X"}, {"OUT": "Y"})], 8)
+    write_ensemble(repository, "relabelled", [("X", *FLOATS)], [("Y", *FLOATS)], [("labelled", {"X": "X"}, {"Y": "Y"})], 8)
     # X is from before the decoupled step: every response carries it.
     stream = [("identity_int32", {"INPUT0": "PART"}, {"OUTPUT0": "Y"}), ("repeat", {"IN": "X"}, {"OUT": "PART"}),
               ("identity_int32", {"INPUT0": "X"}, {"OUTPUT0": "BEFORE"})]
@@ -213,6 +219,14 @@ def test_a_failed_request_of_an_ensemble_is_no_execution_and_no_failure_of_a_bac
     after = count(server, "failing")
     assert after["inference_stats"]["fail"]["count"] == before[0]["inference_stats"]["fail"]["count"] + 1
     assert after["execution_count"] == before[0]["execution_count"]
+
+
+@pytest.mark.parametrize("model", ["labelled", "relabelled"])
+def test_classes_have_the_labels_of_the_step_that_gives_the_output(server, model):
+    asked = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [1, 16], "data": list(range(16))}],
+             "outputs": [{"name": "Y", "parameters": {"classification": 2}}]}
+    with urllib.request.urlopen(server.url + f"/v2/models/{model}/infer", json.dumps(asked).encode(), timeout=60) as reply:
+        assert json.load(reply)["outputs"][0]["data"] == ["30.000000:15:class 15", "28.000000:14:class 14"]
 
 
 def test_statistics_count_the_ensemble_and_its_steps(server):

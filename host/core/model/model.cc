@@ -80,15 +80,16 @@ Result<std::shared_ptr<Model>> Model::Load(ModelLoadSpec spec, CoreServices& ser
     });
   };
   const uint64_t start_ns = SteadyNowNs();
+  const LabelsOf labels_of = std::move(spec.labels_of);
   std::shared_ptr<Model> model(new Model(std::move(spec), services), end);
-  NEREID_RETURN_IF_ERROR(model->Initialize());
+  NEREID_RETURN_IF_ERROR(model->Initialize(labels_of));
   model->load_secs_ = static_cast<double>(SteadyNowNs() - start_ns) * 1e-9;
   services.metrics.AddSource(model.get());
   model->shown_in_metrics_ = true;
   return model;
 }
 
-Status Model::Initialize() {
+Status Model::Initialize(const LabelsOf& labels_of) {
   NEREID_ASSIGN_OR_RETURN(backend_, services_.backends.Get(config_, model_dir_, version_));
   NEREID_ASSIGN_OR_RETURN(config_, config::PrepareInstances(config_, InstanceDefaults()));
   NEREID_RETURN_IF_ERROR(CheckGpuLimits());
@@ -96,10 +97,25 @@ Status Model::Initialize() {
   NEREID_ASSIGN_OR_RETURN(config_, config::FinishConfig(config_));
   NEREID_ASSIGN_OR_RETURN(plan_, RequestPlan::Make(config_, version_, model_dir_));
   plan_.model_namespace = name_space_;
+  BorrowLabels(labels_of);
   NEREID_RETURN_IF_ERROR(JoinCache());
   NEREID_RETURN_IF_ERROR(KeepLatencies());
   NEREID_RETURN_IF_ERROR(CreateInstances());
   return StartScheduling();
+}
+
+// As in Triton: where an ensemble names no labels of an output, it has those of the step that gives
+// it.
+void Model::BorrowLabels(const LabelsOf& labels_of) {
+  if (!config_.ensemble_scheduling || labels_of == nullptr) return;
+  for (OutputSpec& output : plan_.outputs) {
+    if (!output.labels.empty()) continue;
+    for (const EnsembleStep& step : config_.ensemble_scheduling->steps) {
+      for (const auto& [name, tensor] : step.output_map) {
+        if (tensor == output.name) output.labels = labels_of(step, name);
+      }
+    }
+  }
 }
 
 config::InstanceDefaults Model::InstanceDefaults() const {

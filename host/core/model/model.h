@@ -29,6 +29,10 @@
 
 namespace nereid {
 
+// The labels of an output of the model that a step names; empty: it has none, or does not serve.
+using LabelsOf =
+    std::function<std::vector<std::string>(const EnsembleStep& step, const std::string& output)>;
+
 struct ModelLoadSpec {
   std::string model_dir;  // the folder of config.pbtxt, localised
   int64_t version = 1;
@@ -38,6 +42,7 @@ struct ModelLoadSpec {
   // Called once, on the reaper's thread, when nothing of the model is left: also after a failed
   // Load that got as far as the backend. May be empty.
   std::function<void()> on_destroyed;
+  LabelsOf labels_of;  // of an ensemble's steps; may be empty
 };
 
 class Model final : public RequestTarget,
@@ -98,7 +103,8 @@ class Model final : public RequestTarget,
 
  private:
   Model(ModelLoadSpec spec, CoreServices& services);
-  Status Initialize();
+  Status Initialize(const LabelsOf& labels_of);
+  void BorrowLabels(const LabelsOf& labels_of);
   config::InstanceDefaults InstanceDefaults() const;
   // UNAVAILABLE when more of a GPU that the model wants is in use than --model-load-gpu-limit says.
   Status CheckGpuLimits() const;
