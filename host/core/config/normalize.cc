@@ -124,8 +124,15 @@ const PreferredGroup* Choose(const InstanceDefaults& defaults) {
   return nullptr;
 }
 
+// Where neither the group nor the backend says how many instances there are. Two on the CPU of
+// these backends, as in Triton.
+int32_t DefaultCount(const std::string& kind, const std::string& backend) {
+  const bool is_one_of_two = backend == "onnxruntime" || backend == "tensorflow";
+  return kind == "KIND_CPU" && is_one_of_two ? 2 : 1;
+}
+
 void NormalizeGroup(const InstanceDefaults& defaults, const std::string& default_name,
-                    Json* group) {
+                    const std::string& backend, Json* group) {
   if (Empty(*group, "name")) (*group)["name"] = default_name;
   const PreferredGroup* preferred = Choose(defaults);
   if (group->at("kind") == "KIND_AUTO") {
@@ -139,7 +146,11 @@ void NormalizeGroup(const InstanceDefaults& defaults, const std::string& default
     }
   }
   if (group->at("count").get<int32_t>() < 1) {
-    (*group)["count"] = preferred != nullptr ? std::max(preferred->count, 1) : 1;
+    const std::string& kind = Text(*group, "kind");
+    const bool is_preferred =
+        preferred != nullptr && preferred->count > 0 &&
+        (preferred->kind == InstanceGroup::Kind::kAuto || kind == KindName(preferred->kind));
+    (*group)["count"] = is_preferred ? preferred->count : DefaultCount(kind, backend);
   }
   if (group->at("kind") == "KIND_GPU" && group->at("gpus").empty()) {
     (*group)["gpus"] =
@@ -205,7 +216,7 @@ void NormalizeInstanceGroups(const InstanceDefaults& defaults, Json* config) {
     groups.push_back(NewGroup(name, "KIND_AUTO", 0));
   }
   for (size_t i = 0; i < groups.size(); ++i) {
-    NormalizeGroup(defaults, Concat(name, "_", i), &groups[i]);
+    NormalizeGroup(defaults, Concat(name, "_", i), Text(*config, "backend"), &groups[i]);
   }
 }
 

@@ -90,6 +90,23 @@ TEST(InstanceTest, TakesGpusWhereThereAreAndTheBackendDoesNotPreferTheCpu) {
   EXPECT_EQ(config->instance_groups.at(0).count, 3);
 }
 
+TEST(InstanceTest, TwoInstancesOnTheCpuOfBackendsThatTritonGivesThem) {
+  const auto count = [](const std::string& backend, const std::string& group,
+                        const InstanceDefaults& defaults) {
+    return PrepareInstances(Read(StrCat("backend: '", backend, "' ", group)), defaults)
+        ->instance_groups.at(0)
+        .count;
+  };
+  EXPECT_EQ(count("onnxruntime", "", {}), 2);
+  EXPECT_EQ(count("tensorflow", "instance_group { kind: KIND_CPU }", {}), 2);
+  EXPECT_EQ(count("onnxruntime", "instance_group { kind: KIND_CPU count: 1 }", {}), 1);
+  EXPECT_EQ(count("onnxruntime", "", {{0}, {}}), 1);
+  EXPECT_EQ(count("b", "", {}), 1);
+  const InstanceDefaults three_on_cpu{{0}, {{InstanceGroup::Kind::kCpu, 3, {}}}};
+  EXPECT_EQ(count("onnxruntime", "instance_group { kind: KIND_CPU }", three_on_cpu), 3);
+  EXPECT_EQ(count("onnxruntime", "instance_group { kind: KIND_GPU }", three_on_cpu), 1);
+}
+
 TEST(InstanceTest, RefusesAGpuThatIsNotThere) {
   const ModelConfig config =
       Read(std::string(kIo) + "instance_group [ { kind: KIND_GPU gpus: [ 7 ] } ]\n");
