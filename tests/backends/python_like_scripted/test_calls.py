@@ -144,7 +144,7 @@ class Host:
         self.calls, self.posted, self.answers = calls, [], queue.Queue()
         monkeypatch.setattr(calls.channel, "is_own", lambda: True)
         monkeypatch.setattr(calls.channel, "post", self.posted.append)
-        monkeypatch.setattr(calls.channel, "next_posted", self.answers.get)
+        calls.channel.next_posted = self.answers.get  # also when the test is over: whoever reads stays with it
         monkeypatch.setattr(calls, "is_allowed", True)
 
     def answers_call(self, packed, is_final, number=1):
