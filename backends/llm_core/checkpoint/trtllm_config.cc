@@ -234,7 +234,8 @@ void TranslateGemma(const ConfigReader& config, Json& out) {
   }
 }
 
-// Phi 3 alone has heads of which a part turns; the others' rope leaves the key out of account.
+// Phi 3 alone has heads of which a part turns; the others' rope leaves the key out of account where
+// it is not scaled.
 void RefuseTurningInPart(ConfigReader& config, const Architecture& architecture) {
   const double share = config.NumberOr("rotary_pct", 1.0);
   if (share == 1.0 || architecture.names == TrtLlmNames::kPhi3) return;
