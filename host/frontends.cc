@@ -2,6 +2,7 @@
 #include "host/frontends.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "host/frontend/cloud/sagemaker_service.h"
 #include "host/frontend/cloud/vertex_ai_service.h"
@@ -58,10 +59,10 @@ Status Frontends::StartGrpc(const Options& options) {
 }
 
 Status Frontends::Listen(std::unique_ptr<http::Service> service, http::KServeService* kserve,
-                         const http::ServerConfig& config, const char* name) {
+                         const http::ServerConfig& config, const char* protocol) {
   NEREID_ASSIGN_OR_RETURN(auto server, http::HttpServer::Start(config, *service));
-  LogInfo("Started ", name, " at ", config.address, ":", server->port());
-  http_ports_.push_back({std::move(service), kserve, std::move(server)});
+  LogInfo("Started ", protocol, "Service at ", config.address, ":", server->port());
+  http_ports_.push_back({std::move(service), kserve, std::move(server), protocol});
   return Status::Ok();
 }
 
@@ -69,7 +70,7 @@ Status Frontends::StartHttp(const Options& options) {
   NEREID_ASSIGN_OR_RETURN(auto service,
                           http::KServeService::Create(server_, state_, options.kserve));
   http::KServeService* const kserve = service.get();
-  return Listen(std::move(service), kserve, options.http, "HTTPService");
+  return Listen(std::move(service), kserve, options.http, "HTTP");
 }
 
 Status Frontends::StartSageMaker(const Options& options) {
@@ -77,7 +78,7 @@ Status Frontends::StartSageMaker(const Options& options) {
       auto service,
       http::SageMakerService::Create(server_, state_, options.kserve, options.sagemaker_routes));
   http::KServeService* const kserve = &service->kserve();
-  return Listen(std::move(service), kserve, options.sagemaker, "Sagemaker HTTPService");
+  return Listen(std::move(service), kserve, options.sagemaker, "Sagemaker HTTP");
 }
 
 Status Frontends::StartVertexAi(const Options& options) {
@@ -85,7 +86,7 @@ Status Frontends::StartVertexAi(const Options& options) {
       auto service,
       http::VertexAiService::Create(server_, state_, options.kserve, options.vertex_ai_routes));
   http::KServeService* const kserve = &service->kserve();
-  return Listen(std::move(service), kserve, options.vertex_ai, "Vertex AI HTTPService");
+  return Listen(std::move(service), kserve, options.vertex_ai, "Vertex AI HTTP");
 }
 
 Status Frontends::StartMetrics(const Options& options) {
@@ -95,17 +96,42 @@ Status Frontends::StartMetrics(const Options& options) {
   return Status::Ok();
 }
 
-void Frontends::Drain(std::chrono::steady_clock::time_point deadline) {
+void Frontends::DrainHttp(Clock::time_point deadline) {
   for (const HttpPort& port : http_ports_) {
     port.kserve->BeginDrain();
     port.server->BeginDrain();
   }
+  for (const HttpPort& port : http_ports_) WaitForClients(port, deadline);
+}
+
+// Says once a second that it waits, but not before it has waited for a moment: a connection takes
+// its time to close.
+void Frontends::WaitForClients(const HttpPort& port, Clock::time_point deadline) {
+  constexpr std::chrono::milliseconds kNap(1);
+  Clock::time_point report = Clock::now() + 20 * kNap;
+  while (true) {
+    // In this order: one that closes between the two is no underflow.
+    const size_t num_kept = port.server->num_kept();
+    const size_t num_open = port.server->num_connections();
+    const Clock::time_point now = Clock::now();
+    if (num_open <= num_kept || now >= deadline) return;
+    if (now >= report) {
+      report += std::chrono::seconds(1);
+      LogInfo("Timeout ", std::chrono::ceil<std::chrono::seconds>(deadline - now).count(),
+              ": Found ", num_open - num_kept, " ", port.protocol, " service connections");
+    }
+    std::this_thread::sleep_for(kNap);
+  }
+}
+
+void Frontends::End(Clock::time_point deadline) {
   if (grpc_ != nullptr) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     grpc_->Stop(std::max(left, std::chrono::milliseconds(0)));
   }
   for (const HttpPort& port : http_ports_) {
+    port.server->EndDrain();
     if (!port.server->WaitUntilIdle(deadline)) {
       LogWarning("exit timeout: cancelling what runs on ", port.server->num_connections(),
                  " HTTP connections");

@@ -19,11 +19,18 @@ namespace nereid {
 
 class Frontends {
  public:
+  using Clock = std::chrono::steady_clock;
+
   // `server` outlives the object. When it returns Ok, every port listens.
   static Result<std::unique_ptr<Frontends>> Start(const Server& server, const Options& options);
 
-  // Refuses new clients, lets requests in flight finish until `deadline`, then cancels the rest.
-  void Drain(std::chrono::steady_clock::time_point deadline);
+  // The stop, in two parts with the core's between them. First HTTP takes no client any more, and
+  // its requests in flight are waited for; connections whose client has a sequence open stay, and
+  // the gRPC port as it is.
+  void DrainHttp(Clock::time_point deadline);
+  // Then every port ends: answers that are not yet sent have until `deadline`, what still runs is
+  // cancelled.
+  void End(Clock::time_point deadline);
 
   // True when no model holds a request and no load runs any more: only then may the object be
   // destroyed.
@@ -41,13 +48,15 @@ class Frontends {
     std::unique_ptr<http::Service> service;
     http::KServeService* kserve;  // within `service`
     std::unique_ptr<http::HttpServer> server;
+    const char* protocol;  // as the log names it
   };
 
   Status StartHttp(const Options& options);
   Status StartSageMaker(const Options& options);
   Status StartVertexAi(const Options& options);
   Status Listen(std::unique_ptr<http::Service> service, http::KServeService* kserve,
-                const http::ServerConfig& config, const char* name);
+                const http::ServerConfig& config, const char* protocol);
+  static void WaitForClients(const HttpPort& port, Clock::time_point deadline);
   Status StartGrpc(const Options& options);
   Status StartMetrics(const Options& options);
 

@@ -53,31 +53,40 @@ void WaitForSignal(const Server& server, const Options& options) {
   }
 }
 
-// False when the core is still busy at `deadline`: a load or an unload hangs within its backend.
-bool StopCore(const Server& server, Clock::time_point deadline) {
-  const auto left = std::chrono::duration_cast<std::chrono::seconds>(deadline - Clock::now());
-  Status status = server.SetExitTimeout(static_cast<unsigned>(std::max<int64_t>(left.count(), 1)));
+// The core's stop, which takes as long as requests and sequences go on: on a thread of its own.
+std::future<Status> BeginStop(const Server& server, Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
+  const Status status =
+      server.SetExitTimeout(static_cast<unsigned>(std::max<int64_t>(left.count(), 0)));
+  if (!status.ok()) LogError("failed to set the exit timeout: ", status.message());
   auto stopped = std::make_shared<std::promise<Status>>();
-  std::future<Status> outcome = stopped->get_future();
   std::thread([&server, stopped] { stopped->set_value(server.Stop()); }).detach();
+  return stopped->get_future();
+}
+
+// False when the core is still busy after `deadline`: a load or an unload hangs within its backend.
+bool FinishStop(std::future<Status> stopped, Clock::time_point deadline) {
   // The core keeps to its own limit, unless it cannot.
-  constexpr std::chrono::seconds kGrace(5);
-  if (outcome.wait_until(std::max(deadline, Clock::now()) + kGrace) ==
+  constexpr std::chrono::seconds kGrace(6);
+  if (stopped.wait_until(std::max(deadline, Clock::now()) + kGrace) ==
       std::future_status::timeout) {
     LogError("exit timeout: a model is still being loaded or unloaded");
     return false;
   }
-  if (status.ok()) status = outcome.get();
+  const Status status = stopped.get();
   if (!status.ok()) LogError("failed to stop the server: ", status.message());
   return true;
 }
 
-// In the reverse order of the start. False when something still runs that nothing can end.
+// HTTP first, then the core, while the gRPC port answers, then the ports. False when something
+// still runs that nothing can end.
 bool StopServing(const Server& server, Frontends& frontends, const Options& options) {
-  LogInfo("Waiting for in-flight requests to complete.");
   const auto deadline = Clock::now() + std::chrono::seconds(options.exit_timeout_s);
-  frontends.Drain(deadline);
-  const bool is_stopped = StopCore(server, deadline);
+  frontends.DrainHttp(deadline);
+  std::future<Status> stopped = BeginStop(server, deadline);
+  stopped.wait_until(deadline);
+  frontends.End(deadline);
+  const bool is_stopped = FinishStop(std::move(stopped), deadline);
   // Cancelled requests end when their model notices.
   for (int i = 0; i < 200 && !frontends.IsIdle(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -19,12 +20,47 @@
 #include "repository/model_loader.h"
 #include "repository/model_name.h"
 #include "repository/model_repository.h"
+#include "request/infer_request.h"
 
 namespace nereid {
 namespace {
 
 // Ending models and backends takes its time also where the exit timeout is 0.
 constexpr uint64_t kMinEndNs = 5'000'000'000;
+
+constexpr uint64_t kNsPerSecond = 1'000'000'000;
+
+// When a stop that waits says so: at once, then once a second, and at its end.
+class StopReport {
+ public:
+  explicit StopReport(uint64_t deadline_ns) : deadline_ns_(deadline_ns) {}
+
+  // The seconds that are left, rounded up; nothing while no line is due.
+  std::optional<uint64_t> IsDue(bool is_end) {
+    const uint64_t now_ns = SteadyNowNs();
+    if (now_ns < next_ns_ && !is_end) return std::nullopt;
+    next_ns_ = now_ns + kNsPerSecond;
+    const uint64_t left_ns = deadline_ns_ - std::min(now_ns, deadline_ns_);
+    return (left_ns + kNsPerSecond - 1) / kNsPerSecond;
+  }
+  uint64_t next_ns() const { return next_ns_; }
+
+ private:
+  const uint64_t deadline_ns_;
+  uint64_t next_ns_ = 0;
+};
+
+// Counts a call of the control plane while it lasts.
+class CountedCall {
+ public:
+  explicit CountedCall(std::atomic<unsigned>& count) : count_(count) { ++count_; }
+  ~CountedCall() { --count_; }
+  CountedCall(const CountedCall&) = delete;
+  CountedCall& operator=(const CountedCall&) = delete;
+
+ private:
+  std::atomic<unsigned>& count_;
+};
 
 // model/ behind the lifecycle's seam.
 class CoreModelLoader final : public ModelLoader {
@@ -130,7 +166,8 @@ Result<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
 
 Status Server::Start() {
   CurrentCall::WatchForExit();
-  services_ = std::make_unique<CoreServices>(ToHandle(this), ToCoreOptions(options_));
+  services_ =
+      std::make_unique<CoreServices>(ToHandle(&door(Caller::kBackend)), ToCoreOptions(options_));
   NEREID_RETURN_IF_ERROR(StartCache());
   loader_ = std::make_unique<CoreModelLoader>(services_.get(), &models_);
   lifecycle_ = std::make_unique<ModelLifecycle>(
@@ -214,7 +251,7 @@ Status Server::End() {
   repository_.reset();
   lifecycle_.reset();  // and with it every thread that loads
   services_->reaper.WaitIdle();
-  const uint64_t timeout_ns = std::max(exit_timeout_secs_ * uint64_t{1'000'000'000}, kMinEndNs);
+  const uint64_t timeout_ns = std::max(exit_timeout_secs_ * kNsPerSecond, kMinEndNs);
   const bool backends_ended = services_->backends.EndAll(timeout_ns);
   const bool cache_ended =
       services_->cache == nullptr || ResponseCache::End(std::move(services_->cache), timeout_ns);
@@ -227,12 +264,13 @@ Status Server::Stop() {
   std::lock_guard lock(stop_mutex_);
   if (state_ != State::kStopped) {
     if (state_ == State::kReady) state_ = State::kStopping;
-    const uint64_t deadline_ns = SteadyNowNs() + exit_timeout_secs_ * uint64_t{1'000'000'000};
-    WaitForRequests(deadline_ns);
+    NEREID_LOG_INFO("Waiting for in-flight requests to complete.");
+    const uint64_t deadline_ns = SteadyNowNs() + exit_timeout_secs_ * kNsPerSecond;
+    if (WaitForRequests(deadline_ns)) {
+      NEREID_LOG_INFO("All models are stopped, unloading models");
+    }
     repository_->UnloadAll();
-    const uint64_t gone_ns = std::max(deadline_ns, SteadyNowNs() + kMinEndNs);
-    lifecycle_->WaitUntilGone(
-        std::chrono::steady_clock::time_point(std::chrono::nanoseconds(gone_ns)));
+    WaitForModels(deadline_ns, std::max(deadline_ns, SteadyNowNs() + kMinEndNs));
     state_ = State::kStopped;
   }
   const std::vector<std::string> left = lifecycle_->Alive();
@@ -243,24 +281,40 @@ Status Server::Stop() {
                        " models have not ended: ", names);
 }
 
-void Server::WaitForRequests(uint64_t deadline_ns) const {
-  uint64_t next_report_ns = SteadyNowNs();
+bool Server::WaitForRequests(uint64_t deadline_ns) const {
+  StopReport report(deadline_ns);
   while (true) {
-    std::vector<std::shared_ptr<Model>> busy = models_.All();
-    std::erase_if(busy, [](const auto& model) { return model->num_inflight() == 0; });
-    const uint64_t now_ns = SteadyNowNs();
-    if (now_ns >= next_report_ns || busy.empty()) {
-      next_report_ns += 1'000'000'000;
-      const uint64_t left_ns = deadline_ns - std::min(now_ns, deadline_ns);
-      NEREID_LOG_INFO("Timeout ", left_ns / 1'000'000'000, ": Found ", busy.size(),
+    std::vector<std::pair<std::shared_ptr<Model>, uint64_t>> busy;
+    for (auto& model : models_.All()) {
+      const uint64_t num_unfinished = model->num_unfinished();
+      if (num_unfinished > 0) busy.emplace_back(std::move(model), num_unfinished);
+    }
+    if (const auto left_s = report.IsDue(busy.empty())) {
+      NEREID_LOG_INFO("Timeout ", *left_s, ": Found ", busy.size(),
                       " model versions that have in-flight inferences");
-      for (const auto& model : busy) {
+      for (const auto& [model, num_unfinished] : busy) {
         NEREID_LOG_INFO("Model '", model->name(), "' (version ", model->version(), ") has ",
-                        model->num_inflight(), " in-flight inferences");
+                        num_unfinished, " in-flight inferences");
       }
     }
-    if (busy.empty() || now_ns >= deadline_ns) return;
+    if (busy.empty()) return true;
+    if (SteadyNowNs() >= deadline_ns) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+void Server::WaitForModels(uint64_t deadline_ns, uint64_t give_up_ns) const {
+  StopReport report(deadline_ns);
+  while (true) {
+    const size_t num_alive = lifecycle_->num_alive();
+    if (const auto left_s = report.IsDue(num_alive == 0)) {
+      NEREID_LOG_INFO("Timeout ", *left_s, ": Found ", num_alive, " live models and ",
+                      num_control_calls_.load(), " in-flight non-inference requests");
+    }
+    if (num_alive == 0 || SteadyNowNs() >= give_up_ns) return;
+    const uint64_t next_ns = std::min(report.next_ns(), give_up_ns);
+    lifecycle_->WaitUntilGone(
+        std::chrono::steady_clock::time_point(std::chrono::nanoseconds(next_ns)));
   }
 }
 
@@ -280,14 +334,30 @@ bool Server::IsModelReady(const std::string& name, int64_t version) const {
   return model.ok() && model.value()->CheckReady().ok();
 }
 
-Status Server::CheckNotStopped() const {
-  return state_ == State::kStopped ? UnavailableError("Server exiting") : Status::Ok();
+Status Server::CheckNotStopping() const {
+  const State state = state_;
+  const bool is_stopping = state == State::kStopping || state == State::kStopped;
+  return is_stopping ? UnavailableError("Server exiting") : Status::Ok();
 }
 
-Status Server::CheckAcceptsRequests() const {
+Status Server::CheckServes() const {
+  return CheckServes(Caller::kBackend);
+}
+
+Status Server::CheckServes(Caller caller) const {
   const State state = state_;
-  if (state == State::kReady || state == State::kStopping) return Status::Ok();
+  if (state == State::kReady) return Status::Ok();
+  if (state == State::kStopping && caller == Caller::kBackend) return Status::Ok();
   return UnavailableError("Server not ready");
+}
+
+Status Server::CheckTakes(const InferRequest& request, Caller caller) const {
+  const State state = state_;
+  if (state == State::kReady) return Status::Ok();
+  if (state == State::kStopping && caller == Caller::kClient) {
+    return request.target()->CheckGoesOn(request);
+  }
+  return CheckServes(caller);
 }
 
 Status Server::CheckExplicit() const {
@@ -297,11 +367,13 @@ Status Server::CheckExplicit() const {
 }
 
 Status Server::LoadModel(const std::string& name, const std::vector<const Parameter*>& parameters) {
+  const CountedCall call(num_control_calls_);
   NEREID_RETURN_IF_ERROR(CheckExplicit());
   return repository_->Load(name, parameters);
 }
 
 Status Server::UnloadModel(const std::string& name, bool dependents) {
+  const CountedCall call(num_control_calls_);
   NEREID_RETURN_IF_ERROR(CheckExplicit());
   return repository_->Unload(name, dependents);
 }
@@ -337,6 +409,7 @@ Status Server::UnregisterRepository(const std::string& path) {
 }
 
 Status Server::PollRepositories() {
+  const CountedCall call(num_control_calls_);
   if (state_ != State::kReady) return UnavailableError("Server not ready");
   if (options_.control_mode != ModelControlMode::kPoll) {
     return UnavailableError("polling is disabled");

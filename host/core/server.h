@@ -22,6 +22,17 @@ struct CoreServices;    // model/core_services.h: what all models share
 class ModelLifecycle;   // repository/model_lifecycle.h: loads, swaps, unloads
 class ModelLoader;      // repository/model_loader.h
 class ModelRepository;  // repository/model_repository.h: which models there are
+class InferRequest;
+class Server;
+
+// Who asks. What backends ask while the server stops is for requests that it has taken.
+enum class Caller { kClient, kBackend };
+
+// What a TRITONSERVER_Server is: backends get another one than clients.
+struct ServerDoor {
+  Server* const server;
+  const Caller caller;
+};
 
 class Server {
  public:
@@ -34,25 +45,30 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Waits up to the exit timeout for the requests in flight, then unloads every model. Requests are
-  // accepted while it waits, because those in flight may need more of them (the steps of an
-  // ensemble, the next of a sequence): it is the frontends that stop taking new ones.
+  // Waits up to the exit timeout for requests in flight and open sequences, then unloads every
+  // model. What clients begin meanwhile is refused; what goes on is taken: the next of an open
+  // sequence, and what backends ask for those that are in flight (the steps of an ensemble).
   Status Stop();
   // Stops if that was not done, and ends what the server has. Once, with no other call beside or
   // after it. An error: something of a model or a backend runs on and has what it uses.
   Status End();
   void SetExitTimeout(unsigned seconds) { exit_timeout_secs_ = seconds; }
 
-  // UNAVAILABLE once it has stopped.
-  Status CheckNotStopped() const;
+  // UNAVAILABLE once it stops.
+  Status CheckNotStopping() const;
   bool IsLive() const;
   // Accepts requests; with strict readiness also: every model that should serve does.
   bool IsReady() const;
   // False also for models and versions that are not there.
   bool IsModelReady(const std::string& name, int64_t version) const;
-  // UNAVAILABLE once stopped. The data plane asks before it takes a request.
-  Status CheckAcceptsRequests() const;
+  // UNAVAILABLE once stopped.
+  Status CheckServes() const;
+  // As CheckServes; UNAVAILABLE to clients while it stops.
+  Status CheckServes(Caller caller) const;
+  // As CheckServes; while it stops, UNAVAILABLE unless it takes the request all the same, see Stop.
+  Status CheckTakes(const InferRequest& request, Caller caller) const;
 
+  ServerDoor& door(Caller caller) { return caller == Caller::kClient ? clients_ : backends_; }
   const ServerOptions& options() const { return options_; }
   ModelTable& models() { return models_; }
   const ModelTable& models() const { return models_; }
@@ -85,7 +101,9 @@ class Server {
   Status LoadStartupModels();
   Status CheckStart() const;
   Status CheckExplicit() const;
-  void WaitForRequests(uint64_t deadline_ns) const;
+  // False when the deadline came first.
+  bool WaitForRequests(uint64_t deadline_ns) const;
+  void WaitForModels(uint64_t deadline_ns, uint64_t give_up_ns) const;
   // What it uses, what it serves, how it was told to.
   void LogTables() const;
   void LogAgents() const;
@@ -93,10 +111,13 @@ class Server {
   void LogModels() const;
   void LogOptions() const;
 
+  ServerDoor clients_{this, Caller::kClient};
+  ServerDoor backends_{this, Caller::kBackend};
   const ServerOptions options_;
   std::atomic<State> state_{State::kStarting};
   std::atomic<unsigned> exit_timeout_secs_;
-  std::mutex stop_mutex_;  // one Stop at a time
+  std::atomic<unsigned> num_control_calls_{0};  // loads, unloads and the like under way
+  std::mutex stop_mutex_;                       // one Stop at a time
   bool has_ended_ = false;
   // In the order of wiring.
   std::unique_ptr<CoreServices> services_;
@@ -108,4 +129,17 @@ class Server {
 
 }  // namespace nereid
 
-NEREID_HANDLE(TRITONSERVER_Server, nereid::Server);
+NEREID_HANDLE(TRITONSERVER_Server, nereid::ServerDoor);
+
+namespace nereid {
+inline TRITONSERVER_Server* ToHandle(Server* server) {
+  return ToHandle(&server->door(Caller::kClient));
+}
+// Null for null.
+inline Server* FromHandle(TRITONSERVER_Server* handle) {
+  return handle == nullptr ? nullptr : FromHandle<TRITONSERVER_Server>(handle)->server;
+}
+inline Caller CallerOf(TRITONSERVER_Server* handle) {
+  return FromHandle<TRITONSERVER_Server>(handle)->caller;
+}
+}  // namespace nereid

@@ -16,8 +16,8 @@ TRITONSERVER_Error* Start(TRITONSERVER_Server* server,
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_GONE(inference_request);
   return nereid::AtCEdge([&]() -> Status {
-    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckAcceptsRequests());
     InferRequest* request = FromHandle(inference_request);
+    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckTakes(*request, nereid::CallerOf(server)));
     NEREID_RETURN_IF_ERROR(request->Prepare(trace == nullptr ? nullptr : FromHandle(trace)));
     // The answer may come, and the client delete the request, before Enqueue returns.
     const auto target = request->target();

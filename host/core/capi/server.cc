@@ -72,7 +72,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerIsLive(TRITONSERVER_Server* server, bool*
   NEREID_RETURN_IF_NULL(live);
   return AtCEdge([&]() -> Status {
     *live = FromHandle(server)->IsLive();
-    return FromHandle(server)->CheckNotStopped();
+    return FromHandle(server)->CheckNotStopping();
   });
 }
 
@@ -81,7 +81,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerIsReady(TRITONSERVER_Server* server, bool
   NEREID_RETURN_IF_NULL(ready);
   return AtCEdge([&]() -> Status {
     *ready = FromHandle(server)->IsReady();
-    return FromHandle(server)->CheckNotStopped();
+    return FromHandle(server)->CheckNotStopping();
   });
 }
 

@@ -34,7 +34,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelIsReady(TRITONSERVER_Server* server,
   NEREID_RETURN_IF_NULL(ready);
   return AtCEdge([&]() -> Status {
     *ready = FromHandle(server)->IsModelReady(model_name, model_version);
-    return FromHandle(server)->CheckAcceptsRequests();
+    return FromHandle(server)->CheckServes(nereid::CallerOf(server));
   });
 }
 
@@ -81,7 +81,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelMetadata(TRITONSERVER_Server* server
   NEREID_RETURN_IF_NULL(model_name);
   NEREID_RETURN_IF_NULL(model_metadata);
   return AtCEdge([&]() -> Status {
-    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckAcceptsRequests());
+    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckServes());
     return Deliver(FromHandle(server)->ModelMetadataJson(model_name, model_version),
                    model_metadata);
   });
@@ -95,7 +95,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelStatistics(TRITONSERVER_Server* serv
   NEREID_RETURN_IF_NULL(model_name);
   NEREID_RETURN_IF_NULL(model_stats);
   return AtCEdge([&]() -> Status {
-    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckAcceptsRequests());
+    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckServes());
     return Deliver(FromHandle(server)->StatisticsJson(model_name, model_version), model_stats);
   });
 }
@@ -120,7 +120,7 @@ TRITONSERVER_Error* TRITONSERVER_ServerModelIndex(TRITONSERVER_Server* server, u
   NEREID_RETURN_IF_NULL(server);
   NEREID_RETURN_IF_NULL(model_index);
   return AtCEdge([&]() -> Status {
-    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckAcceptsRequests());
+    NEREID_RETURN_IF_ERROR(FromHandle(server)->CheckServes());
     const bool ready_only = (flags & TRITONSERVER_INDEX_FLAG_READY) != 0;
     return Deliver(FromHandle(server)->IndexJson(ready_only), model_index);
   });

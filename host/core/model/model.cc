@@ -21,6 +21,7 @@
 #include "scheduling/dynamic_batcher.h"
 #include "scheduling/inline_scheduler.h"
 #include "scheduling/sequence_batcher.h"
+#include "scheduling/sequence_controls.h"
 
 namespace nereid {
 namespace {
@@ -414,6 +415,23 @@ Status Model::Enqueue(InferRequest* request) {
   if (status.ok()) status = scheduler_->Enqueue(request);
   if (!status.ok()) OnReleased();
   return status;
+}
+
+// An ensemble may have steps with sequences.
+Status Model::CheckGoesOn(const InferRequest& request) const {
+  const bool may_have_sequences = config_.sequence_batching.has_value() || config_.is_ensemble();
+  const bool is_begun = (request.flags() & TRITONSERVER_REQUEST_FLAG_SEQUENCE_START) == 0 &&
+                        IsCorrelationId(request.correlation_id());
+  if (may_have_sequences && is_begun) return Status::Ok();
+  const std::string in_ensemble =
+      config_.is_ensemble() ? StrCat("in ensemble '", name(), "', ") : std::string();
+  return UnavailableError(in_ensemble, request.LogPrefix(),
+                          "Server is stopping, scheduler for model has stopped accepting new "
+                          "inference requests");
+}
+
+uint64_t Model::num_unfinished() const {
+  return std::max(num_inflight(), scheduler_ == nullptr ? 0 : scheduler_->num_open_sequences());
 }
 
 void Model::OnCancelled(InferRequest* request) {

@@ -79,6 +79,8 @@ class Model final : public RequestTarget,
   void StopIntake();
   // Requests taken and not yet released.
   uint64_t num_inflight() const { return num_inflight_.load(std::memory_order_acquire); }
+  // Those, or the sequences that are open where these are more: what a stop waits for.
+  uint64_t num_unfinished() const;
   double load_secs() const { return load_secs_; }
   // One element of the array "model_stats".
   std::string StatisticsJson() const;
@@ -87,6 +89,7 @@ class Model final : public RequestTarget,
   const RequestPlan& plan() const override { return plan_; }
   ModelStatistics& statistics() override { return statistics_; }
   Status Enqueue(InferRequest* request) override;
+  Status CheckGoesOn(const InferRequest& request) const override;
   void OnCancelled(InferRequest* request) override;
   void OnTaken() override { num_inflight_.fetch_add(1, std::memory_order_acq_rel); }
   void OnReleased() override { num_inflight_.fetch_sub(1, std::memory_order_acq_rel); }

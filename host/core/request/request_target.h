@@ -19,6 +19,9 @@ class RequestTarget {
 
   // Takes a prepared request into the queue. On error it stays with the caller. [any thread]
   virtual Status Enqueue(InferRequest* request) = 0;
+  // Of a stopping server: Ok for a request that goes on with a sequence, UNAVAILABLE else. [any
+  // thread]
+  virtual Status CheckGoesOn(const InferRequest& request) const = 0;
   // The flag of `request` was just raised: answers it soon if it still waits in the queue. [any
   // thread]
   virtual void OnCancelled(InferRequest* request) = 0;

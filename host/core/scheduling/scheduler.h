@@ -55,6 +55,8 @@ class Scheduler {
   // No request enters any more; instances finish what is queued, then Take returns false.
   virtual void Stop() = 0;
   virtual uint64_t num_pending() const = 0;
+  // That take further requests.
+  virtual uint64_t num_open_sequences() const { return 0; }
 };
 
 }  // namespace nereid

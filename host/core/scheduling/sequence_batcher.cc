@@ -415,6 +415,11 @@ void SequenceBatcher::RetireInstance(size_t instance) {
   lanes_[instance]->changed.notify_one();
 }
 
+uint64_t SequenceBatcher::num_open_sequences() const {
+  std::lock_guard lock(mutex_);
+  return by_id_.size();
+}
+
 void SequenceBatcher::StopIntake() {
   std::lock_guard lock(mutex_);
   draining_ = true;

@@ -45,6 +45,7 @@ class SequenceBatcher final : public Scheduler,
   void StopIntake() override;
   void Stop() override;
   uint64_t num_pending() const override { return num_pending_.load(std::memory_order_relaxed); }
+  uint64_t num_open_sequences() const override;
   void OnRelease(InferRequest* request, uint32_t release_flags) override;
 
  private:
@@ -91,7 +92,7 @@ class SequenceBatcher final : public Scheduler,
   OrderedGate gate_;
   std::atomic<uint64_t> num_pending_{0};
 
-  std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::set<std::pair<size_t, size_t>> free_slots_;  // slot, lane: the lowest slot first
   std::list<std::unique_ptr<Sequence>> backlog_;

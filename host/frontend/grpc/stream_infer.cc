@@ -16,8 +16,6 @@ namespace nereid {
 namespace {
 
 constexpr char kStrictErrorsKey[] = "triton_grpc_error";
-constexpr char kStoppingText[] =
-    "Server is stopping, scheduler for model has stopped accepting new inference requests";
 
 // At most one read and one write are under way; the write's bytes leave before the next is encoded.
 class StreamInfer final : public CallHandler,
@@ -126,9 +124,6 @@ void StreamInfer::Accept(const Slice& bytes) {
       return Cancel(cancelled);
     }
     Admit(request, lock);
-    if (status.ok() && is_draining_ && !request->continues_sequence()) {
-      status = UnavailableError(kStoppingText);
-    }
   }
   if (status.ok())
     status =

@@ -35,13 +35,6 @@ Status StreamRequest::Prepare(const InferContext& context, const Slice& bytes) {
   return context.FindModel(parts_);
 }
 
-bool StreamRequest::continues_sequence() const {
-  const auto& parameters = parts_.message.message().parameters();
-  const auto start = parameters.find("sequence_start");
-  const bool is_start = start != parameters.end() && start->second.bool_param();
-  return parameters.contains("sequence_id") && !is_start;
-}
-
 Status StreamRequest::Submit(const InferContext& context, const ForwardedHeaders& headers,
                              TracedRequest trace) {
   NEREID_ASSIGN_OR_RETURN(InferRequest request, context.MakeRequest(parts_, headers));

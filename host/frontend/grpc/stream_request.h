@@ -61,8 +61,6 @@ class StreamRequest final : public InferObserver,
   const std::string& id() const { return parts_.message.message().id(); }
   const std::string& model() const { return parts_.message.message().model_name(); }
   const InferParts& parts() const { return parts_; }
-  // Whether it belongs to a sequence that is under way.
-  bool continues_sequence() const;
   bool was_submitted() const { return was_submitted_; }
 
   // The stream's, guarded by its mutex.

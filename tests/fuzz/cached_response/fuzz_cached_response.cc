@@ -22,6 +22,7 @@ class Target final : public RequestTarget {
   const RequestPlan& plan() const override { return plan_; }
   ModelStatistics& statistics() override { return statistics_; }
   Status Enqueue(InferRequest*) override { return Status::Ok(); }
+  Status CheckGoesOn(const InferRequest&) const override { return Status::Ok(); }
   void OnCancelled(InferRequest*) override {}
   void OnTaken() override {}
   void OnReleased() override {}

@@ -33,6 +33,8 @@ struct RequestOptions {
   uint64_t priority = 0;
   uint64_t timeout_us = 0;
   std::vector<RequestParameter> parameters;
+
+  bool is_of_sequence() const { return sequence_id != 0 || sequence_name.has_value(); }
 };
 
 struct InputTensor {

@@ -172,6 +172,7 @@ Status StartInfer(KServeContext& context, Connection& connection, const RequestH
   if (offered != nullptr && !offered->IsFor(request)) {
     return StartInfer(context, connection, head, InOwnMemory(std::move(body)), model);
   }
+  if (parsed.options.is_of_sequence()) connection.KeepForSequences();
   NEREID_RETURN_IF_ERROR(context.header_forwarding.Apply(head, request));
   NEREID_ASSIGN_OR_RETURN(OutputForms forms, ToOutputForms(context, model, parsed));
   auto call =

@@ -203,9 +203,27 @@ void Connection::OnTick(int64_t now_s) {
   if (HasStalled(now_s)) Close();
 }
 
+void Connection::KeepForSequences() {
+  if (!std::exchange(is_kept_, true)) owner_.OnKept();
+}
+
+void Connection::GiveUpSequences() {
+  if (std::exchange(is_kept_, false)) owner_.OnNotKept();
+}
+
 void Connection::BeginDrain() {
   is_draining_ = true;
-  if (state_ == State::kHead && output_.empty()) Close();
+  if (!is_kept_ && state_ == State::kHead && output_.empty()) Close();
+}
+
+void Connection::EndDrain() {
+  GiveUpSequences();
+  BeginDrain();
+}
+
+// No request may follow the one at hand.
+bool Connection::IsLast() const {
+  return !head_.keep_alive || (is_draining_ && !is_kept_);
 }
 
 // The last answer is out. What the client still sends is read and dropped for a moment, so that the
@@ -225,6 +243,7 @@ void Connection::Linger() {
 void Connection::Close() {
   if (state_ == State::kClosed) return;
   if (state_ == State::kRunning) owner_.OnAnswer();
+  GiveUpSequences();
   state_ = State::kClosed;
   for (event* event : {read_event_, hangup_event_, write_event_}) event_del(event);
   close(fd_);

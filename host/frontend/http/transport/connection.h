@@ -57,6 +57,9 @@ class Connection {
 
   // The answer comes later; `call` hears when the client leaves before it is whole.
   void BeginCall(ActiveCall* call) { call_ = call; }
+  // The client has sequences, which may go on while the server stops: the connection is left to it
+  // until EndDrain.
+  void KeepForSequences();
   // Gives the client up, as if it had left: the call hears of it, nothing more is sent.
   void Abort() { Close(); }
 
@@ -69,8 +72,10 @@ class Connection {
   // ---- for the owner
   // Once a second: closes what idles or stalls for too long.
   void OnTick(int64_t now_s);
-  // The server is stopping: no further request on this connection.
+  // The server is stopping: no further request on this connection, unless it is kept.
   void BeginDrain();
+  // None on any.
+  void EndDrain();
   bool has_request() const { return state_ == State::kRunning; }
 
  private:
@@ -91,6 +96,8 @@ class Connection {
   bool HasStalled(int64_t now_s) const;
   void WatchReads(bool on);
   void WatchWrites(bool on);
+  void GiveUpSequences();
+  bool IsLast() const;
   void Linger();
   void Close();
 
@@ -123,6 +130,7 @@ class Connection {
   State state_ = State::kHead;
   bool is_processing_ = false;  // ProcessInput is on the stack
   bool is_draining_ = false;
+  bool is_kept_ = false;
   bool peer_closed_ = false;
   bool watches_reads_ = false;
   bool watches_writes_ = false;

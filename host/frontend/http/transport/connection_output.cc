@@ -34,7 +34,7 @@ void Connection::AppendHead(std::string& text, const ReplyHead& head) {
   }
   text += "\r\n";
   text += head.extra_headers;
-  if (!head_.keep_alive || is_draining_) {
+  if (IsLast()) {
     text += "Connection: close\r\n";
   } else if (head_.is_http10) {
     text += "Connection: keep-alive\r\n";
@@ -131,7 +131,7 @@ void Connection::FinishRequest() {
   input_.Erase(0, head_bytes_);
   head_bytes_ = 0;
   request_start_s_ = progress_s_ = owner_.now_s();
-  if (!head_.keep_alive || is_draining_) {
+  if (IsLast()) {
     state_ = State::kFlushing;
     WatchReads(false);
     if (output_.empty()) Linger();

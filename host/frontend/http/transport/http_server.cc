@@ -106,6 +106,17 @@ void HttpServer::BeginDrain() {
   ForEachLoop(&LoopConnections::BeginDrain);
 }
 
+void HttpServer::EndDrain() {
+  BeginDrain();
+  ForEachLoop(&LoopConnections::EndDrain);
+}
+
+size_t HttpServer::num_kept() const {
+  size_t sum = 0;
+  for (const auto& connections : connections_) sum += connections->num_kept();
+  return sum;
+}
+
 bool HttpServer::WaitUntilIdle(std::chrono::steady_clock::time_point deadline) {
   while (num_connections() != 0) {
     if (std::chrono::steady_clock::now() >= deadline) return false;

@@ -39,7 +39,11 @@ class HttpServer final : private PortUser {
   size_t num_connections() const { return port_->num_open(); }
 
   // Accepts nobody any more and closes idle connections; requests in flight go on to their end.
+  // Connections that had requests of sequences are kept until EndDrain.
   void BeginDrain();
+  void EndDrain();
+  // [any thread] Those of num_connections() that are kept for sequences.
+  size_t num_kept() const;
   // True when every connection has ended before `deadline`.
   bool WaitUntilIdle(std::chrono::steady_clock::time_point deadline);
   // Drops every client, which cancels their calls.

@@ -32,11 +32,21 @@ void LoopConnections::OnTick() {
   for (Connection* connection : all) connection->OnTick(now_s_);
 }
 
+// A connection may close itself, and so leave the map, while it is visited.
+void LoopConnections::ForEach(void (Connection::*visit)()) {
+  std::vector<Connection*> all;
+  all.reserve(connections_.size());
+  for (const auto& [key, connection] : connections_) all.push_back(key);
+  for (Connection* connection : all) (connection->*visit)();
+}
+
 void LoopConnections::BeginDrain() {
   is_draining_ = true;
-  std::vector<Connection*> all;
-  for (const auto& [key, connection] : connections_) all.push_back(key);
-  for (Connection* connection : all) connection->BeginDrain();
+  ForEach(&Connection::BeginDrain);
+}
+
+void LoopConnections::EndDrain() {
+  ForEach(&Connection::EndDrain);
 }
 
 void LoopConnections::CloseAll() {

@@ -42,14 +42,21 @@ class LoopConnections {
   uint64_t num_running() const {
     return num_requests() - num_answers_.load(std::memory_order_relaxed);
   }
+  // [any thread] Connections that are kept for sequences.
+  size_t num_kept() const { return num_kept_.load(std::memory_order_relaxed); }
+  void OnKept() { num_kept_.fetch_add(1, std::memory_order_relaxed); }
+  void OnNotKept() { num_kept_.fetch_sub(1, std::memory_order_relaxed); }
   void OnRequest() { Increase(num_requests_); }
   void OnAnswer() { Increase(num_answers_); }
 
-  // Closes idle connections; the others end with their request.
+  // Closes idle connections; the others end with their request, unless they are kept.
   void BeginDrain();
+  // Those, too.
+  void EndDrain();
   void CloseAll();
 
  private:
+  void ForEach(void (Connection::*visit)());
   // One writer: the loop.
   static void Increase(std::atomic<uint64_t>& count) {
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -65,6 +72,7 @@ class LoopConnections {
   int64_t now_s_ = 0;
   std::atomic<uint64_t> num_requests_{0};
   std::atomic<uint64_t> num_answers_{0};
+  std::atomic<size_t> num_kept_{0};
   bool is_draining_ = false;
 };
 

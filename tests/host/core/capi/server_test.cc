@@ -172,6 +172,30 @@ TEST_F(ServerTest, StopWaitsForRequestsInFlight) {
   EXPECT_EQ(result->at(0), 5);
 }
 
+TEST_F(ServerTest, RefusesWhatClientsBeginWhileItStops) {
+  AddModel("identity");
+  AddModel("late", R"(backend: 'hostile'
+    input [ { name: 'INPUT0' data_type: TYPE_FP32 dims: [ -1 ] } ]
+    output [ { name: 'OUTPUT0' data_type: TYPE_FP32 dims: [ -1 ] } ]
+    parameters { key: 'fault' value { string_value: 'late' } }
+    parameters { key: 'delay_ms' value { string_value: '1500' } })");
+  ASSERT_TRUE(Start(Options()).ok());
+  auto inference = std::async(std::launch::async, [&] { return Infer("late", {5}); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  auto stop = std::async(std::launch::async, [&] { return server_->Stop(); });
+  while (server_->IsLive().ok()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(server_->IsLive().status().message(), "Server exiting");
+  EXPECT_EQ(server_->IsModelReady("identity").status().message(), "Server not ready");
+  const auto refused = Infer("identity", {1});
+  EXPECT_EQ(refused.status().code(), StatusCode::kUnavailable);
+  EXPECT_NE(refused.status().message().find("Server is stopping, scheduler for model has stopped "
+                                            "accepting new inference requests"),
+            std::string::npos)
+      << refused.status().message();
+  EXPECT_TRUE(stop.get().ok());
+  EXPECT_TRUE(inference.get().ok()) << "what was taken is answered";
+}
+
 TEST_F(ServerTest, TwoServersOfOneProcessKeepApart) {
   AddModel("identity");
   ASSERT_TRUE(Start(Options()).ok());

@@ -26,6 +26,7 @@ class FakeTarget : public RequestTarget {
   const RequestPlan& plan() const override { return plan_; }
   ModelStatistics& statistics() override { return statistics_; }
   Status Enqueue(InferRequest*) override { return Status::Ok(); }
+  Status CheckGoesOn(const InferRequest&) const override { return Status::Ok(); }
   void OnCancelled(InferRequest* request) override { cancelled.push_back(request); }
   void OnTaken() override { ++num_taken; }
   void OnReleased() override { ++num_released; }

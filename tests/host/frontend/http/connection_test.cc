@@ -28,13 +28,15 @@ bool Eventually(const std::function<bool()>& condition) {
   return true;
 }
 
-// /echo answers with the body; /big with a megabyte block; /wait never answers; /stream sends until
-// its client is gone. /place, while it has memory, offers it to all behind the first ten bytes.
+// /echo answers with the body; /sequence does too, and has its connection kept; /big with a
+// megabyte block; /wait never answers; /stream sends until its client is gone. /place, while it has
+// memory, offers it to all behind the first ten bytes.
 class TestService final : public Service {
  public:
   static constexpr size_t kFirstPart = 10;
 
   void Handle(Connection& connection, const RequestHead& head, Body body) override {
+    if (head.path == "/sequence") connection.KeepForSequences();
     if (head.path == "/wait" || head.path == "/stream") {
       auto* call = new WaitingCall(*this, connection);
       connection.BeginCall(call);
@@ -431,6 +433,23 @@ TEST_F(ConnectionTest, DrainingClosesIdleConnectionsAndWaitsForTheOthers) {
   server_->CloseConnections();
   EXPECT_TRUE(server_->WaitUntilIdle(std::chrono::steady_clock::now() + seconds(20)));
   EXPECT_EQ(service_.num_disconnects, 1);
+}
+
+TEST_F(ConnectionTest, DrainingKeepsConnectionsOfSequencesUntilItsEnd) {
+  Start();
+  ClientSocket kept(server_->port());
+  kept.Send(Post("/sequence", "x"));
+  kept.ReadUntil("\r\n\r\nx");
+  server_->BeginDrain();
+  EXPECT_EQ(server_->num_kept(), 1u);
+  for (const char* path : {"/sequence", "/echo"}) {
+    kept.Send(Post(path, "y"));
+    EXPECT_EQ(kept.ReadUntil("\r\n\r\ny").find("Connection: close"), std::string::npos);
+  }
+  server_->EndDrain();
+  EXPECT_EQ(kept.ReadAll(), "");
+  EXPECT_TRUE(server_->WaitUntilIdle(std::chrono::steady_clock::now() + seconds(20)));
+  EXPECT_EQ(server_->num_kept(), 0u);
 }
 
 TEST_F(ConnectionTest, ManyClientsAtOnceAreAllAnswered) {
