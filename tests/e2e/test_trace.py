@@ -67,6 +67,7 @@ def test_a_file_holds_what_happened_to_each_traced_request(start_server, backend
         names = [each["name"] for each in trace["timestamps"]]
         assert [name for name in names if name in ACTIVITIES] == ACTIVITIES
         assert {"INFER_RESPONSE_COMPLETE", "HTTP_SEND_START", "HTTP_SEND_END", "REQUEST_END"} <= set(names)
+        assert names.count("INFER_RESPONSE_COMPLETE") == 1
         times = [each["ns"] for each in trace["timestamps"]]
         assert times == sorted(times)
         tensors = dict(trace["tensors"])
@@ -88,6 +89,25 @@ def test_settings_of_a_model_say_what_is_traced(start_server, backends, tmp_path
     found = eventually(lambda: traces(path.with_name("trace.json.0")))
     assert list(found) == ["second"]  # of two one, and one in all
     assert not path.with_name("trace.json.1").exists()
+
+
+def test_as_many_traces_as_are_counted_are_a_file_of_their_own(start_server, backends, tmp_path):
+    path, first, second = (tmp_path / name for name in ("trace.json", "trace.json.0", "trace.json.1"))
+    server = start_server(GOLDEN, [*backends, f"--trace-config=triton,file={path}", "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS"],
+                          "/v2/models/identity_fp32/ready")
+    infer(server, "before")
+    eventually(lambda: "before" in traces(path))
+    for ids in (["a", "b"], ["c", "d"]):
+        assert post(f"{server.url}/v2/trace/setting", {"trace_count": "2"})["trace_count"] == "2"
+        for request_id in (*ids, "beyond"):
+            infer(server, request_id)
+    eventually(lambda: len(traces(second)) == 2)
+    assert list(traces(first)) == ["a", "b"] and list(traces(second)) == ["c", "d"] and list(traces(path)) == ["before"]
+    post(f"{server.url}/v2/trace/setting", {"trace_count": "3"})
+    infer(server, "last")
+    assert server.stop() == 0
+    assert list(traces(path)) == ["before", "last"]  # the count was not reached
+    assert sorted(tmp_path.iterdir()) == [path, first, second]
 
 
 def test_a_full_disk_costs_traces_alone(start_server, backends):

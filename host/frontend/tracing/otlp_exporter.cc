@@ -184,7 +184,7 @@ OtlpExporter::~OtlpExporter() {
   thread_.join();
 }
 
-void OtlpExporter::Write(TraceRecord& record, uint64_t) {
+void OtlpExporter::Write(TraceRecord& record, const TraceFileRule&) {
   std::deque<std::string> spans = ToSpans(record);
   const std::lock_guard lock(mutex_);
   if (spans_.size() + spans.size() > options_.max_queue_size) {

@@ -36,7 +36,7 @@ class OtlpExporter final : public TraceSink {
   // Sends what is queued, then ends.
   ~OtlpExporter() override;
 
-  void Write(TraceRecord& record, uint64_t log_frequency) override;
+  void Write(TraceRecord& record, const TraceFileRule& rule) override;
 
  private:
   OtlpExporter(const OtlpOptions& options, HttpUrl url, std::unique_ptr<TlsClient> tls);

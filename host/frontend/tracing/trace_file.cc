@@ -61,49 +61,88 @@ Status WriteAll(int fd, std::string_view bytes, int64_t offset) {
 }  // namespace
 
 TraceFile::~TraceFile() {
-  Close();
+  if (const Status status = EndIndexed(); !status.ok()) LogError(status.message());
+  Close(all_);
 }
 
-void TraceFile::Write(TraceRecord& record, uint64_t log_frequency) {
+void TraceFile::Write(TraceRecord& record, const TraceFileRule& rule) {
   std::string objects;
   for (const TracedInference& inference : record.Take()) AppendObjects(inference, objects);
   if (objects.empty()) return;
   const std::lock_guard lock(mutex_);
   if (has_failed_) return;
-  const Status status = Append(objects, log_frequency);
+  const Status status = Append(objects, rule);
   if (status.ok()) return;
   has_failed_ = true;
-  Close();
+  Close(all_);
+  Close(indexed_);
   LogError(StrCat("trace file '", path_, "': ", status.message(),
                   "; traces are dropped until the trace settings change"));
 }
 
-Status TraceFile::Append(const std::string& objects, uint64_t log_frequency) {
-  if (fd_ < 0) NEREID_RETURN_IF_ERROR(Open(log_frequency));
-  const std::string text = (num_in_file_ == 0 ? "[\n" : ",\n") + objects + "\n]\n";
-  NEREID_RETURN_IF_ERROR(WriteAll(fd_, text, end_));
-  end_ += static_cast<int64_t>(text.size()) - 3;
-  ++num_in_file_;
-  if (log_frequency != 0 && num_in_file_ >= log_frequency) Close();
+Status TraceFile::Append(const std::string& objects, const TraceFileRule& rule) {
+  if (rule.traces_per_file == 0) return AppendTo(all_, objects);
+  if (indexed_.fd < 0) indexed_ = {path_ + "." + std::to_string(next_index_++)};
+  is_indexed_whole_or_none_ = rule.is_whole_or_none;
+  NEREID_RETURN_IF_ERROR(AppendTo(indexed_, objects));
+  if (indexed_.num_traces >= rule.traces_per_file) Close(indexed_);
   return Status::Ok();
 }
 
-Status TraceFile::Open(uint64_t log_frequency) {
-  const std::string path = log_frequency == 0 ? path_ : path_ + "." + std::to_string(next_file_++);
-  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd_ < 0) return InternalError(std::strerror(errno));
-  end_ = 0;
-  num_in_file_ = 0;
+Status TraceFile::AppendTo(File& file, const std::string& objects) {
+  if (file.fd < 0) NEREID_RETURN_IF_ERROR(Open(file));
+  const std::string text = (file.num_traces == 0 ? "[\n" : ",\n") + objects + "\n]\n";
+  NEREID_RETURN_IF_ERROR(WriteAll(file.fd, text, file.end));
+  file.end += static_cast<int64_t>(text.size()) - 3;
+  ++file.num_traces;
   return Status::Ok();
 }
 
-void TraceFile::Close() {
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
+Status TraceFile::Open(File& file) {
+  file.fd = open(file.path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file.fd < 0) return InternalError(std::strerror(errno));
+  file.end = 0;
+  file.num_traces = 0;
+  return Status::Ok();
+}
+
+void TraceFile::Close(File& file) {
+  if (file.fd >= 0) close(file.fd);
+  file.fd = -1;
+}
+
+Result<std::string> TraceFile::Objects(const File& file) {
+  constexpr int64_t kOpening = 2;  // bytes of "[\n"
+  std::string text(static_cast<size_t>(file.end - kOpening), '\0');
+  size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t got = pread(file.fd, text.data() + size, text.size() - size,
+                              kOpening + static_cast<int64_t>(size));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return InternalError("file '", file.path, "' cannot be read back");
+    size += static_cast<size_t>(got);
+  }
+  return text;
+}
+
+Status TraceFile::EndIndexed() {
+  if (indexed_.fd < 0) return Status::Ok();
+  Status status;
+  if (is_indexed_whole_or_none_) {
+    Result<std::string> objects = Objects(indexed_);
+    status = objects.ok() ? AppendTo(all_, *objects) : objects.status();
+    if (status.ok()) {
+      unlink(indexed_.path.c_str());
+      --next_index_;
+    }
+  }
+  Close(indexed_);
+  return status;
 }
 
 void TraceFile::EndFile() {
   const std::lock_guard lock(mutex_);
+  if (const Status status = EndIndexed(); !status.ok()) LogError(status.message());
   has_failed_ = false;
 }
 

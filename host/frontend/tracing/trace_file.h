@@ -13,24 +13,36 @@ namespace nereid {
 
 class TraceFile final : public TraceSink {
  public:
-  // With a log frequency the files are `path`.0, `path`.1 ...
-  explicit TraceFile(std::string path) : path_(std::move(path)) {}
+  // Files of so many traces are `path`.0, `path`.1 ...
+  explicit TraceFile(std::string path) : path_(std::move(path)), all_{path_} {}
   ~TraceFile() override;
 
-  void Write(TraceRecord& record, uint64_t log_frequency) override;
+  void Write(TraceRecord& record, const TraceFileRule& rule) override;
   void EndFile() override;
 
  private:
-  Status Append(const std::string& objects, uint64_t log_frequency);
-  Status Open(uint64_t log_frequency);
-  void Close();
+  struct File {
+    std::string path;
+    int fd = -1;
+    int64_t end = 0;  // where the next trace begins: at the closing bracket
+    uint64_t num_traces = 0;
+  };
+
+  Status Append(const std::string& objects, const TraceFileRule& rule);
+  static Status AppendTo(File& file, const std::string& objects);
+  static Status Open(File& file);
+  static void Close(File& file);
+  // Ends the indexed file; what belongs to the file of all goes there.
+  Status EndIndexed();
+  // The traces of a file that is open.
+  static Result<std::string> Objects(const File& file);
 
   const std::string path_;
   std::mutex mutex_;  // guards all below
-  int fd_ = -1;
-  int64_t end_ = 0;  // where the next trace begins: at the closing bracket
-  uint64_t num_in_file_ = 0;
-  uint64_t next_file_ = 0;
+  File all_;
+  File indexed_;
+  bool is_indexed_whole_or_none_ = false;
+  uint64_t next_index_ = 0;
   bool has_failed_ = false;
 };
 

@@ -140,6 +140,8 @@ Status TraceSettings::Apply(const std::string& model, const TraceChange& change)
     NEREID_RETURN_IF_ERROR(ApplyOne(key, value, server, model.empty() ? nullptr : &own));
   }
   server_ = server;
+  if (model.empty()) counted_ = server_.count;
+  own.counted = own.count.value_or(-1);
   if (!model.empty() && !change.empty()) models_[model] = own;
   Refresh();
   return Status::Ok();
@@ -159,14 +161,17 @@ std::optional<TraceSample> TraceSettings::Sample(const std::string& model, bool 
   if (values.level == 0 || values.count == 0) return std::nullopt;
   uint64_t& num_seen = own != nullptr && own->rate ? own->num_seen : num_seen_;
   if (!is_forced && ++num_seen % values.rate != 0) return std::nullopt;
+  TraceFileRule rule{.traces_per_file = values.log_frequency};
   if (values.count > 0) {
-    if (own != nullptr && own->count) {
-      --*own->count;
-    } else {
-      --server_.count;
+    const bool is_own = own != nullptr && own->count.has_value();
+    --(is_own ? *own->count : server_.count);
+    // As Triton has it, where every request is traced.
+    if (values.log_frequency == 0 && values.rate == 1) {
+      rule = {.traces_per_file = static_cast<uint64_t>(is_own ? own->counted : counted_),
+              .is_whole_or_none = true};
     }
   }
-  return TraceSample{values.level, values.log_frequency};
+  return TraceSample{values.level, rule};
 }
 
 }  // namespace nereid

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "host/frontend/tracing/trace_file_rule.h"
 #include "nereid/status.h"
 #include "triton/core/tritonserver.h"
 
@@ -36,12 +37,15 @@ std::vector<std::string> TraceLevelNames(uint32_t level);
 // Whether, and how, one request is traced.
 struct TraceSample {
   uint32_t level;
-  uint64_t log_frequency;
+  TraceFileRule rule;
 };
 
 class TraceSettings {
  public:
-  explicit TraceSettings(TraceValues initial) : initial_(initial), server_(initial) { Refresh(); }
+  explicit TraceSettings(TraceValues initial)
+      : initial_(initial), server_(initial), counted_(initial.count) {
+    Refresh();
+  }
 
   // An empty model is the server.
   TraceValues values(const std::string& model) const;
@@ -59,6 +63,7 @@ class TraceSettings {
     std::optional<int64_t> count;
     std::optional<uint64_t> log_frequency;
     uint64_t num_seen = 0;
+    int64_t counted = -1;  // as `counted_`
   };
 
   TraceValues ValuesOf(const Own* own) const;
@@ -71,6 +76,8 @@ class TraceSettings {
   mutable std::mutex mutex_;  // guards all below
   TraceValues server_;
   uint64_t num_seen_ = 0;
+  int64_t
+      counted_;  // the count when settings changed last: that many traces are a file of their own
   std::map<std::string, Own> models_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "host/frontend/tracing/trace_file_rule.h"
 #include "tracing/trace_record.h"
 
 namespace nereid {
@@ -11,7 +12,7 @@ class TraceSink {
  public:
   virtual ~TraceSink() = default;
   // May drop the trace where it cannot be kept; never waits for the network.
-  virtual void Write(TraceRecord& record, uint64_t log_frequency) = 0;
+  virtual void Write(TraceRecord& record, const TraceFileRule& rule) = 0;
   // The settings changed: a file that was begun is ended.
   virtual void EndFile() {}
 };

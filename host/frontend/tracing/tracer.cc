@@ -133,11 +133,10 @@ TracedRequest Tracer::SampleSlowly(const std::string& model, std::string_view tr
   if (options_.mode == TraceMode::kOpenTelemetry) parent = ParseTraceParent(trace_parent);
   const std::optional<TraceSample> sample = settings_.Sample(model, parent.has_value());
   if (!sample) return nullptr;
-  TracedRequest request(new TraceRecord,
-                        [sink = sink_, frequency = sample->log_frequency](TraceRecord* record) {
-                          sink->Write(*record, frequency);
-                          delete record;
-                        });
+  TracedRequest request(new TraceRecord, [sink = sink_, rule = sample->rule](TraceRecord* record) {
+    sink->Write(*record, rule);
+    delete record;
+  });
   request->level = sample->level;
   if (options_.mode != TraceMode::kOpenTelemetry) return request;
   request->trace_id = parent ? parent->trace_id : NewTraceId();
