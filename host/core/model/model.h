@@ -4,11 +4,13 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -140,8 +142,11 @@ class Model final : public RequestTarget,
   // Starts the runners of seats that join the model. They serve once all of them are warm; where
   // one fails none does.
   Status StartMore(Seats* seats);
-  // Lets instances finish and end, each on its own time.
-  void Retire(Seats seats);
+  // Lets instances finish and end, each on its own time. Returns the indices of their runners.
+  std::vector<size_t> Retire(Seats seats);
+  // Returns when those of Retire have been finalised, but for those that must wait for sequences or
+  // for requests that their backend keeps, or when it takes too long.
+  void WaitForLeavers(const std::vector<size_t>& indices);
   // A runner took its last batch. [its thread]
   void OnRunnerOver(size_t index);
   // Ends the instance of that runner, on the reaper's thread, once the backend has given back every
@@ -174,7 +179,9 @@ class Model final : public RequestTarget,
   std::map<int32_t, std::shared_ptr<std::mutex>> device_turns_;  // of DEVICE_BLOCKING backends
   mutable std::mutex seats_mutex_;                               // guards what follows
   Seats seats_;
-  Seats leaving_;            // those that UpdateInstances took out, until they have ended
+  Seats leaving_;             // those that UpdateInstances took out, until they end
+  std::set<size_t> awaited_;  // the runners of those that are about to end
+  std::condition_variable leaver_ended_;
   std::string config_json_;  // empty: that of config_
 };
 

@@ -1,5 +1,7 @@
 // A model whose instance groups change while it serves: UpdateInstances and what follows from it.
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -65,7 +67,7 @@ Status Model::UpdateInstances(const ModelConfig& config) {
   }
   NEREID_LOG_INFO("model '", name(), "' version ", version_, ": ", num_added,
                   " instances joined and ", removed.size(), " left, ", num_instances, " serve");
-  Retire(std::move(removed));
+  WaitForLeavers(Retire(std::move(removed)));
   return Status::Ok();
 }
 
@@ -93,7 +95,7 @@ Status Model::StartMore(Seats* seats) {
   return first_error;
 }
 
-void Model::Retire(Seats seats) {
+std::vector<size_t> Model::Retire(Seats seats) {
   std::vector<size_t> indices, without_thread;
   {
     std::lock_guard lock(seats_mutex_);
@@ -104,11 +106,23 @@ void Model::Retire(Seats seats) {
         without_thread.push_back(seat.runner->index());
       }
       indices.push_back(seat.runner->index());
+      awaited_.insert(seat.runner->index());
       leaving_.push_back(std::move(seat));
     }
   }
   for (const size_t index : indices) scheduler_->RetireInstance(index);
   for (const size_t index : without_thread) EndLeaver(index, kFirstRetryNs);
+  return indices;
+}
+
+// Whoever asked for the change may look for what the instances' ends have left behind. Sequences
+// may go on for long.
+void Model::WaitForLeavers(const std::vector<size_t>& indices) {
+  if (config_.sequence_batching.has_value()) return;
+  const auto is_awaited = [this](size_t index) { return awaited_.contains(index); };
+  std::unique_lock lock(seats_mutex_);
+  leaver_ended_.wait_for(lock, std::chrono::nanoseconds(kPatienceNs),
+                         [&] { return std::none_of(indices.begin(), indices.end(), is_awaited); });
 }
 
 void Model::OnRunnerOver(size_t index) {
@@ -125,7 +139,7 @@ void Model::EndLeaver(size_t index, uint64_t retry_ns) {
   services_.reaper.Post([weak = weak_from_this(), index, retry_ns] {
     const std::shared_ptr<Model> self = weak.lock();
     if (self == nullptr) return;
-    Seat seat;
+    std::optional<Seat> seat;
     uint64_t num_held = 0;
     {
       std::lock_guard lock(self->seats_mutex_);
@@ -143,7 +157,13 @@ void Model::EndLeaver(size_t index, uint64_t retry_ns) {
                         "not released ", num_held, " of its requests");
       }
     }
-    if (num_held == 0) return;  // the seat ends here, outside of the lock
+    seat.reset();  // finalises the instance, if it can
+    {
+      const std::lock_guard lock(self->seats_mutex_);
+      self->awaited_.erase(index);
+      self->leaver_ended_.notify_all();
+    }
+    if (num_held == 0) return;
     // No thread waits for a backend that may never release.
     self->services_.attendant.PostAt(SteadyNowNs() + retry_ns, [weak, index, retry_ns] {
       const std::shared_ptr<Model> model = weak.lock();

@@ -109,7 +109,8 @@ TEST_F(ModelUpdateTest, InstancesJoinAndLeaveWhileTheOthersStay) {
     EXPECT_EQ(WhoExecutes(3), (std::set<std::string>{"g_0", "g_1", "g_2"}));
     EXPECT_NE(model_->ConfigJson().find(R"("count":3)"), std::string::npos);
     ASSERT_TRUE(Update(Config(Cpu(1), scheduler)).ok());
-    EXPECT_TRUE(Eventually([&] { return NumCalls("instance_finalize") == before + 2; }));
+    EXPECT_EQ(NumCalls("instance_finalize"), before + 2)
+        << "the update does not wait for their end";
     EXPECT_EQ(WhoExecutes(1), std::set<std::string>{"g_0"});
     EXPECT_EQ(NumCalls("instance_initialize g_0"), kept + 1) << "it was never made anew";
     EXPECT_TRUE(model_->CheckReady().ok());
