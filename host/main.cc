@@ -103,9 +103,20 @@ void EndServer(Server server, const Status& outcome) {
   std::_Exit(outcome.ok() ? 0 : 1);
 }
 
+// In the words that scripts look for.
+Status FailedToCreate(const Status& status) {
+  TRITONSERVER_Error* const error = ToError(status);
+  Status worded(status.code(), StrCat("creating server: ", TRITONSERVER_ErrorCodeString(error),
+                                      " - ", status.message()));
+  TRITONSERVER_ErrorDelete(error);
+  return worded;
+}
+
 Status Serve(const Options& options) {
   NEREID_ASSIGN_OR_RETURN(const ServerOptions core, MakeCoreOptions(options, InstallRoot()));
-  NEREID_ASSIGN_OR_RETURN(Server server, Server::Start(core));
+  Result<Server> created = Server::Start(core);
+  if (!created.ok()) return FailedToCreate(created.status());
+  Server server = std::move(created).value();
   for (const std::string& flag : options.ineffective_flags) LogInfo(flag, " has no effect");
   // Whoever sees a port answer may stop the server as it should be stopped.
   ShutdownSignal::BeginServing();

@@ -67,9 +67,6 @@ Status CheckPorts(const Options& options) {
 
 // Rules between flags.
 Status CheckOptions(const Options& options) {
-  if (options.repositories.empty()) {
-    return InvalidArgError("--model-repository: expected at least one, got none");
-  }
   const bool is_explicit = options.control_mode == TRITONSERVER_MODEL_CONTROL_EXPLICIT;
   if (!options.startup_models.empty() && !is_explicit) {
     return InvalidArgError("Error: Use of '--load-model' requires setting ",

@@ -158,6 +158,9 @@ Server::Server(const ServerOptions& options)
     : options_(options), exit_timeout_secs_(options.exit_timeout_secs) {}
 
 Result<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
+  if (options.repository_paths.empty()) {
+    return InvalidArgError("--model-repository must be specified");
+  }
   NEREID_RETURN_IF_ERROR(CheckSupported(options));
   std::unique_ptr<Server> server(new Server(options));
   NEREID_RETURN_IF_ERROR(server->Start());
