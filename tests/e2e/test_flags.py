@@ -8,8 +8,12 @@ import time
 import urllib.error
 import urllib.request
 
+import numpy as np
 import pytest
+import tritonclient.grpc as grpc_client
+from tritonclient.utils import InferenceServerException
 
+GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden/repo"
 HOSTILE = """backend: "hostile" instance_group [ { kind: KIND_CPU } ]
 input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
 output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
@@ -60,6 +64,13 @@ def test_a_gpu_below_the_least_capability_is_not_used(start_server, dist, tmp_pa
     assert status == 1 and "KIND_GPU" in said and "no GPU" in said, said
     server = start_server(tmp_path, [test_backends, "--min-supported-compute-capability=7.5"], environment=environment)
     assert "min_supported_compute_capability | 7.5" in pathlib.Path(server.log).read_text()
+
+
+def test_a_server_without_a_repository_ends_as_scripts_expect(dist):
+    done = subprocess.run([str(dist / "bin/nereid"), "--http-port=0", "--grpc-port=0", "--metrics-port=0"], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "error: creating server: Invalid argument - --model-repository must be specified"
 
 
 def test_a_server_without_ports_for_requests_has_that_of_metrics(dist, tmp_path):
@@ -179,6 +190,35 @@ def test_the_log_has_the_lines_that_scripts_look_for(start_server, tmp_path, tes
                  "successfully unloaded 'm' version 1"):
         assert line in log, line
     assert "'configs'" not in log
+
+
+def test_the_verbose_log_follows_requests(start_server, test_backends):
+    server = start_server(GOLDEN, [test_backends, "--log-verbose=1", "--model-control-mode=explicit", "--load-model=identity_fp32"],
+                          "/v2/models/identity_fp32/ready")
+    body = {"id": "one", "inputs": [{"name": "INPUT0", "shape": [2], "datatype": "FP32", "data": [1.5, -2]}]}
+    request = urllib.request.Request(server.url + "/v2/models/identity_fp32/infer?x=1", json.dumps(body).encode())
+    assert urllib.request.urlopen(request, timeout=60).status == 200
+    body["inputs"][0]["name"] = "NOSUCH"
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(urllib.request.Request(request.full_url, json.dumps(body).encode()), timeout=60)
+    urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=60).close()
+    with grpc_client.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
+        one = grpc_client.InferInput("INPUT0", [2], "FP32")
+        one.set_data_from_numpy(np.zeros(2, np.float32))
+        client.infer("identity_fp32", [one], request_id="two")
+        one.set_shape([3])
+        with pytest.raises(InferenceServerException):
+            client.infer("identity_fp32", [one], request_id="three")
+    assert server.stop() == 0
+    log = server.text()
+    for line in ("HTTP request: 2 /v2/models/identity_fp32/infer\"", "HTTP request: 0 /v2/models/identity_fp32/ready\"", "HTTP request: 0 /metrics\"",
+                 "prepared: request id: one, model: identity_fp32, requested version: -1, actual version: 1, flags: 0x0, correlation id: 0, "
+                 "batch size: ", "input: INPUT0, type: FP32, original shape: [2]", "[request id: one] Setting state from INITIALIZED to PENDING",
+                 "[request id: one] Setting state from PENDING to EXECUTING", "[request id: one] Setting state from EXECUTING to RELEASED",
+                 "Infer failed: ", "Process for ModelInferHandler, rpc_ok=1, 1 step START", "Done for ModelInferHandler, 1\"",
+                 "[request id: two] Setting state from EXECUTING to RELEASED", "[request id: three] Infer failed: [request id: three] ",
+                 "Adding default backend config setting: default-max-batch-size,4"):
+        assert line in log, line
 
 
 def test_a_repository_that_is_not_there_ends_the_start_or_leaves_a_server_that_is_not_live(start_server, dist, tmp_path):

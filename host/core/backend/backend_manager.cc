@@ -120,11 +120,22 @@ std::string BackendManager::ConfigJson(const BackendLocation& location) const {
       {"default-max-batch-size", "4"},
   };
   if (location.is_python_based) settings["runtime_modeldir"] = location.directory;
+  bool is_given = false;
   for (const std::string& name :
        {std::string(), std::string(location.is_python_based ? "python" : ""), location.name}) {
     const auto it = options_.settings.find(name);
     if (it == options_.settings.end()) continue;
-    for (const auto& [key, value] : it->second) settings[key] = value;
+    for (const auto& [key, value] : it->second) {
+      settings[key] = value;
+      is_given = is_given || key == "default-max-batch-size";
+    }
+  }
+  const std::string& batch_size = settings["default-max-batch-size"];
+  if (is_given) {
+    NEREID_LOG_VERBOSE(1, "Found overwritten default setting: default-max-batch-size,", batch_size);
+  } else {
+    NEREID_LOG_VERBOSE(1, "Adding default backend config setting: default-max-batch-size,",
+                       batch_size);
   }
   const nlohmann::json json = {{"cmdline", settings}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -62,6 +62,7 @@ void Instance::Call(ExecuteEntry entry, std::span<InferRequest*> requests) {
   if (on_host_) {
     for (InferRequest* request : requests) request->KeepOnHost(backend_->memory());
   }
+  for (InferRequest* request : requests) request->SetState(InferRequest::State::kExecuting);
   auto** handles = reinterpret_cast<TRITONBACKEND_Request**>(requests.data());
   const Status status = GuardedCall(spec_.name, "ModelInstanceExecute", [&] {
     return entry(ToHandle(this), handles, static_cast<uint32_t>(requests.size()));

@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "observe/log.h"
 #include "observe/trace.h"
 #include "request/infer_response.h"
 #include "request/request_check.h"
+#include "request/request_text.h"
 
 namespace nereid {
 
@@ -179,10 +181,20 @@ Status InferRequest::Prepare(InferenceTrace* trace) {
   sink_ = ResponseSinkRef(new ResponseSink(target_, id_, callbacks_));
   sink_->set_trace(trace);
   holder_.store(Holder::kHost, std::memory_order_release);
+  NEREID_LOG_VERBOSE(1, LogPrefix(), "prepared: ", DescribeRequest(*this));
+  SetState(State::kPending);
   return Status::Ok();
 }
 
+void InferRequest::LogState(State state) const {
+  static constexpr const char* kNames[] = {"INITIALIZED", "PENDING", "FAILED_ENQUEUE", "EXECUTING",
+                                           "RELEASED"};
+  const auto name = [](State one) { return kNames[static_cast<size_t>(one)]; };
+  NEREID_LOG_VERBOSE(1, LogPrefix(), "Setting state from ", name(state_), " to ", name(state));
+}
+
 void InferRequest::Unprepare() {
+  SetState(State::kFailedEnqueue);
   if (trace() != nullptr) trace()->TakeBack();
   sink_->set_trace(nullptr);
   sink_->Abandon();
@@ -247,10 +259,12 @@ void InferRequest::Release(uint32_t release_flags) {
   DropHostCopies();
   host_inputs_.reset();
   if (!release_hooks_.empty()) {
+    if (release_flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE) SetState(State::kPending);
     const auto hooks = std::move(release_hooks_);
     for (size_t i = hooks.size(); i > 0; --i) hooks[i - 1]->OnRelease(this, release_flags);
     if (release_flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE) return;
   }
+  SetState(State::kReleased);
   if (trace() != nullptr) trace()->Report(TRITONSERVER_TRACE_REQUEST_END, SteadyNowNs());
   sink_->DropSender();
   const auto release_fn = release_fn_;

@@ -17,6 +17,7 @@
 #include "base/parameter.h"
 #include "nereid/inline_vector.h"
 #include "nereid/status.h"
+#include "observe/log.h"
 #include "request/request_target.h"
 #include "request/response_sink.h"
 #include "request/tensor.h"
@@ -114,6 +115,14 @@ class InferRequest : public KeptMemory<InferRequest> {
   // Answers with `error` as the final response, counts the failure and releases.
   void Fail(Status error, FailureReason reason);
 
+  // kInitialized or kReleased or kFailedEnqueue -> kPending; kPending -> kFailedEnqueue |
+  // kExecuting | kReleased; kExecuting -> kPending (rescheduled) | kReleased. For the log alone.
+  enum class State : uint8_t { kInitialized, kPending, kFailedEnqueue, kExecuting, kReleased };
+  void SetState(State state) {
+    if (log::VerboseEnabled(1)) LogState(state);
+    state_ = state;
+  }
+
   // ---- what schedulers set ----
   // `hook` hears of the next release; it outlives the request's inference.
   void AddReleaseHook(ReleaseHook* hook) { release_hooks_.push_back(hook); }
@@ -176,6 +185,7 @@ class InferRequest : public KeptMemory<InferRequest> {
   InputTensor* FindClientInput(std::string_view name);
   Status MissingInput(std::string_view name) const;
   void DropHostCopies();
+  void LogState(State state) const;
 
   std::shared_ptr<RequestTarget> target_;
   const int64_t requested_version_;
@@ -196,6 +206,7 @@ class InferRequest : public KeptMemory<InferRequest> {
   int64_t batch_size_ = 1;
   enum class Holder : uint8_t { kClient, kHost, kHostAlone };  // the last: the client deleted it
   std::atomic<Holder> holder_{Holder::kClient};
+  State state_ = State::kInitialized;
   bool uncounted_ = false;
   bool kept_on_host_ = false;
   InlineVector<ReleaseHook*, 2> release_hooks_;

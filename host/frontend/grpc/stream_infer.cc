@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "infer_failed.h"
 #include "nereid/error.h"
 #include "stream_request.h"
 
@@ -128,7 +129,10 @@ void StreamInfer::Accept(const Slice& bytes) {
   if (status.ok())
     status =
         request->Submit(context_, headers_, context_.SampleTrace(call_, request->parts().message));
-  if (!status.ok()) return ReplyWithError(request, std::move(status));
+  if (!status.ok()) {
+    LogInferFailed(request->id(), status);
+    return ReplyWithError(request, std::move(status));
+  }
   bool is_too_late;
   {
     const Lock lock(mutex_);

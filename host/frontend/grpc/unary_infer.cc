@@ -4,6 +4,7 @@
 #include <atomic>
 #include <optional>
 
+#include "infer_failed.h"
 #include "infer_response_encoder.h"
 
 namespace nereid {
@@ -74,6 +75,7 @@ Status UnaryInfer::Submit(const Slice& request_bytes) {
   TRITONSERVER_InferenceTrace* const core_trace = MakeCoreTrace(trace_);
   const Status status = context_.server().InferAsync(std::move(request), core_trace);
   if (!status.ok()) {
+    LogInferFailed(parts_.message.message().id(), status);
     in_flight_ = nullptr;
     num_refs_.store(1, std::memory_order_relaxed);
   }

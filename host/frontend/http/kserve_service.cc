@@ -123,7 +123,9 @@ void KServeService::Handle(Connection& connection, const RequestHead& head, Body
 void KServeService::HandleRoute(Connection& connection, const RequestHead& head, Body body,
                                 const Route& route) {
   const auto reply_if_error = [&](const Status& status) {
-    if (!status.ok()) ReplyError(connection, status, context_.status_of_error);
+    if (status.ok()) return;
+    LogVerbose("Infer failed: ", status.message());
+    ReplyError(connection, status, context_.status_of_error);
   };
   switch (route.endpoint) {
     case Endpoint::kInfer:

@@ -2,10 +2,12 @@
 #include "host/frontend/metrics/metrics_service.h"
 
 #include "host/frontend/http/calls/reply.h"
+#include "host/log.h"
 
 namespace nereid::http {
 
 void MetricsService::Handle(Connection& connection, const RequestHead& head, Body) {
+  LogVerbose("HTTP request: ", static_cast<int>(head.method), " ", head.path);
   if (head.method != Method::kGet) {
     connection.Reply({.status = 405}, ErrorBody("Method Not Allowed"));
     return;

@@ -6,6 +6,7 @@
 #include "host/frontend/grpc/transport/connection.h"
 #include "host/frontend/grpc/transport/header_text.h"
 #include "host/frontend/http/bodies/base64.h"
+#include "host/log.h"
 
 namespace nereid::rpc {
 namespace {
@@ -105,6 +106,7 @@ void Stream::OnHeadersEnd() {
     return Reject({GrpcCode::kUnimplemented,
                    "grpc-encoding: expected identity, deflate or gzip, got another"});
   }
+  LogStep("Process for ", ", rpc_ok=1, ", " step START");
   ChooseResponseEncoding();
   ViewMetadata();
   reader_.emplace(connection_->options().max_message_bytes, encoding_);
@@ -199,7 +201,16 @@ void Stream::OnClosed() {
   End();
 }
 
+// `between` name and number of the call. The names are those of the handlers in Triton.
+void Stream::LogStep(const char* before, const char* between, const char* after) const {
+  if (!TRITONSERVER_LogIsEnabled(TRITONSERVER_LOG_VERBOSE)) return;
+  const std::string name = path_.substr(path_.rfind('/') + 1);
+  const bool is_infer = name == "ModelInfer" || name == "ModelStreamInfer";
+  LogVerbose(before, name, is_infer ? "Handler" : "", between, id_, after);
+}
+
 void Stream::End() {
+  if (is_started_) LogStep("Done for ", ", ", "");
   if (handler_ != nullptr) handler_->OnDone();
   num_calls_.fetch_sub(1, std::memory_order_release);
   delete this;

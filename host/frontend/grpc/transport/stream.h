@@ -102,6 +102,7 @@ class Stream final : public Call, private http::LoopTask {
   void SubmitTrailers();
   void SkipSentPieces();
   void CountAnswer(bool waits);
+  void LogStep(const char* before, const char* between, const char* after) const;
   void End();
   OutMessage Frame(WireMessage message) const;
   void ChooseResponseEncoding();

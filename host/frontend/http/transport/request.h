@@ -13,6 +13,7 @@
 
 namespace nereid::http {
 
+// The first ones count as other parsers' and Triton's log do.
 enum class Method : uint8_t { kGet, kHead, kPost, kPut, kDelete, kOptions, kOther };
 
 // Names compare without case; a header that is repeated is found once, the first time.
