@@ -95,6 +95,34 @@ def test_polling_follows_the_disk_and_drops_nothing(start_server, test_backends,
     wait_until(lambda: any(entry["name"] == "late" and entry.get("state") == "READY" for entry in post(server, "/v2/repository/index")))
 
 
+def counts(server):
+    return {entry["version"]: entry["inference_count"] for entry in get(server, "/v2/models/model/stats")["model_stats"]}
+
+
+def test_versions_that_did_not_change_stay_and_drop_nothing(start_server, test_backends, tmp_path):
+    write_model(tmp_path, 1, versions=("1", "2"))
+    config = tmp_path / "model/config.pbtxt"
+    config.write_text(CONFIG.format(count=1) + "version_policy { all { } }")
+    server = start_server(tmp_path, [test_backends, "--model-control-mode=explicit", "--load-model=model"])
+    for version in ("1", "2"):
+        post(server, f"/v2/models/model/versions/{version}/infer", BODY)
+    with Clients(server) as clients:
+        wait_until(lambda: clients.answered)
+        (tmp_path / "model/3").mkdir()
+        post(server, "/v2/repository/models/model/load")
+        assert counts(server)["1"] == 1 and counts(server)["2"] >= 1 and "3" in counts(server)
+        (tmp_path / "model/2/weights").write_text("new")
+        post(server, "/v2/repository/models/model/load")
+        assert counts(server)["1"] == 1 and counts(server)["2"] == 0
+        config.write_text(CONFIG.format(count=1) + "version_policy { specific { versions: [ 1, 3 ] } }")
+        post(server, "/v2/repository/models/model/load")
+        assert sorted(counts(server)) == ["1", "3"] and counts(server)["1"] == 1
+        config.write_text(CONFIG.format(count=1) + 'version_policy { all { } } parameters { key: "k" value { string_value: "v" } }')
+        post(server, "/v2/repository/models/model/load")
+        assert counts(server)["1"] == 0
+    assert not clients.failures and server.alive()
+
+
 def test_a_server_that_never_polls_serves_as_it_started(start_server, test_backends, tmp_path):
     write_model(tmp_path, 1)
     server = start_server(tmp_path, [test_backends, "--model-control-mode=poll", "--repository-poll-secs=0"])

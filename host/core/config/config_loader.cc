@@ -186,12 +186,16 @@ Result<ModelConfig> WithInstanceGroups(const ModelConfig& config, const ModelCon
   return changed;
 }
 
-bool DifferInInstanceGroupsAlone(const ModelConfig& a, const ModelConfig& b) {
-  Json first = FromModelConfig(a), second = FromModelConfig(b);
-  if (first.value("instance_group", Json()) == second.value("instance_group", Json())) return false;
-  first.erase("instance_group");
-  second.erase("instance_group");
-  return first == second;
+ConfigChange ChangeBetween(const ModelConfig& from, const ModelConfig& to) {
+  Json before = FromModelConfig(from), after = FromModelConfig(to);
+  const bool same_instances =
+      before.value("instance_group", Json()) == after.value("instance_group", Json());
+  for (Json* json : {&before, &after}) {
+    json->erase("instance_group");
+    json->erase("version_policy");
+  }
+  if (before != after) return ConfigChange::kModel;
+  return same_instances ? ConfigChange::kNone : ConfigChange::kInstances;
 }
 
 Result<ModelConfig> MergeBackendConfig(const ModelConfig& current, std::string_view text) {

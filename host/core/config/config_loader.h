@@ -58,8 +58,10 @@ Result<ModelConfig> PrepareInstances(const ModelConfig& config, const InstanceDe
 // `config` with the instance groups of `groups`, a prepared one.
 Result<ModelConfig> WithInstanceGroups(const ModelConfig& config, const ModelConfig& groups);
 
-// True when nothing but instance groups tells the two apart. Neither is prepared.
-bool DifferInInstanceGroupsAlone(const ModelConfig& a, const ModelConfig& b);
+// What of a model that serves must change with its configuration. A policy of versions is none of
+// a version's own. Neither configuration is prepared.
+enum class ConfigChange { kNone, kInstances, kModel };
+ConfigChange ChangeBetween(const ModelConfig& from, const ModelConfig& to);
 
 // TRITONBACKEND_ModelSetConfig: of `json` only inputs, outputs, max_batch_size, the scheduler
 // (where none was set; else of the same kind) and the decoupled policy are taken. INVALID_ARG when

@@ -7,11 +7,19 @@
 #include "repository/load_waves.h"
 
 namespace nereid {
+namespace {
 
-LoadCarrier::Failures LoadCarrier::Carry(bool by_request, LoadList* list) {
+bool StepsServe(const ModelPlan& plan, const ModelLifecycle& lifecycle) {
+  return std::all_of(plan.steps.begin(), plan.steps.end(),
+                     [&](const std::string& step) { return lifecycle.IsServing(step); });
+}
+
+}  // namespace
+
+LoadCarrier::Failures LoadCarrier::Carry(LoadList* list) {
   const WantedEnsembles::Plans asked = wanted_->Want(list->plans);
   RefuseCircles(asked, list);
-  const std::set<std::string> loaded = Load(by_request, nullptr, list);
+  const std::set<std::string> loaded = Load(nullptr, list);
   for (const auto& [name, plan] : asked) {
     if (list->failures.count(name) == 0) {
       wanted_->Loaded(name, plan);
@@ -43,29 +51,42 @@ void LoadCarrier::RefuseCircles(const WantedEnsembles::Plans& asked, LoadList* l
   }
 }
 
-std::set<std::string> LoadCarrier::Load(bool by_request,
-                                        std::function<bool(const ModelPlan&)> may_start,
+std::set<std::string> LoadCarrier::Load(std::function<bool(const ModelPlan&)> may_start,
                                         LoadList* list) {
-  planner_->ApplyAgents(by_request, list);
-  for (auto& [name, plan] : list->plans) {
-    plan.load.instances_only = lifecycle_->IsServing(name) && loaded_->ChangesInstancesAlone(plan);
+  planner_->ApplyAgents(list);
+  for (const auto& [name, plan] : list->plans) {
     for (const std::string& note : plan.notes) NEREID_LOG_WARN("model '", name, "': ", note);
   }
-  const auto remember = [this](const ModelPlan& plan) {
-    if (plan.agents != nullptr) plan.agents->FinishLoad(true);
-    loaded_->Remember(plan);
-  };
   std::set<std::string> loaded;
-  const auto settled = [&](const ModelPlan& plan, const Status& status) {
-    if (status.ok()) {
-      if (!plan.load.instances_only) loaded.insert(plan.load.name);
+  LoadList torn;  // ensembles a step of which was unloaded while they were loaded
+  const auto remember = [this](const ModelPlan& plan, const ModelLifecycle::Outcome& outcome) {
+    if (plan.agents != nullptr) plan.agents->FinishLoad(true);
+    loaded_->Remember(plan, outcome.keeps_versions);
+  };
+  const auto settled = [&](const ModelPlan& plan, const ModelLifecycle::Outcome& outcome) {
+    if (outcome.is_new) loaded.insert(plan.load.name);
+    if (!outcome.status.ok()) {
+      if (plan.agents != nullptr) plan.agents->FinishLoad(false);
+      list->failures.insert_or_assign(plan.load.name, outcome.status);
       return;
     }
-    if (plan.agents != nullptr) plan.agents->FinishLoad(false);
-    list->failures.insert_or_assign(plan.load.name, status);
+    // Whoever unloads a model looks for its callers after it: one of the two sees the other.
+    if (StepsServe(plan, *lifecycle_)) return;
+    torn.plans.emplace(plan.load.name, plan);
+    unloader_->TakeDown(plan.load.name, false);
   };
-  LoadWaves(std::move(list->plans), lifecycle_, {std::move(may_start), remember, settled}).Run();
+  LoadWaves(std::move(list->plans), lifecycle_, {may_start, remember, settled}).Run();
   list->plans.clear();
+  // A step that is there again by now found no ensemble that could follow it.
+  std::erase_if(torn.plans, [&](const auto& each) {
+    const auto& [name, plan] = each;
+    const std::set<std::string> steps(plan.steps.begin(), plan.steps.end());
+    return !StepsServe(plan, *lifecycle_) || wanted_->CallersOf(steps).count(name) == 0;
+  });
+  if (!torn.plans.empty()) {
+    loaded.merge(Load(std::move(may_start), &torn));
+    list->failures.merge(torn.failures);
+  }
   return loaded;
 }
 
@@ -79,7 +100,7 @@ LoadCarrier::Failures LoadCarrier::FollowSteps(const WantedEnsembles::Plans& tri
   const auto may_start = [&](const ModelPlan& plan) {
     return wanted_->IsWanted(plan.load.name, followers.at(plan.load.name));
   };
-  const std::set<std::string> followed = Load(/*by_request=*/false, may_start, &list);
+  const std::set<std::string> followed = Load(may_start, &list);
   for (const std::string& name : followed) wanted_->Loaded(name, followers.at(name));
   for (const auto& [name, status] : list.failures) {
     NEREID_LOG_ERROR(status.message());
@@ -93,7 +114,7 @@ LoadCarrier::Failures LoadCarrier::FollowSteps(const WantedEnsembles::Plans& tri
 void LoadCarrier::GiveUp(const ModelPlan& follower, const Status& reason) {
   unloader_->TakeDown(follower.load.name, false);
   for (const int64_t version : follower.load.versions) {
-    lifecycle_->RecordFailure(follower.load.name, version, reason.message(), /*is_missed=*/true);
+    lifecycle_->RecordFailure(follower.load.name, version, reason.message(), /*is_missed=*/false);
   }
 }
 
@@ -107,10 +128,7 @@ WantedEnsembles::Plans LoadCarrier::Followers(const WantedEnsembles::Plans& trie
       continue;
     }
     // Where another step does not serve, the ensemble goes on waiting for that one.
-    const bool complete =
-        std::all_of(plan->steps.begin(), plan->steps.end(),
-                    [&](const std::string& step) { return lifecycle_->IsServing(step); });
-    if (complete) followers.emplace(name, plan);
+    if (StepsServe(*plan, *lifecycle_)) followers.emplace(name, plan);
   }
   return followers;
 }

@@ -32,17 +32,15 @@ class LoadCarrier {
         lifecycle_(lifecycle) {}
 
   // Loads what a caller asked for, moving what fails to the list's failures. Then wanted ensembles
-  // that call what has been loaded are loaded anew; returns the failures of these. `by_request`:
-  // for a client, see Planner.
-  Failures Carry(bool by_request, LoadList* list);
+  // that call what has been loaded are loaded anew; returns the failures of these.
+  Failures Carry(LoadList* list);
 
  private:
   // Moves the ensembles that call themselves through others to the failures. `asked`: see
   // WantedEnsembles::Want.
   void RefuseCircles(const WantedEnsembles::Plans& asked, LoadList* list);
   // Loads in waves: a model when its steps are done. Returns what is new.
-  std::set<std::string> Load(bool by_request, std::function<bool(const ModelPlan&)> may_start,
-                             LoadList* list);
+  std::set<std::string> Load(std::function<bool(const ModelPlan&)> may_start, LoadList* list);
   // `tried`: what has just been tried to load; `loaded`: what of it is new.
   Failures FollowSteps(const WantedEnsembles::Plans& tried, const std::set<std::string>& loaded);
   // The wanted ensembles that can follow now.

@@ -13,9 +13,9 @@ LoadWaves::LoadWaves(std::map<std::string, ModelPlan> plans, ModelLifecycle* lif
 void LoadWaves::Run() {
   StartReady();
   while (!running_.empty()) {
-    auto [name, status] = std::move(finished_->Pop()).value();
-    if (!status.ok()) failed_[name] = status.message();
-    hooks_.settled(running_.at(name), status);
+    auto [name, outcome] = std::move(finished_->Pop()).value();
+    if (!outcome.status.ok()) failed_[name] = outcome.status.message();
+    hooks_.settled(running_.at(name), outcome);
     running_.erase(name);
     StartReady();
   }
@@ -51,10 +51,11 @@ void LoadWaves::Start(const std::string& name) {
   if (hooks_.may_start != nullptr && !hooks_.may_start(node.mapped())) return;
   const ModelPlan& plan = running_.emplace(name, std::move(node.mapped())).first->second;
   // Once it is pushed the plan may be gone, and this object.
-  lifecycle_->Load(plan.load, [this, &plan, finished = finished_, name](Status status) {
-    if (status.ok()) hooks_.loaded(plan);
-    finished->TryPush({name, std::move(status)});
-  });
+  const auto done = [this, &plan, finished = finished_, name](ModelLifecycle::Outcome outcome) {
+    if (outcome.status.ok()) hooks_.loaded(plan, outcome);
+    finished->TryPush({name, std::move(outcome)});
+  };
+  lifecycle_->Load(plan.load, done);
 }
 
 void LoadWaves::Fail(const std::string& name, Status status) {
@@ -64,7 +65,7 @@ void LoadWaves::Fail(const std::string& name, Status status) {
     lifecycle_->RecordFailure(name, version, status.message(), /*is_missed=*/false);
   }
   failed_[name] = status.message();
-  hooks_.settled(plan, status);
+  hooks_.settled(plan, {std::move(status)});
 }
 
 bool LoadWaves::Waits(const ModelPlan& plan) const {

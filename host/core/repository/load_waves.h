@@ -23,9 +23,9 @@ class LoadWaves {
     std::function<bool(const ModelPlan&)> may_start;
     // Called for a plan that has loaded, before another load or unload of it begins. [a load
     // thread]
-    std::function<void(const ModelPlan&)> loaded;
+    std::function<void(const ModelPlan&, const ModelLifecycle::Outcome&)> loaded;
     // Called once a plan, when it has loaded or failed.
-    std::function<void(const ModelPlan&, const Status&)> settled;
+    std::function<void(const ModelPlan&, const ModelLifecycle::Outcome&)> settled;
   };
 
   // `lifecycle` and the hooks outlive this object.
@@ -36,7 +36,7 @@ class LoadWaves {
 
  private:
   // Shared with the load threads, which may still be inside TryPush when the last result was taken.
-  using Finished = BoundedQueue<std::pair<std::string, Status>>;
+  using Finished = BoundedQueue<std::pair<std::string, ModelLifecycle::Outcome>>;
 
   // Starts or fails what waits for nothing.
   void StartReady();

@@ -1,24 +1,34 @@
 #include "repository/loaded_models.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
-
-#include "config/config_loader.h"
 
 namespace nereid {
 
-void LoadedModels::Remember(const ModelPlan& plan) {
-  Loaded loaded{plan.fingerprint,       plan.overridden(),  plan.steps,      plan.agents,
-                plan.files_fingerprint, plan.load.versions, plan.load.config};
+void LoadedModels::Unload(const Agents& agents) {
+  for (const std::weak_ptr<AgentChain>& one : agents) {
+    if (const std::shared_ptr<AgentChain> chain = one.lock()) chain->Unload();
+  }
+}
+
+void LoadedModels::Remember(const ModelPlan& plan, bool keeps_versions) {
+  Loaded loaded{plan.fingerprint, plan.overridden(), plan.steps, {}};
+  if (plan.agents != nullptr) loaded.agents.push_back(plan.agents);
+  Agents left;
   {
     std::lock_guard lock(mutex_);
-    std::swap(models_[plan.load.name], loaded);
+    Loaded& known = models_[plan.load.name];
+    Agents& others = keeps_versions ? loaded.agents : left;
+    std::copy_if(known.agents.begin(), known.agents.end(), std::back_inserter(others),
+                 [](const auto& chain) { return !chain.expired(); });
+    known = std::move(loaded);
   }
-  if (loaded.agents != nullptr) loaded.agents->Unload();
+  Unload(left);
 }
 
 void LoadedModels::Forget(const std::string& name) {
-  std::shared_ptr<AgentChain> agents;
+  Agents agents;
   {
     std::lock_guard lock(mutex_);
     const auto it = models_.find(name);
@@ -26,7 +36,7 @@ void LoadedModels::Forget(const std::string& name) {
     agents = std::move(it->second.agents);
     models_.erase(it);
   }
-  if (agents != nullptr) agents->Unload();
+  Unload(agents);
 }
 
 std::set<std::string> LoadedModels::ForgetAll() {
@@ -37,7 +47,7 @@ std::set<std::string> LoadedModels::ForgetAll() {
   }
   std::set<std::string> ensembles;
   for (const auto& [name, model] : models) {
-    if (model.agents != nullptr) model.agents->Unload();
+    Unload(model.agents);
     if (!model.steps.empty()) ensembles.insert(name);
   }
   return ensembles;
@@ -46,19 +56,10 @@ std::set<std::string> LoadedModels::ForgetAll() {
 bool LoadedModels::IsUnchanged(const ModelPlan& plan) const {
   std::lock_guard lock(mutex_);
   const auto it = models_.find(plan.load.name);
-  return it != models_.end() && it->second.fingerprint == plan.fingerprint &&
-         (it->second.is_overridden || it->second.steps == plan.steps);
-}
-
-bool LoadedModels::ChangesInstancesAlone(const ModelPlan& plan) const {
-  if (plan.agents != nullptr || plan.load.files != nullptr) return false;
-  std::lock_guard lock(mutex_);
-  const auto it = models_.find(plan.load.name);
-  if (it == models_.end()) return false;
-  const Loaded& loaded = it->second;
-  return loaded.agents == nullptr && loaded.files_fingerprint == plan.files_fingerprint &&
-         loaded.versions == plan.load.versions &&
-         config::DifferInInstanceGroupsAlone(loaded.config, plan.load.config);
+  if (it == models_.end() || it->second.fingerprint != plan.fingerprint) return false;
+  // What a load call brought in place of the configuration stays, as in Triton, until the folder
+  // changes.
+  return it->second.is_overridden || it->second.steps == plan.steps;
 }
 
 std::vector<std::string> LoadedModels::Names() const {

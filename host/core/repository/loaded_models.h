@@ -16,18 +16,15 @@ namespace nereid {
 
 class LoadedModels {
  public:
-  // In place of what was there, which leaves its agents.
-  void Remember(const ModelPlan& plan);
+  // In place of what was there, which leaves its agents unless a version of it stays.
+  void Remember(const ModelPlan& plan, bool keeps_versions);
   // The model leaves service and its agents. No-op for unknown names.
   void Forget(const std::string& name);
   // Forgets all; returns the names of the ensembles among them.
   std::set<std::string> ForgetAll();
 
-  // The folder is as it was, and the names of the steps that it gives an ensemble mean the same
-  // models.
+  // The folder is as it was, and the names of its steps mean the same models.
   bool IsUnchanged(const ModelPlan& plan) const;
-  // True when nothing but the number and place of instances tells the plan from what was loaded.
-  bool ChangesInstancesAlone(const ModelPlan& plan) const;
 
   std::vector<std::string> Names() const;
   std::vector<std::string> EnsemblesWith(const std::string& step) const;
@@ -35,15 +32,15 @@ class LoadedModels {
   std::vector<std::string> TakeSteps(const std::string& ensemble);
 
  private:
+  // Those under which its versions were loaded; one that is gone has ended by itself.
+  using Agents = std::vector<std::weak_ptr<AgentChain>>;
   struct Loaded {
     uint64_t fingerprint = 0;
-    bool is_overridden = false;  // not the folder gave the steps
+    bool is_overridden = false;  // a load call brought the configuration
     std::vector<std::string> steps;
-    std::shared_ptr<AgentChain> agents;
-    uint64_t files_fingerprint = 0;
-    std::vector<int64_t> versions;
-    ModelConfig config;  // as read
+    Agents agents;
   };
+  static void Unload(const Agents& agents);
 
   mutable std::mutex mutex_;  // guards models_
   std::map<std::string, Loaded> models_;

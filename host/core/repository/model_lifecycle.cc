@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
+#include "config/config_loader.h"
 #include "observe/log.h"
 
 namespace nereid {
@@ -14,6 +16,9 @@ struct ModelLifecycle::State {
   struct Version {
     VersionStatus status;
     uint64_t generation = 0;  // of the model object that the status is about
+    // As last loaded, for the next load to compare with.
+    std::optional<uint64_t> print;
+    ModelConfig config;
   };
   struct Entry {
     bool busy = false;  // a load is under way
@@ -30,6 +35,11 @@ struct ModelLifecycle::State {
       }
       return numbers;
     }
+
+    // What became of one version of a load, of which all versions `serve` now or none of them.
+    void Note(const Plan& plan, const VersionLoad& load, bool serve);
+    // Puts what a load brought in place of what serves; returns what leaves.
+    ModelTable::VersionMap Swap(const std::vector<VersionLoad>& loads, Outcome* outcome);
   };
 
   mutable std::mutex mutex;  // guards all members
@@ -90,15 +100,69 @@ struct ModelLifecycle::State {
   }
 };
 
+struct ModelLifecycle::VersionLoad {
+  int64_t version = 0;
+  uint64_t generation = 0;  // of the model object
+  // Serves and stays; null where a model is loaded.
+  std::shared_ptr<Model> kept;
+  bool changes_instances = false;  // of `kept`
+  std::shared_ptr<Model> loaded;   // null where loading failed
+  Status failure;
+
+  bool ok() const { return failure.ok(); }
+  // "version 1 is at UNAVAILABLE state: Internal: why;"
+  std::string FailureText() const {
+    const ModelState state = kept == nullptr ? ModelState::kUnavailable : ModelState::kReady;
+    return StrCat("version ", version, " is at ", ModelStateName(state), " state: ", Reason(), ";");
+  }
+  std::string Reason() const {
+    return StrCat(StatusCodeName(failure.code()), ": ", failure.message());
+  }
+};
+
 struct ModelLifecycle::Loading {
   Plan plan;
-  std::function<void(Status)> done;
-  ModelTable::VersionMap updated;              // changed in place, nothing is loaded
-  std::vector<uint64_t> generations;           // one a version
-  std::vector<std::shared_ptr<Model>> models;  // null where loading failed
-  std::vector<Status> failures;
+  std::function<void(Outcome)> done;
+  std::vector<VersionLoad> versions;
   std::atomic<size_t> num_left{0};
 };
+
+void ModelLifecycle::State::Entry::Note(const Plan& plan, const VersionLoad& load, bool serve) {
+  Version& version = versions[load.version];
+  if (load.kept != nullptr) {
+    if (load.ok()) version.config = plan.config;
+    return;
+  }
+  if (load.ok() && serve) {
+    version.status = {ModelState::kReady, ""};
+    version.generation = load.generation;
+    version.config = plan.config;
+    const auto print = plan.prints.find(load.version);
+    version.print = print == plan.prints.end() ? std::nullopt : std::optional(print->second);
+    served.insert(load.generation);
+  } else if (serving.count(load.version) == 0) {
+    const char* other = "another version failed to load";
+    version.status = {ModelState::kUnavailable, load.ok() ? other : load.Reason(),
+                      !plan.config.is_ensemble()};
+  }
+}
+
+ModelTable::VersionMap ModelLifecycle::State::Entry::Swap(const std::vector<VersionLoad>& loads,
+                                                          Outcome* outcome) {
+  ModelTable::VersionMap next;
+  for (const VersionLoad& load : loads) {
+    const bool is_kept = load.kept != nullptr;
+    next[load.version] = is_kept ? load.kept : load.loaded;
+    outcome->keeps_versions |= is_kept;
+    outcome->is_new |= !is_kept;
+  }
+  for (const auto& [number, model] : serving) {
+    if (next.count(number) > 0) continue;
+    versions[number].status = {ModelState::kUnloading, ""};
+    outcome->is_new = true;
+  }
+  return std::exchange(serving, std::move(next));
+}
 
 namespace {
 
@@ -142,92 +206,85 @@ ModelLifecycle::~ModelLifecycle() {
   state_->table = nullptr;
 }
 
-void ModelLifecycle::Load(Plan plan, std::function<void(Status)> done) {
+void ModelLifecycle::Load(Plan plan, std::function<void(Outcome)> done) {
   auto loading = std::make_shared<Loading>();
   loading->plan = std::move(plan);
   loading->done = std::move(done);
-  const std::vector<int64_t>& versions = loading->plan.versions;
-  loading->models.resize(versions.size());
-  loading->failures.resize(versions.size());
-  loading->num_left = versions.size();
+  for (const int64_t version : loading->plan.versions) loading->versions.push_back({version});
+  loading->num_left = loading->versions.size();
   {
     std::unique_lock lock(state_->mutex);
     State::Entry& entry = state_->entries[loading->plan.name];
     state_->changed.wait(lock, [&entry] { return !entry.busy; });
     entry.busy = true;
     entry.then_unload.clear();
-    if (loading->plan.instances_only && entry.serving.size() == versions.size()) {
-      loading->updated = entry.serving;
-    }
-    if (!loading->updated.empty()) {
-      pool_->Run([this, loading] { Update(loading.get()); });
-      return;
-    }
-    for (const int64_t version : versions) {
-      loading->generations.push_back(state_->next_generation++);
-      if (entry.serving.count(version) > 0) continue;  // it serves on until the swap
-      entry.versions[version] = {{ModelState::kLoading, ""}, loading->generations.back()};
-    }
+    for (VersionLoad& load : loading->versions) Prepare(loading->plan, &load);
   }
-  for (size_t i = 0; i < versions.size(); ++i) {
-    pool_->Run([this, loading, i] { LoadVersion(loading, i); });
+  for (VersionLoad& load : loading->versions) {
+    pool_->Run([this, loading, &load] { Carry(loading, &load); });
   }
 }
 
-void ModelLifecycle::Update(Loading* loading) {
-  const Plan& plan = loading->plan;
-  Status first_error;
-  for (const auto& [version, model] : loading->updated) {
-    Status status = loader_->UpdateInstances(model.get(), plan.config);
-    if (status.ok()) continue;
-    status = std::move(status).WithContext(
-        StrCat("failed to update the instances of '", plan.name, "' version ", version));
-    if (first_error.ok()) first_error = std::move(status);
+// [holding the state's mutex]
+void ModelLifecycle::Prepare(const Plan& plan, VersionLoad* load) {
+  State::Entry& entry = state_->entries[plan.name];
+  State::Version& known = entry.versions[load->version];
+  const auto serving = entry.serving.find(load->version);
+  const auto print = plan.prints.find(load->version);
+  // An ensemble was made for steps that may be others by now.
+  const bool may_stay = serving != entry.serving.end() && print != plan.prints.end() &&
+                        known.print == print->second && !plan.config.is_ensemble();
+  const config::ConfigChange change =
+      may_stay ? config::ChangeBetween(known.config, plan.config) : config::ConfigChange::kModel;
+  if (change != config::ConfigChange::kModel) {
+    load->kept = serving->second;
+    load->changes_instances = change == config::ConfigChange::kInstances;
+    return;
   }
-  loading->updated.clear();
-  if (first_error.ok()) {
-    NEREID_LOG_INFO("successfully updated the instances of '", plan.name, "'");
-  }
-  Done(loading, std::move(first_error));
+  load->generation = state_->next_generation++;
+  // One that serves does so until the swap.
+  if (serving != entry.serving.end()) return;
+  known.status = {ModelState::kLoading, ""};
+  known.generation = load->generation;
 }
 
-void ModelLifecycle::LoadVersion(const std::shared_ptr<Loading>& loading, size_t index) {
+void ModelLifecycle::Carry(const std::shared_ptr<Loading>& loading, VersionLoad* load) {
   const Plan& plan = loading->plan;
-  const int64_t version = plan.versions[index];
-  NEREID_LOG_INFO("loading: ", plan.name, ":", version);
-  for (unsigned attempt = 0; attempt <= num_retries_; ++attempt) {
-    state_->Born(plan.name);
-    auto gone = [state = state_, name = plan.name, version, files = plan.files,
-                 generation = loading->generations[index]]() mutable {
-      files.reset();
-      state->Gone(name, version, generation);
-    };
-    auto model = loader_->Load({plan.name, version, plan.model_path, plan.config,
-                                std::make_shared<LifetimeToken>(std::move(gone))});
-    if (model.ok()) {
-      loading->models[index] = std::move(model).value();
-      loading->failures[index] = Status::Ok();
-      break;
-    }
-    loading->failures[index] = std::move(model).status();
+  if (load->kept == nullptr) {
+    LoadModel(plan, load);
+  } else if (load->changes_instances) {
+    load->failure = loader_->UpdateInstances(load->kept.get(), plan.config);
   }
-  if (!loading->failures[index].ok()) {
-    NEREID_LOG_ERROR("failed to load '", plan.name, "' version ", version, ": ",
-                     StatusCodeName(loading->failures[index].code()), ": ",
-                     loading->failures[index].message());
+  if (!load->ok()) {
+    NEREID_LOG_ERROR("failed to load '", plan.name, "' version ", load->version, ": ",
+                     load->Reason());
   }
   if (loading->num_left.fetch_sub(1) == 1) Finish(loading.get());
 }
 
-void ModelLifecycle::Finish(Loading* loading) {
-  Status status = Publish(loading);
-  loading->plan.files.reset();  // from now on the models' alone
-  if (status.ok()) NEREID_LOG_INFO("successfully loaded '", loading->plan.name, "'");
-  Done(loading, std::move(status));
+void ModelLifecycle::LoadModel(const Plan& plan, VersionLoad* load) {
+  NEREID_LOG_INFO("loading: ", plan.name, ":", load->version);
+  for (unsigned attempt = 0; attempt <= num_retries_; ++attempt) {
+    state_->Born(plan.name);
+    auto gone = [state = state_, name = plan.name, version = load->version, files = plan.files,
+                 generation = load->generation]() mutable {
+      files.reset();
+      state->Gone(name, version, generation);
+    };
+    auto model = loader_->Load({plan.name, load->version, plan.model_path, plan.config,
+                                std::make_shared<LifetimeToken>(std::move(gone))});
+    load->failure = model.status();
+    if (!model.ok()) continue;
+    load->loaded = std::move(model).value();
+    return;
+  }
 }
 
-void ModelLifecycle::Done(Loading* loading, Status status) {
-  loading->done(std::move(status));
+void ModelLifecycle::Finish(Loading* loading) {
+  Outcome outcome = Publish(loading);
+  loading->plan.files.reset();  // from now on the models' alone
+  if (outcome.status.ok()) NEREID_LOG_INFO("successfully loaded '", loading->plan.name, "'");
+  loading->done(std::move(outcome));
   std::lock_guard lock(state_->mutex);
   state_->entries[loading->plan.name].busy = false;
   state_->changed.notify_all();
@@ -242,51 +299,28 @@ void ModelLifecycle::WaitUntilIdle(const std::string& name) const {
 
 // Decides what serves from now on. Model objects that lose are dropped after the lock is released:
 // their end may take long.
-Status ModelLifecycle::Publish(Loading* loading) {
+ModelLifecycle::Outcome ModelLifecycle::Publish(Loading* loading) {
   const Plan& plan = loading->plan;
   std::string failures;
-  ModelTable::VersionMap fresh, dropped;
-  for (size_t i = 0; i < plan.versions.size(); ++i) {
-    if (loading->failures[i].ok()) {
-      fresh[plan.versions[i]] = std::move(loading->models[i]);
-    } else {
-      failures += StrCat("version ", plan.versions[i],
-                         " is at UNAVAILABLE state: ", StatusCodeName(loading->failures[i].code()),
-                         ": ", loading->failures[i].message(), ";");
-    }
+  for (const VersionLoad& load : loading->versions) {
+    if (!load.ok()) failures += load.FailureText();
   }
-  const bool has_failed = !failures.empty();
+  Outcome outcome;
+  ModelTable::VersionMap dropped;
   {
     std::lock_guard lock(state_->mutex);
     State::Entry& entry = state_->entries[plan.name];
-    for (size_t i = 0; i < plan.versions.size(); ++i) {
-      State::Version& version = entry.versions[plan.versions[i]];
-      if (!loading->failures[i].ok() && entry.serving.count(plan.versions[i]) == 0) {
-        version.status = {ModelState::kUnavailable,
-                          StrCat(StatusCodeName(loading->failures[i].code()), ": ",
-                                 loading->failures[i].message())};
-      } else if (loading->failures[i].ok() && !has_failed) {
-        version = {{ModelState::kReady, ""}, loading->generations[i]};
-        entry.served.insert(loading->generations[i]);
-      } else if (loading->failures[i].ok() && entry.serving.count(plan.versions[i]) == 0) {
-        version.status = {ModelState::kUnavailable, "another version failed to load"};
-      }
-    }
-    if (has_failed) {
-      dropped = std::move(fresh);
-      // Known, with no version to serve, where there was none before.
-      table_->Publish(plan.name, entry.serving, entry.NotServing());
-    } else {
-      for (const auto& [number, model] : entry.serving) {
-        if (fresh.count(number) == 0) entry.versions[number].status = {ModelState::kUnloading, ""};
-      }
-      dropped = std::exchange(entry.serving, std::move(fresh));
-      table_->Publish(plan.name, entry.serving, entry.NotServing());
-    }
+    for (const VersionLoad& load : loading->versions) entry.Note(plan, load, failures.empty());
+    if (failures.empty()) dropped = entry.Swap(loading->versions, &outcome);
+    // Known, with no version to serve, where there was none before.
+    table_->Publish(plan.name, entry.serving, entry.NotServing());
   }
-  if (failures.empty()) return Status::Ok();
-  StatusCode code = StatusCode::kInvalidArg;
-  return {code, StrCat("load failed for model '", plan.name, "': ", failures)};
+  // Before the load is said to be over, so that what lost is not held by it.
+  loading->versions.clear();
+  if (!failures.empty()) {
+    outcome.status = InvalidArgError("load failed for model '", plan.name, "': ", failures);
+  }
+  return outcome;
 }
 
 void ModelLifecycle::Unload(const std::string& name) {

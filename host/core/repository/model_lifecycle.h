@@ -30,8 +30,8 @@ const char* ModelStateName(ModelState state);
 struct VersionStatus {
   ModelState state = ModelState::kUnavailable;
   std::string reason;  // why it is unavailable: an error, or "unloaded"
-  // Counts against the server's readiness while it is unavailable: not where nothing was loaded
-  // because a client's request was refused, the configuration was, or an ensemble lacked a step.
+  // Counts against the server's readiness while it is unavailable. As in Triton, neither a model
+  // whose configuration cannot be taken does so nor an ensemble.
   bool is_missed = true;
 };
 
@@ -44,15 +44,22 @@ using ModelStatuses = std::map<std::string, std::map<int64_t, VersionStatus>>;
 
 class ModelLifecycle {
  public:
-  // What one load is about: the versions that shall serve from then on.
+  // What one load is about: the versions that shall serve from then on. Those that serve as they
+  // are meant to already stay; where the instance groups alone differ, they are changed in place.
   struct Plan {
     std::string name;
     std::string model_path;
     std::vector<int64_t> versions;
     ModelConfig config;
     std::shared_ptr<void> files;  // kept as long as the models live: a temporary folder, say
-    // What serves differs from this in its instance groups alone: it is changed in place.
-    bool instances_only = false;
+    // Of a version's files: one that served with another is loaded anew, as is one without.
+    std::map<int64_t, uint64_t> prints;
+  };
+
+  struct Outcome {
+    Status status;
+    bool is_new = false;          // versions joined or left
+    bool keeps_versions = false;  // some that served before stay
   };
 
   // `table` and `loader` outlive this object.
@@ -65,7 +72,7 @@ class ModelLifecycle {
   // Starts the load; waits only while another load or unload of the same model is under way. `done`
   // runs on a load thread when every version is loaded or has failed, before another load or unload
   // of the model begins. All versions must load, or what served before goes on, if anything did.
-  void Load(Plan plan, std::function<void(Status)> done);
+  void Load(Plan plan, std::function<void(Outcome)> done);
   // Returns when no load of `name` is under way.
   void WaitUntilIdle(const std::string& name) const;
 
@@ -80,8 +87,8 @@ class ModelLifecycle {
   // No-op for unknown names.
   void Unload(const std::string& name);
 
-  // A load failed before anything of the version was loaded. Where it is not `is_missed`, the
-  // server does without the version, unless it missed it before.
+  // A load failed before anything was loaded. `is_missed`: see VersionStatus; a version that the
+  // server missed before is missed on.
   void RecordFailure(const std::string& name, int64_t version, const std::string& reason,
                      bool is_missed);
 
@@ -98,15 +105,17 @@ class ModelLifecycle {
   bool WaitUntilGone(std::chrono::steady_clock::time_point deadline);
 
  private:
-  struct State;    // shared with the models' lifetime tokens, which may outlive this object
-  struct Loading;  // one load under way
+  struct State;        // shared with the models' lifetime tokens, which may outlive this object
+  struct Loading;      // one load under way
+  struct VersionLoad;  // one version of it
 
-  // Changes what serves instead of loading.
-  void Update(Loading* loading);
-  void LoadVersion(const std::shared_ptr<Loading>& loading, size_t index);
+  // Of a version that serves and may stay: what of it must change.
+  void Prepare(const Plan& plan, VersionLoad* load);
+  // Loads a version, or changes it in place.
+  void Carry(const std::shared_ptr<Loading>& loading, VersionLoad* load);
+  void LoadModel(const Plan& plan, VersionLoad* load);
   void Finish(Loading* loading);
-  void Done(Loading* loading, Status status);
-  Status Publish(Loading* loading);
+  Outcome Publish(Loading* loading);
 
   ModelTable* const table_;
   ModelLoader* const loader_;

@@ -177,7 +177,9 @@ Result<ModelPlan> Plan(const std::vector<Repository>& repositories, const std::s
       {std::string(PlainName(name)), plan.load.model_path, rule.config_name, {}});
   NEREID_ASSIGN_OR_RETURN(FolderScan scan, ScanModelFolder(plan.load.model_path, config_path));
   plan.fingerprint = scan.prints.all;
-  plan.files_fingerprint = scan.prints.files;
+  for (const auto& [version, print] : scan.prints.versions) {
+    plan.load.prints[version] = scan.prints.shared + print;
+  }
   NEREID_RETURN_IF_ERROR(ReadFolder(rule, std::move(scan.folders), &plan));
   NEREID_RETURN_IF_ERROR(ResolveSteps(repositories, &plan));
   return plan;

@@ -25,7 +25,6 @@ struct ConfigRule {
 struct ModelPlan {
   ModelLifecycle::Plan load;
   uint64_t fingerprint = 0;
-  uint64_t files_fingerprint = 0;              // of what is not the configuration
   std::optional<std::string> config_override;  // made from load parameters, not the folder alone
   bool is_renamed = false;                     // its folder has another name
   std::vector<std::string> steps;              // that an ensemble calls: names of their plans

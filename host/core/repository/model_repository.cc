@@ -67,14 +67,12 @@ Status ModelRepository::LoadNamed(const std::vector<std::string>& names) {
   std::set<std::string> kept;
   for (const std::string& name : names) kept.merge(KeptNames(name));
   LoadList list = planner_.PlanAll({kept.begin(), kept.end()});
-  carrier_.Carry(/*by_request=*/false, &list);
+  carrier_.Carry(&list);
   for (const auto& [name, status] : list.failures) NEREID_LOG_ERROR(status.message());
   return Summarise(list.failures);
 }
 
 bool ModelRepository::IsCurrent(const ModelPlan& plan) const {
-  // What a load call brought in place of the configuration stays, as in Triton, until the folder
-  // changes.
   return !plan.overridden() && lifecycle_->IsServing(plan.load.name) && loaded_.IsUnchanged(plan);
 }
 
@@ -93,12 +91,16 @@ Status ModelRepository::Load(const std::string& name,
 Status ModelRepository::LoadOne(const std::string& name,
                                 const std::vector<const Parameter*>& parameters) {
   NEREID_ASSIGN_OR_RETURN(ModelPlan plan, planner_.Plan(name, parameters));
-  if (IsCurrent(plan)) return Status::Ok();
+  const bool is_current = IsCurrent(plan);
   LoadList list;
   list.plans.emplace(name, std::move(plan));
   // A step that cannot be planned fails the ensemble below, by name.
-  planner_.AddSteps(name, /*by_request=*/true, &list);
-  carrier_.Carry(/*by_request=*/true, &list);
+  planner_.AddSteps(name, &list);
+  // All steps of what serves do: others are of a configuration that a load call replaced.
+  std::erase_if(list.plans, [&](const auto& each) {
+    return IsCurrent(each.second) || (is_current && !lifecycle_->IsServing(each.first));
+  });
+  carrier_.Carry(&list);
   for (const auto& [failed, status] : list.failures) NEREID_LOG_ERROR(status.message());
   const auto own = list.failures.find(name);
   if (own == list.failures.end()) return Status::Ok();
@@ -133,7 +135,7 @@ Status ModelRepository::Poll() {
   for (const auto& [name, folders] : scanned) names.push_back(name);
   LoadList list = planner_.PlanAll(names);
   std::erase_if(list.plans, [&](const auto& plan) { return IsCurrent(plan.second); });
-  list.failures.merge(carrier_.Carry(/*by_request=*/false, &list));
+  list.failures.merge(carrier_.Carry(&list));
   for (const std::string& name : loaded_.Names()) {
     // With a second folder of its name nobody can say which one is meant.
     const auto folders = scanned.find(name);

@@ -11,39 +11,39 @@ LoadList Planner::PlanAll(const std::vector<std::string>& names) const {
   std::vector<Result<ModelPlan>> made = PlanModels(repositories, names, rule_);
   LoadList list;
   for (size_t i = 0; i < names.size(); ++i) {
-    Add(names[i], std::move(made[i]), /*by_request=*/false, &list);
+    Add(names[i], std::move(made[i]), &list);
   }
   for (const std::string& name : names) {
-    AddStepsFrom(repositories, name, /*by_request=*/false, &list);
+    AddStepsFrom(repositories, name, &list);
   }
   return list;
 }
 
 Result<ModelPlan> Planner::Plan(const std::string& name,
                                 const std::vector<const Parameter*>& parameters) const {
-  return Checked(name, PlanModel(repositories_->All(), name, rule_, parameters),
-                 /*by_request=*/true);
+  return Checked(name, PlanModel(repositories_->All(), name, rule_, parameters));
 }
 
-void Planner::AddSteps(const std::string& name, bool by_request, LoadList* list) const {
-  AddStepsFrom(repositories_->All(), name, by_request, list);
+void Planner::AddSteps(const std::string& name, LoadList* list) const {
+  AddStepsFrom(repositories_->All(), name, list);
 }
 
 void Planner::AddStepsFrom(const std::vector<Repository>& repositories, const std::string& name,
-                           bool by_request, LoadList* list) const {
+                           LoadList* list) const {
   const auto it = list->plans.find(name);
   if (it == list->plans.end()) return;
   for (const std::string& step : it->second.steps) {
-    const bool is_listed = list->plans.count(step) > 0 || list->failures.count(step) > 0;
-    if (is_listed || lifecycle_->IsServing(step)) continue;
-    Add(step, PlanModel(repositories, step, rule_), by_request, list);
-    AddStepsFrom(repositories, step, by_request, list);
+    if (list->plans.count(step) > 0 || list->failures.count(step) > 0) continue;
+    Result<ModelPlan> plan = PlanModel(repositories, step, rule_);
+    // What serves goes on where its folder cannot be read any more.
+    if (!plan.ok() && lifecycle_->IsServing(step)) continue;
+    Add(step, std::move(plan), list);
+    AddStepsFrom(repositories, step, list);
   }
 }
 
-void Planner::Add(const std::string& name, Result<ModelPlan> plan, bool by_request,
-                  LoadList* list) const {
-  Result<ModelPlan> checked = Checked(name, std::move(plan), by_request);
+void Planner::Add(const std::string& name, Result<ModelPlan> plan, LoadList* list) const {
+  Result<ModelPlan> checked = Checked(name, std::move(plan));
   if (checked.ok()) {
     list->plans.emplace(name, std::move(checked).value());
   } else {
@@ -51,7 +51,7 @@ void Planner::Add(const std::string& name, Result<ModelPlan> plan, bool by_reque
   }
 }
 
-void Planner::ApplyAgents(bool by_request, LoadList* list) const {
+void Planner::ApplyAgents(LoadList* list) const {
   for (auto it = list->plans.begin(); it != list->plans.end();) {
     const std::string& name = it->first;
     ModelPlan& plan = it->second;
@@ -60,17 +60,15 @@ void Planner::ApplyAgents(bool by_request, LoadList* list) const {
       ++it;
       continue;
     }
-    status = status.ok() ? FailWithoutVersion(name, plan.no_version, by_request)
-                         : FailUnread(name, status);
+    status = status.ok() ? FailWithoutVersion(name, plan.no_version) : FailUnread(name, status);
     list->failures.insert_or_assign(name, std::move(status));
     it = list->plans.erase(it);
   }
 }
 
-Result<ModelPlan> Planner::Checked(const std::string& name, Result<ModelPlan> plan,
-                                   bool by_request) const {
+Result<ModelPlan> Planner::Checked(const std::string& name, Result<ModelPlan> plan) const {
   if (!plan.ok()) return FailUnread(name, plan.status());
-  if (!plan->no_version.ok()) return FailWithoutVersion(name, plan->no_version, by_request);
+  if (!plan->no_version.ok()) return FailWithoutVersion(name, plan->no_version);
   return plan;
 }
 
@@ -81,15 +79,13 @@ Status Planner::FailUnread(const std::string& name, const Status& reason) const 
   Status status(reason.code(),
                 StrCat("failed to load '", name,
                        "', failed to poll from model repository: ", reason.message()));
-  // As in Triton, a server is ready without the models whose configuration it could not take.
   RecordFailure(name, status, /*is_missed=*/false);
   return status;
 }
 
-Status Planner::FailWithoutVersion(const std::string& name, const Status& reason,
-                                   bool by_request) const {
+Status Planner::FailWithoutVersion(const std::string& name, const Status& reason) const {
   NEREID_LOG_ERROR("Poll failed for model directory '", name, "': ", reason.message());
-  if (RecordFailure(name, reason, !by_request)) lifecycle_->MakeKnown(name);
+  if (RecordFailure(name, reason, /*is_missed=*/true)) lifecycle_->MakeKnown(name);
   return reason;
 }
 

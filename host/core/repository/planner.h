@@ -30,26 +30,26 @@ class Planner {
         agents_(agents),
         lifecycle_(lifecycle) {}
 
-  // Below, `by_request`: for a client; the server does not miss what it is refused.
-  // Each of `names`, and the steps of ensembles among them that do not serve yet.
+  // Each of `names`, and the steps of ensembles among them.
   LoadList PlanAll(const std::vector<std::string>& names) const;
   // One model for a client, without its steps.
   Result<ModelPlan> Plan(const std::string& name,
                          const std::vector<const Parameter*>& parameters) const;
-  // Adds what the ensemble `name` of the list calls and what does not serve yet.
-  void AddSteps(const std::string& name, bool by_request, LoadList* list) const;
+  // Adds what the ensemble `name` of the list calls. A step that serves and cannot be planned any
+  // more is left out.
+  void AddSteps(const std::string& name, LoadList* list) const;
   // Lets the repository agents act on each plan; one that they refuse becomes a failure.
-  void ApplyAgents(bool by_request, LoadList* list) const;
+  void ApplyAgents(LoadList* list) const;
 
  private:
   // As the steps of an ensemble in `repositories`.
   void AddStepsFrom(const std::vector<Repository>& repositories, const std::string& name,
-                    bool by_request, LoadList* list) const;
-  void Add(const std::string& name, Result<ModelPlan> plan, bool by_request, LoadList* list) const;
+                    LoadList* list) const;
+  void Add(const std::string& name, Result<ModelPlan> plan, LoadList* list) const;
   // The plan where there is something to load, or why not.
-  Result<ModelPlan> Checked(const std::string& name, Result<ModelPlan> plan, bool by_request) const;
+  Result<ModelPlan> Checked(const std::string& name, Result<ModelPlan> plan) const;
   Status FailUnread(const std::string& name, const Status& reason) const;
-  Status FailWithoutVersion(const std::string& name, const Status& reason, bool by_request) const;
+  Status FailWithoutVersion(const std::string& name, const Status& reason) const;
   // Makes a failure known that happened before any version was loaded. False when there is no
   // folder for it.
   bool RecordFailure(const std::string& name, const Status& status, bool is_missed) const;

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <filesystem>
 #include <functional>
+#include <optional>
 
 #include "repository/model_name.h"
 
@@ -25,10 +26,11 @@ bool IsKnownByName(std::string_view name) {
          name == "__pycache__";
 }
 
-void AddVersion(const fs::directory_entry& entry, VersionFolders* folders) {
+// The entry's number, where it is a version.
+std::optional<int64_t> AddVersion(const fs::directory_entry& entry, VersionFolders* folders) {
   const std::string name = entry.path().filename().string();
   std::error_code ignored;
-  if (IsKnownByName(name) || !entry.is_directory(ignored)) return;
+  if (IsKnownByName(name) || !entry.is_directory(ignored)) return std::nullopt;
   int64_t version = 0;
   const auto [last, failure] = std::from_chars(name.data(), name.data() + name.size(), version);
   if (failure != std::errc() || last != name.data() + name.size() || version < 0) {
@@ -39,7 +41,9 @@ void AddVersion(const fs::directory_entry& entry, VersionFolders* folders) {
                                     "' which contains leading zeros in its directory name"));
   } else {
     folders->versions.push_back(version);
+    return version;
   }
+  return std::nullopt;
 }
 
 void Sort(VersionFolders* folders) {
@@ -75,9 +79,20 @@ uint64_t EntryHash(const fs::path& path) {
   return hash;
 }
 
+// The sum for what lies in or below an entry of the model's folder; null where `all` is enough.
+uint64_t* SumOf(const fs::directory_entry& entry, const std::string& config_path,
+                FolderScan* scan) {
+  const std::optional<int64_t> version = AddVersion(entry, &scan->folders);
+  if (version.has_value()) return &scan->prints.versions[*version];
+  const std::string path = entry.path().string();
+  const bool holds_config = config_path == path || config_path.starts_with(path + "/");
+  return holds_config ? nullptr : &scan->prints.shared;
+}
+
 std::error_code WalkModelFolder(const std::string& model_path, const std::string& config_path,
                                 FolderScan* scan) {
   Fingerprints& sums = scan->prints;  // of entries, so that the order of listing does not matter
+  uint64_t* part = nullptr;           // besides `all`, of the entry that is being walked through
   sums.all = EntryHash(model_path);
   std::error_code error;
   constexpr auto kSkipForbidden = fs::directory_options::skip_permission_denied;
@@ -88,12 +103,12 @@ std::error_code WalkModelFolder(const std::string& model_path, const std::string
       it.disable_recursion_pending();
       continue;
     }
-    if (it.depth() == 0) AddVersion(*it, &scan->folders);
+    if (it.depth() == 0) part = SumOf(*it, config_path, scan);
     std::error_code ignored;
     if (it->is_directory(ignored)) continue;
     const uint64_t hash = EntryHash(it->path());
     sums.all += hash;
-    if (it->path() != config_path) sums.files += hash;
+    if (part != nullptr) *part += hash;
   }
   return error;
 }

@@ -44,12 +44,11 @@ struct VersionFolders {
 };
 Result<VersionFolders> ScanVersions(const std::string& model_path);
 
-// Changes when a file below the folder is added, removed or written.
+// Change when a file below the folder is added, removed or written.
 struct Fingerprints {
   uint64_t all = 0;
-  // Of what is not the configuration: neither that file nor the list of what lies in the folder
-  // itself counts.
-  uint64_t files = 0;
+  uint64_t shared = 0;                   // of what is neither configuration nor a version
+  std::map<int64_t, uint64_t> versions;  // of what lies in each version's folder
 };
 
 // What one walk through a model's folder finds.

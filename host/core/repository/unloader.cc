@@ -16,13 +16,19 @@ constexpr std::chrono::seconds kMaxChainWait{1};
 void Unloader::TakeDown(const std::string& name, bool dependents) {
   lifecycle_->WaitUntilIdle(name);  // what a load under way remembers is there then
   const std::vector<std::string> steps = dependents ? ChainSteps(name) : std::vector<std::string>();
+  const auto end_callers = [&] {
+    for (const std::string& ensemble : loaded_->EnsemblesWith(name)) {
+      NEREID_LOG_INFO("unloading: ensemble '", ensemble, "' with its step '", name, "'");
+      TakeDown(ensemble, false);
+    }
+  };
   loaded_->Forget(name);
-  for (const std::string& ensemble : loaded_->EnsemblesWith(name)) {
-    NEREID_LOG_INFO("unloading: ensemble '", ensemble, "' with its step '", name, "'");
-    TakeDown(ensemble, false);
-  }
+  end_callers();
   NEREID_LOG_INFO("unloading: ", name);
   lifecycle_->Unload(name);
+  // A load that ended meanwhile may have brought the model back into the books, or a caller of it.
+  if (!lifecycle_->IsServing(name)) loaded_->Forget(name);
+  if (!lifecycle_->IsServing(name)) end_callers();
   // As a rule there are no requests and the steps follow at once; long ones are not waited for.
   lifecycle_->WaitUntilUnloading(steps, std::chrono::steady_clock::now() + kMaxChainWait);
 }

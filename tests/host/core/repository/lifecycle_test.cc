@@ -95,7 +95,8 @@ TEST_F(LifecycleTest, AChangeOfInstancesAloneLoadsNothing) {
   loader_.update_error = UnavailableError("no room");
   AddModel("m", {}, config(4, "version_policy { all { } }"));
   EXPECT_EQ(repository_.Load("m", {}).message(),
-            "failed to update the instances of 'm' version 1: no room");
+            "load failed for model 'm': version 1 is at READY state: Unavailable: no room;"
+            "version 2 is at READY state: Unavailable: no room;");
   EXPECT_EQ(Index(), "m:1 READY; m:2 READY");
   loader_.update_error = Status::Ok();
   ASSERT_TRUE(repository_.Load("m", {}).ok());
@@ -111,10 +112,93 @@ TEST_F(LifecycleTest, WhatChangesMoreThanInstancesIsLoadedAnew) {
   AddModel("m", {}, "backend: 'b' max_batch_size: 2 instance_group [ { count: 3 } ]");
   Write("repo/m/1/model.bin", "changed too");
   ASSERT_TRUE(repository_.Load("m", {}).ok());
-  AddModel("m", {1, 2}, "backend: 'b' max_batch_size: 2 instance_group [ { count: 4 } ]");
-  ASSERT_TRUE(repository_.Load("m", {}).ok());
   EXPECT_TRUE(loader_.updates.empty());
-  EXPECT_EQ(loader_.order, (std::vector<std::string>{"m:1", "m:1", "m:1", "m:2"}));
+  EXPECT_EQ(loader_.order, (std::vector<std::string>{"m:1", "m:1", "m:1"}));
+}
+
+class PartialReloadTest : public LifecycleTest {
+ protected:
+  PartialReloadTest() {
+    AddModel("m", {1, 2}, kConfig);
+    EXPECT_TRUE(repository_.Load("m", {}).ok());
+    first_ = Find("m", 1);
+    loader_.order.clear();
+  }
+
+  static constexpr char kConfig[] = "backend: 'b' version_policy { all { } }";
+  std::shared_ptr<Model> first_;
+};
+
+TEST_F(PartialReloadTest, AVersionThatIsAddedIsLoadedAlone) {
+  Write("repo/m/3/model.bin", "x");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_EQ(loader_.order, std::vector<std::string>{"m:3"});
+  EXPECT_EQ(Find("m", 1), first_);
+  EXPECT_EQ(Index(), "m:1 READY; m:2 READY; m:3 READY");
+}
+
+TEST_F(PartialReloadTest, AVersionThatIsChangedIsLoadedAlone) {
+  Write("repo/m/2/model.bin", "changed");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_EQ(loader_.order, std::vector<std::string>{"m:2"});
+  EXPECT_EQ(Find("m", 1), first_);
+}
+
+TEST_F(PartialReloadTest, AVersionThatIsGoneIsUnloadedAlone) {
+  std::filesystem::remove_all(root_ / "repo/m/2");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_TRUE(loader_.order.empty());
+  EXPECT_EQ(Find("m", 1), first_);
+  EXPECT_EQ(Index(), "m:1 READY; m:2 UNAVAILABLE (unloaded)");
+}
+
+TEST_F(PartialReloadTest, APolicyDecidesWhichVersionsServeAndReloadsNone) {
+  AddModel("m", {}, "backend: 'b' version_policy { specific { versions: [ 1 ] } }");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_EQ(Index(), "m:1 READY; m:2 UNAVAILABLE (unloaded)");
+  AddModel("m", {}, kConfig);
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_EQ(loader_.order, std::vector<std::string>{"m:2"});
+  EXPECT_EQ(Find("m", 1), first_);
+}
+
+TEST_F(PartialReloadTest, AFileThatVersionsShareReloadsThemAll) {
+  Write("repo/m/labels.txt", "cat");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_EQ(loader_.order.size(), 2u);
+  EXPECT_NE(Find("m", 1), first_);
+}
+
+TEST_F(PartialReloadTest, InstancesChangeInPlaceWhereAVersionJoins) {
+  AddModel("m", {3}, StrCat(kConfig, " instance_group [ { count: 3 } ]"));
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  std::sort(loader_.updates.begin(), loader_.updates.end());
+  EXPECT_EQ(loader_.updates, (std::vector<std::string>{"m:1", "m:2"}));
+  EXPECT_EQ(loader_.order, std::vector<std::string>{"m:3"});
+}
+
+TEST_F(PartialReloadTest, AVersionThatFailsChangesNothingForTheOthersAndIsTriedAgain) {
+  Write("repo/m/3/model.bin", "x");
+  loader_.Fail("m:3", InternalError("broken"));
+  EXPECT_EQ(repository_.Load("m", {}).message(),
+            "load failed for model 'm': version 3 is at UNAVAILABLE state: Internal: broken;");
+  EXPECT_EQ(Index(), "m:1 READY; m:2 READY; m:3 UNAVAILABLE (Internal: broken)");
+  EXPECT_EQ(Find("m", 1), first_);
+  loader_.Heal();
+  ASSERT_TRUE(repository_.Poll().ok());
+  EXPECT_EQ(loader_.order, (std::vector<std::string>{"m:3", "m:3"}));
+  EXPECT_EQ(Find("m", 1), first_);
+}
+
+TEST_F(PartialReloadTest, AnEnsembleFollowsAVersionOfItsStepThatJoinsOrLeaves) {
+  AddEnsemble("e", {"m"});
+  ASSERT_TRUE(repository_.Load("e", {}).ok());
+  Write("repo/m/3/model.bin", "x");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_EQ(loader_.order, (std::vector<std::string>{"e:1", "m:3", "e:1"}));
+  std::filesystem::remove_all(root_ / "repo/m/3");
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_EQ(loader_.order, (std::vector<std::string>{"e:1", "m:3", "e:1", "e:1"}));
 }
 
 TEST_F(LifecycleTest, UnloadingLastsUntilTheLastUserIsGone) {
@@ -171,7 +255,8 @@ TEST_F(LifecycleTest, RetriesAsOftenAsTold) {
   ModelLifecycle lifecycle(&table, &loader_, 1, 2);
   loader_.Fail("m:1", UnavailableError("later"));
   std::promise<Status> done;
-  lifecycle.Load({"m", "/m", {1}, {}, nullptr}, [&](Status status) { done.set_value(status); });
+  lifecycle.Load({"m", "/m", {1}, {}, nullptr},
+                 [&](ModelLifecycle::Outcome outcome) { done.set_value(outcome.status); });
   EXPECT_FALSE(done.get_future().get().ok());
   EXPECT_EQ(loader_.order.size(), 3u);
 }

@@ -40,6 +40,16 @@ TEST_F(LoadParametersTest, AConfigMayGiveAnEnsembleOtherSteps) {
   EXPECT_EQ(Index(true), "e:1 READY; other_step:1 READY") << "the folder is as it was";
 }
 
+TEST_F(LoadParametersTest, AConfigStaysInPlaceOfAnEnsembleToo) {
+  AddModel("step");
+  AddEnsemble("m", {"step"});
+  Write("repo/m/1/model.bin", "x");
+  const Parameter config = Text("config", R"({"backend": "json"})");
+  ASSERT_TRUE(repository_.Load("m", {&config}).ok());
+  ASSERT_TRUE(repository_.Load("m", {}).ok());
+  EXPECT_EQ(Find("m")->config.backend, "json");
+}
+
 TEST_F(LoadParametersTest, FilesMakeAModelThatNoRepositoryHolds) {
   const Parameter config = Text("config", R"({"backend": "b"})");
   const Parameter file = Bytes("file:3/sub/weights.bin", "content");

@@ -99,17 +99,34 @@ TEST_F(ScanTest, FingerprintChangesWithAFileAndNotByItself) {
   EXPECT_NE(take(), before);
 }
 
-TEST_F(ScanTest, FingerprintOfFilesDoesNotSeeTheConfiguration) {
-  AddModel("m");
+TEST_F(ScanTest, AFileChangesTheFingerprintOfItsVersionOrTheSharedOne) {
+  AddModel("m", {1, 2});
   const std::string config = repo() + "/m/config.pbtxt";
   const auto take = [&] { return ScanModelFolder(repo() + "/m", config)->prints; };
   Write("repo/m/config.pbtxt", "one");
   const Fingerprints before = take();
   Write("repo/m/config.pbtxt", "another one");
   EXPECT_NE(take().all, before.all);
-  EXPECT_EQ(take().files, before.files);
+  EXPECT_EQ(take().shared, before.shared);
+  EXPECT_EQ(take().versions, before.versions);
   Write("repo/m/1/model.bin", "longer");
-  EXPECT_NE(take().files, before.files);
+  EXPECT_EQ(take().shared, before.shared);
+  EXPECT_NE(take().versions.at(1), before.versions.at(1));
+  EXPECT_EQ(take().versions.at(2), before.versions.at(2));
+  Write("repo/m/labels.txt", "cat");
+  EXPECT_NE(take().shared, before.shared);
+}
+
+TEST_F(ScanTest, FingerprintsOfVersionsDoNotSeeTheFolderOfConfigurations) {
+  AddModel("m");
+  Write("repo/m/configs/own.pbtxt", "one");
+  const auto take = [&] {
+    return ScanModelFolder(repo() + "/m", repo() + "/m/configs/own.pbtxt")->prints;
+  };
+  const Fingerprints before = take();
+  Write("repo/m/configs/other.pbtxt", "two");
+  EXPECT_NE(take().all, before.all);
+  EXPECT_EQ(take().shared, before.shared);
 }
 
 TEST(VersionPolicyTest, SelectsByPolicy) {
