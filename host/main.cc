@@ -1,5 +1,5 @@
 // The executable: flags -> core -> frontends, then a wait for the signal to stop, then the same way
-// back. Exit status 0 after a signal, 1 when the start failed.
+// back. Exit status 0 after a signal, 1 when the start failed or something did not end in time.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -64,7 +64,8 @@ std::future<Status> BeginStop(const Server& server, Clock::time_point deadline) 
   return stopped->get_future();
 }
 
-// False when the core is still busy after `deadline`: a load or an unload hangs within its backend.
+// False when the core or a model is still busy after `deadline`: a load or an unload hangs within
+// its backend.
 bool FinishStop(std::future<Status> stopped, Clock::time_point deadline) {
   // The core keeps to its own limit, unless it cannot.
   constexpr std::chrono::seconds kGrace(6);
@@ -75,7 +76,7 @@ bool FinishStop(std::future<Status> stopped, Clock::time_point deadline) {
   }
   const Status status = stopped.get();
   if (!status.ok()) LogError("failed to stop the server: ", status.message());
-  return true;
+  return status.ok();
 }
 
 // HTTP first, then the core, while the gRPC port answers, then the ports. False when something
@@ -100,7 +101,7 @@ void EndServer(Server server, const Status& outcome) {
   if (ended.ok()) return;
   if (!outcome.ok()) LogError(outcome.message());
   LogError("ending without what still runs: ", ended.message());
-  std::_Exit(outcome.ok() ? 0 : 1);
+  std::_Exit(1);
 }
 
 // In the words that scripts look for.
@@ -128,8 +129,8 @@ Status Serve(const Options& options) {
   WaitForSignal(server, options);
   if (!StopServing(server, **frontends, options)) {
     // A model that ignores its cancellation still points into what would be destroyed now.
-    LogError("requests are still running: ending without them");
-    std::_Exit(0);
+    LogError("ending without what still runs: models or their requests");
+    std::_Exit(1);
   }
   frontends->reset();
   EndServer(std::move(server), Status::Ok());

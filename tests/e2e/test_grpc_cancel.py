@@ -125,7 +125,7 @@ def test_a_stopping_server_takes_no_more_requests_of_a_stream(start_server, repo
     is_stopping = threading.Event()
 
     def requests():
-        yield request("waiter", interval_ms=1500, id_="before")
+        yield request("waiter", interval_ms=5000, id_="before")
         is_stopping.wait(60)
         yield request("waiter", id_="after")
 
