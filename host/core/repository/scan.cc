@@ -79,6 +79,13 @@ uint64_t EntryHash(const fs::path& path) {
   return hash;
 }
 
+// Of a folder behind a link, which is not walked through: where it lies and when its list changed.
+uint64_t LinkedFolderHash(const fs::path& path) {
+  std::error_code error;
+  const fs::path target = fs::canonical(path, error);
+  return EntryHash(path) ^ std::hash<std::string>()(target.string());
+}
+
 // The sum for what lies in or below an entry of the model's folder; null where `all` is enough.
 uint64_t* SumOf(const fs::directory_entry& entry, const std::string& config_path,
                 FolderScan* scan) {
@@ -105,8 +112,9 @@ std::error_code WalkModelFolder(const std::string& model_path, const std::string
     }
     if (it.depth() == 0) part = SumOf(*it, config_path, scan);
     std::error_code ignored;
-    if (it->is_directory(ignored)) continue;
-    const uint64_t hash = EntryHash(it->path());
+    const bool is_folder = it->is_directory(ignored);
+    if (is_folder && !it->is_symlink(ignored)) continue;
+    const uint64_t hash = is_folder ? LinkedFolderHash(it->path()) : EntryHash(it->path());
     sums.all += hash;
     if (part != nullptr) *part += hash;
   }

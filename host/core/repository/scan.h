@@ -44,7 +44,8 @@ struct VersionFolders {
 };
 Result<VersionFolders> ScanVersions(const std::string& model_path);
 
-// Change when a file below the folder is added, removed or written.
+// Change when a file below the folder is added, removed or written; of a folder behind a link, when
+// the link or the list of that folder changes.
 struct Fingerprints {
   uint64_t all = 0;
   uint64_t shared = 0;                   // of what is neither configuration nor a version

@@ -129,6 +129,20 @@ TEST_F(ScanTest, FingerprintsOfVersionsDoNotSeeTheFolderOfConfigurations) {
   EXPECT_EQ(take().shared, before.shared);
 }
 
+TEST_F(ScanTest, FingerprintOfAVersionBehindALinkChangesWithTheLink) {
+  AddModel("m");
+  for (const char* store : {"store/v7/1", "store/v8/1"}) Write(StrCat(store, "/model.bin"), "x");
+  const std::filesystem::path link = root_ / "repo/m/2";
+  const auto take = [&](const char* store) {
+    std::filesystem::remove(link);
+    std::filesystem::create_directory_symlink(root_ / "store" / store, link);
+    return ScanModelFolder(repo() + "/m", "")->prints;
+  };
+  const Fingerprints before = take("v7"), after = take("v8");
+  EXPECT_NE(before.versions.at(2), after.versions.at(2));
+  EXPECT_EQ(before.versions.at(1), after.versions.at(1));
+}
+
 TEST(VersionPolicyTest, SelectsByPolicy) {
   const Versions available = {1, 2, 3};
   VersionPolicy policy;
