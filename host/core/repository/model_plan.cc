@@ -225,6 +225,7 @@ Status ApplyAgents(RepoAgents* agents, const std::vector<Repository>& repositori
   load.files = plan->agents;
   if (plan->agents->location() == load.model_path) return Status::Ok();
   load.model_path = plan->agents->location();
+  load.prints.clear();  // they are of the folder that the agents took the place of
   Result<VersionFolders> folders = ScanVersions(load.model_path);
   Status status = folders.status();
   if (status.ok()) status = ReadFolder(rule, *std::move(folders), plan);
