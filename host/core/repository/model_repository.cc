@@ -34,9 +34,9 @@ ModelRepository::ModelRepository(std::vector<Repository> repositories, ConfigRul
       carrier_(&repositories_, &planner_, &loaded_, &wanted_, &unloader_, lifecycle) {}
 
 std::set<std::string> ModelRepository::KeptNames(const std::string& name) const {
-  if (IsQualified(name) || !repositories_.HasNamespaces()) return {name};
-  std::set<std::string> names;
   const std::vector<Repository> repositories = repositories_.All();
+  if (IsQualified(name) || repositories.empty() || !repositories_.HasNamespaces()) return {name};
+  std::set<std::string> names;
   for (const Repository& repository : repositories) {
     const std::string kept = QualifiedName(repository.path, name);
     if (!FindModel({repository}, kept).empty()) names.insert(kept);
