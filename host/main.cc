@@ -68,7 +68,7 @@ std::future<Status> BeginStop(const Server& server, Clock::time_point deadline) 
 // its backend.
 bool FinishStop(std::future<Status> stopped, Clock::time_point deadline) {
   // The core keeps to its own limit, unless it cannot.
-  constexpr std::chrono::seconds kGrace(6);
+  constexpr std::chrono::seconds kGrace(8);
   if (stopped.wait_until(std::max(deadline, Clock::now()) + kGrace) ==
       std::future_status::timeout) {
     LogError("exit timeout: a model is still being loaded or unloaded");

@@ -308,13 +308,24 @@ bool Server::WaitForRequests(uint64_t deadline_ns) const {
 
 void Server::WaitForModels(uint64_t deadline_ns, uint64_t give_up_ns) const {
   StopReport report(deadline_ns);
+  bool has_calls = true;
   while (true) {
-    const size_t num_alive = lifecycle_->num_alive();
-    if (const auto left_s = report.IsDue(num_alive == 0)) {
-      NEREID_LOG_INFO("Timeout ", *left_s, ": Found ", num_alive, " live models and ",
-                      num_control_calls_.load(), " in-flight non-inference requests");
+    const unsigned num_calls = num_control_calls_;
+    if (has_calls && num_calls == 0) {
+      has_calls = false;
+      repository_->UnloadAll();  // what loads that began before the stop have brought since
     }
-    if (num_alive == 0 || SteadyNowNs() >= give_up_ns) return;
+    const size_t num_alive = lifecycle_->num_alive();
+    const bool is_over = num_alive == 0 && !has_calls;
+    if (const auto left_s = report.IsDue(is_over)) {
+      NEREID_LOG_INFO("Timeout ", *left_s, ": Found ", num_alive, " live models and ", num_calls,
+                      " in-flight non-inference requests");
+    }
+    if (is_over || SteadyNowNs() >= give_up_ns) return;
+    if (num_alive == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      continue;
+    }
     const uint64_t next_ns = std::min(report.next_ns(), give_up_ns);
     lifecycle_->WaitUntilGone(
         std::chrono::steady_clock::time_point(std::chrono::nanoseconds(next_ns)));
