@@ -25,7 +25,7 @@ class Frontends {
   static Result<std::unique_ptr<Frontends>> Start(const Server& server, const Options& options);
 
   // The stop, in two parts with the core's between them. First HTTP takes no client any more, and
-  // its requests in flight are waited for; connections whose client has a sequence open stay, and
+  // its requests in flight are waited for; connections that had requests of sequences stay, and
   // the gRPC port as it is.
   void DrainHttp(Clock::time_point deadline);
   // Then every port ends: answers that are not yet sent have until `deadline`, what still runs is

@@ -73,8 +73,7 @@ void TraceFile::Write(TraceRecord& record, const TraceFileRule& rule) {
   if (has_failed_) return;
   const Status status = Append(objects, rule);
   if (status.ok()) return;
-  has_failed_ = true;
-  Close(all_);
+  has_failed_ = true;  // what is in the main file stays, and the next trace goes on behind it
   Close(indexed_);
   LogError(StrCat("trace file '", path_, "': ", status.message(),
                   "; traces are dropped until the trace settings change"));

@@ -57,8 +57,8 @@ class Connection {
 
   // The answer comes later; `call` hears when the client leaves before it is whole.
   void BeginCall(ActiveCall* call) { call_ = call; }
-  // The client has sequences, which may go on while the server stops: the connection is left to it
-  // until EndDrain.
+  // The client had requests of sequences, which may go on while the server stops: the connection is
+  // left to it until EndDrain.
   void KeepForSequences();
   // Gives the client up, as if it had left: the call hears of it, nothing more is sent.
   void Abort() { Close(); }

@@ -145,6 +145,8 @@ void Connection::FinishRequest() {
 void Connection::OnDrained() {
   if (state_ == State::kFlushing) {
     Linger();
+  } else if (state_ == State::kHead && is_draining_ && !is_kept_) {
+    Close();  // what it promised to keep was open for its answer alone
   } else if (state_ == State::kHead) {
     WatchReads(true);
     ProcessInput();
