@@ -507,8 +507,9 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error* TRITONSERVER_InferenceRequestNe
     struct TRITONSERVER_InferenceRequest** inference_request, struct TRITONSERVER_Server* server,
     const char* model_name, const int64_t model_version);
 
-// Not while it is in flight. Once its final response was sent it stays, for its backend, until the
-// release callback has returned.
+// Not while it is in flight. Once its final response was sent it stays, for its backend, until its
+// release callback: deleted before that, it is gone when the callback has returned; after it, at
+// once.
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error* TRITONSERVER_InferenceRequestDelete(
     struct TRITONSERVER_InferenceRequest* inference_request);
 

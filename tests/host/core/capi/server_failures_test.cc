@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
              {"input[0].dims: model input 'A' dimension must be integer >= 1"}},
         Case{"SequenceBatching",
              "backend: 'identity_c' sequence_batching { direct { minimum_slot_utilization: 2 } }",
-             {"expected a share from 0 to 1, got 2"}}),
+             {"minimum slot utilization must be in range (0.0, 1.0] for bad, got 2"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST_F(ServerTest, AModelWhoseInstanceIsNotReadyIsNotReadyAndServes) {

@@ -165,7 +165,7 @@ TEST_F(ServerTest, StopWaitsForRequestsInFlight) {
     parameters { key: 'delay_ms' value { string_value: '200' } })");
   ASSERT_TRUE(Start(Options()).ok());
   auto inference = std::async(std::launch::async, [&] { return Infer("late", {5}); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
   EXPECT_TRUE(server_->Stop().ok());
   const auto result = inference.get();
   ASSERT_TRUE(result.ok()) << result.status().message();
@@ -178,7 +178,7 @@ TEST_F(ServerTest, RefusesWhatClientsBeginWhileItStops) {
     input [ { name: 'INPUT0' data_type: TYPE_FP32 dims: [ -1 ] } ]
     output [ { name: 'OUTPUT0' data_type: TYPE_FP32 dims: [ -1 ] } ]
     parameters { key: 'fault' value { string_value: 'late' } }
-    parameters { key: 'delay_ms' value { string_value: '1500' } })");
+    parameters { key: 'delay_ms' value { string_value: '4000' } })");
   ASSERT_TRUE(Start(Options()).ok());
   auto inference = std::async(std::launch::async, [&] { return Infer("late", {5}); });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
