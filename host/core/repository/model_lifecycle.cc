@@ -15,7 +15,7 @@ namespace nereid {
 struct ModelLifecycle::State {
   struct Version {
     VersionStatus status;
-    uint64_t generation = 0;  // of the model object that the status is about
+    uint64_t generation = 0;  // of the model object that the status is about; 0: there was none
     // As last loaded, for the next load to compare with.
     std::optional<uint64_t> print;
     ModelConfig config;
@@ -156,9 +156,11 @@ ModelTable::VersionMap ModelLifecycle::State::Entry::Swap(const std::vector<Vers
     outcome->keeps_versions |= is_kept;
     outcome->is_new |= !is_kept;
   }
-  for (const auto& [number, model] : serving) {
+  for (auto& [number, version] : versions) {
     if (next.count(number) > 0) continue;
-    versions[number].status = {ModelState::kUnloading, ""};
+    if (version.generation == 0) version.status.is_missed = false;  // the model has others now
+    if (serving.count(number) == 0) continue;
+    version.status = {ModelState::kUnloading, ""};
     outcome->is_new = true;
   }
   return std::exchange(serving, std::move(next));
@@ -352,7 +354,10 @@ void ModelLifecycle::RecordFailure(const std::string& name, int64_t version,
   const bool was_missed = old != entry.versions.end() && old->second.status.is_missed &&
                           old->second.status.state != ModelState::kUnloading &&
                           !IsUnloaded(old->second.status);
-  entry.versions[version].status = {ModelState::kUnavailable, reason, is_missed || was_missed};
+  State::Version& failed = entry.versions[version];
+  failed.generation = 0;
+  failed.status = {ModelState::kUnavailable, reason,
+                   (is_missed && entry.serving.empty()) || was_missed};
 }
 
 void ModelLifecycle::MakeKnown(const std::string& name) {

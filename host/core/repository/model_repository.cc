@@ -100,8 +100,11 @@ Status ModelRepository::LoadOne(const std::string& name,
   std::erase_if(list.plans, [&](const auto& each) {
     return IsCurrent(each.second) || (is_current && !lifecycle_->IsServing(each.first));
   });
-  carrier_.Carry(&list);
+  LoadCarrier::Failures followers = carrier_.Carry(&list);
   for (const auto& [failed, status] : list.failures) NEREID_LOG_ERROR(status.message());
+  // Where a step alone is loaded the ensemble is among those that follow it.
+  const auto follower = followers.find(name);
+  if (follower != followers.end()) list.failures.insert(followers.extract(follower));
   const auto own = list.failures.find(name);
   if (own == list.failures.end()) return Status::Ok();
   Status status = own->second;

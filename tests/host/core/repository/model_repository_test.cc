@@ -129,10 +129,15 @@ TEST_F(ModelRepositoryTest, LoadingAnEnsembleLoadsWhatChangedOfItsSteps) {
   EXPECT_EQ(Index(true), "inner:1 READY; outer:1 READY; x:1 READY; y:1 READY");
 }
 
-TEST_F(ModelRepositoryTest, AServerMissesAModelThatAClientLoadsAndThatHasNoVersion) {
-  AddModel("none", {});
-  EXPECT_FALSE(repository_.Load("none", {}).ok());
-  EXPECT_FALSE(repository_.AllServing()) << "its configuration was taken";
+TEST_F(ModelRepositoryTest, ALoadOfAnEnsembleFailsWhereItDoesNotFitItsNewStep) {
+  AddModel("x");
+  AddEnsemble("ens", {"x"});
+  ASSERT_TRUE(repository_.Load("ens", {}).ok());
+  AddModel("x", {1, 2});
+  loader_.Fail("ens:1", InvalidArgError("does not fit"));
+  EXPECT_EQ(repository_.Load("ens", {}).message(),
+            "load failed for model 'ens': version 1 is at UNAVAILABLE state: Invalid argument: "
+            "does not fit;");
 }
 
 TEST_F(ModelRepositoryTest, UnloadingAnEnsembleKeepsItsStepsUnlessToldOtherwise) {
