@@ -5,6 +5,7 @@ import socket
 import struct
 import sys
 import threading
+from collections import deque
 from _queue import SimpleQueue
 
 from . import calls, channel, protocol
@@ -19,20 +20,43 @@ _DELETED_BY = {protocol.NEW_METRIC_FAMILY: protocol.DELETE_METRIC_FAMILY, protoc
 _relays = set()  # of this process
 
 
+def packed(message):
+    try:
+        return marshal.dumps(message, 2)
+    except ValueError:  # its lengths have 31 bits
+        raise TritonModelException("each tensor has to be below 2 GiB between a model's process and those that it forks") from None
+    except MemoryError:
+        raise TritonModelException("no memory for a message between a model's process and those that it forks") from None
+
+
 class Connection:
     """Messages between two processes. One thread at a time receives, any sends."""
 
     def __init__(self, end):
         self._socket = end
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # who holds it sends; nobody waits for it
+        self._unsent = deque()  # lengths and messages
 
     def send(self, message):
-        data = marshal.dumps(message, 2)
+        self.send_packed(packed(message))
+
+    def send_packed(self, data):
+        """Where another one is being sent, who sends that one goes on with it: perhaps this thread, further out than a signal handler or
+        what the garbage collector ends."""
+        self._unsent.append((_LENGTH.pack(len(data)), data))
+        while self._unsent and self._lock.acquire(blocking=False):
+            try:
+                self._send_all()
+            finally:
+                self._lock.release()
+
+    def _send_all(self):
         try:
-            with self._lock:
-                self._socket.sendall(_LENGTH.pack(len(data)))
-                self._socket.sendall(data)
+            while self._unsent:
+                for part in self._unsent.popleft():
+                    self._socket.sendall(part)
         except OSError as error:
+            self._unsent.clear()
             raise TritonModelException(f"the other process is gone: {error}") from None
 
     def receive(self):
@@ -53,6 +77,13 @@ class Connection:
                 return None
             rest = rest[count:]
         return data
+
+    def end(self):
+        """For both processes, whoever else has a descriptor of it."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:  # ended before
+            pass
 
     def close(self):
         self._socket.close()
@@ -204,25 +235,43 @@ class Relay:
     # ---- what it is answered
 
     def _bring(self):
+        try:
+            self._bring_all()
+        finally:
+            self._connection.end()
+            self._connection.close()
+            for key, operation in reversed(list(self._metrics.items())):
+                calls.tell(operation, (key,))
+
+    def _bring_all(self):
         is_over = False
         while not is_over or self._open:
             arrived = self._arrived.get()
             if arrived is None:
                 is_over = True
                 continue
-            try:
-                message = self._answer(arrived) if type(arrived) is int else _refusal(*arrived)
-            except Exception as error:  # noqa: BLE001 no memory for the bytes
-                message = _refusal(arrived, protocol.INFER, f"{type(error).__name__}: {error}")
-            if message is None or is_over:
+            data = self._packed_answer(arrived) if type(arrived) is int else packed(_refusal(*arrived))
+            if data is None or is_over:
                 continue
             try:
-                self._connection.send(message)
+                self._connection.send_packed(data)
             except TritonModelException:  # it is gone, as the other thread hears
                 pass
-        self._connection.close()
-        for key, operation in reversed(list(self._metrics.items())):
-            calls.tell(operation, (key,))
+
+    def _packed_answer(self, call):
+        """None where there is none. One that cannot be sent is its call's last, an error."""
+        with self._lock:
+            begun = self._open.get(call)
+        try:
+            answer = self._answer(call)
+            return answer and packed(answer)
+        except Exception as error:  # noqa: BLE001 too long, or no memory for the bytes
+            with self._lock:
+                self._open.pop(call, None)
+            _cancel(begun)
+            calls._end(begun.number, begun)
+            text = str(error) if isinstance(error, TritonModelException) else f"{type(error).__name__}: {error}"
+            return packed(_refusal(call, begun.operation, text))
 
     def _answer(self, call):
         with self._lock:
