@@ -55,11 +55,11 @@ class _Slot:
 def _leave():
     """In a process that the model forked: the calls, and whoever read, are the model's."""
     global _read_lock, _slots_lock, _pump, _is_draining
-    for each in _slots.values():
+    _read_lock, _slots_lock = threading.Lock(), threading.RLock()  # first: what the garbage collector ends here takes them
+    for each in list(_slots.values()):
         each.is_left = each.is_ended = True
     _slots.clear()
     _orphans.clear()
-    _read_lock, _slots_lock = threading.Lock(), threading.RLock()
     _pump = None
     _is_draining = False
 
@@ -153,9 +153,15 @@ def start_pump():
 
 
 def _pump_all():
-    while True:
-        with _read_lock:
-            _read_one()
+    global _pump
+    try:
+        while True:
+            with _read_lock:
+                _read_one()
+    finally:  # an error: who waits reads again
+        with _slots_lock:
+            _pump = None
+        _wake_another()
 
 
 def _drain():
@@ -296,6 +302,7 @@ def infer_async(request, decoupled):
     `async for` then holds up no other coroutine until that one comes."""
     import asyncio
     awaited = _Awaited(asyncio.get_running_loop(), decoupled)
+    channel.reach()  # before a thread reads from there
     start_pump()
     awaited.begin(request)
     return awaited.future
