@@ -424,6 +424,39 @@ def test_who_waits_reads_where_the_thread_that_read_for_all_failed(calls, host):
     assert not waits.is_alive() and calls._pump is None
 
 
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_a_call_that_fails_once_it_has_begun_leaves_nothing(calls, host, monkeypatch, decoupled):
+    """While the host takes tensors that lie on a GPU."""
+    made = request()
+    monkeypatch.setattr(type(made), "packed", lambda _, kept: kept.append("a tensor") or ("m", -1, "", 0, 0, 0, (), (), (), 0, -1))
+    monkeypatch.setattr(calls, "await_handled", raise_error)
+    failures = []
+
+    async def ask():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+        with pytest.raises(RuntimeError, match="made up"):
+            calls.infer_async(made, decoupled)
+        await asyncio.sleep(0.01)
+    asyncio.run(ask())
+    with pytest.raises(RuntimeError, match="made up"):
+        calls.infer(made, decoupled)
+    assert not calls._slots and not failures and calls._orphans == {1, 2}
+
+
+def test_a_wait_that_is_interrupted_lets_another_thread_read(calls):
+    """It may have been woken to do so."""
+    slot, other = waiting(calls, 1), waiting(calls, 2)
+    calls._read_lock.acquire()
+
+    class Interrupted:
+        def acquire(self):
+            raise KeyboardInterrupt
+    slot.event = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        calls._wait(slot)
+    assert not slot.is_waiting and not other.event.locked()
+
+
 class Text(str, enum.Enum):
     ONE = "one"
 

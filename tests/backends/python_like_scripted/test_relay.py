@@ -123,6 +123,7 @@ def asker(relay, ends, host):
     near, far = ends
     relayed = relay.Relay(far)
     relayed.start()
+    assert near.receive() == relay._HEARD
     yield near
     near.end()
     wait_until(lambda: relayed not in relay._relays)
@@ -168,3 +169,80 @@ def test_who_sends_too_long_a_message_hears_so(relay, ends, monkeypatch):
         near.send(("very long",))
     near.send(("short",))
     assert far.receive() == ("short",)
+
+
+def test_a_message_that_ends_in_its_middle_is_the_last(ends):
+    """Also where what a signal handler raises ends it: the rest of it would be taken for the next one."""
+    near, far = ends
+    near.send(("first",))
+    parts = [lambda: None, raise_interrupt]
+    near._socket = Interrupted(near._socket, lambda: parts.pop(0)())
+    with pytest.raises(KeyboardInterrupt):
+        near.send(("second",))
+    with pytest.raises(Exception, match="the other process is gone"):
+        near._socket = near._socket.inside
+        near.send(("third",))
+    assert [far.receive() for _ in range(3)] == [("first",), None, None]
+
+
+def raise_interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_wait_for_a_message_that_is_interrupted_loses_none(ends):
+    """What is interrupted in the middle of one ends the connection."""
+    near, far = ends
+
+    class Interrupts(Interrupted):
+        def recv(self, *_):
+            raise_interrupt()
+    near.send(("first",))
+    inside = far._socket
+    far._socket = Interrupts(inside, None)
+    with pytest.raises(KeyboardInterrupt):
+        far.receive()
+    far._socket = inside
+    assert far.receive() == ("first",)
+    near.send(("second",))
+    far._exactly = raise_interrupt
+    with pytest.raises(KeyboardInterrupt):
+        far.receive()
+    del far._exactly
+    with pytest.raises(Exception, match="the other process is gone"):
+        near.send(("third",))
+
+
+@pytest.fixture
+def door(relay, host):
+    door = relay.Door()
+    door.serve()
+    return door
+
+
+def test_a_forked_process_hears_that_it_is_not_served(relay, door, monkeypatch):
+    """There are no more threads there; later there are."""
+    def start(_):
+        raise RuntimeError("can't start new thread")
+    with monkeypatch.context() as without_threads:
+        without_threads.setattr(relay.Relay, "start", start)
+        assert "it has no descriptor or thread for that" in in_time(lambda: error_of(door.connect))
+    assert not relay._relays
+    in_time(door.connect).end()
+    wait_until(lambda: not relay._relays)
+
+
+def error_of(function):
+    try:
+        return f"no error, but {function()}"
+    except Exception as error:  # noqa: BLE001 whatever it is
+        return str(error)
+
+
+def test_a_forked_process_that_hears_nothing_any_more_says_so_and_ends(relay, monkeypatch, capsys):
+    def end(status):
+        raise SystemExit(status)
+    monkeypatch.setattr(relay.calls.os, "_exit", end)
+    monkeypatch.setattr(relay.channel, "next_posted", lambda: None)
+    with pytest.raises(SystemExit, match="1"):
+        relay.calls._read_one()
+    assert "does not hear it any more" in capsys.readouterr().err

@@ -3,6 +3,7 @@ the others are told when theirs has come. A thread of its own reads only when so
 that asks whether the model is ready."""
 import itertools
 import os
+import sys
 import threading
 import _thread
 from collections import deque
@@ -75,7 +76,7 @@ def _check_own(slot):
 def _read_one():
     message = channel.next_posted()
     if message is None:
-        os._exit(0 if channel.is_own() else 1)  # the host, or the model's process, is gone
+        _exit()
     if message[0] == protocol.IS_READY:
         on_is_ready(message[1])
         return
@@ -90,6 +91,17 @@ def _read_one():
         _discard_all(slot)
     else:
         slot.wake()
+
+
+def _exit():
+    """The host, or the model's process, is gone."""
+    if channel.is_own():
+        os._exit(0)
+    try:
+        print(f"process {os.getpid()} ends: the model's process, which forked it, does not hear it any more", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+    finally:
+        os._exit(1)
 
 
 def _discard(message):
@@ -126,19 +138,29 @@ def _wake_another():
 def _wait(slot):
     """Until a message is there, or nobody takes them any more. One thread of a slot at a time."""
     _check_own(slot)
-    while not (slot.messages or slot.is_ended):
-        slot.is_waiting = True  # before the lock is tried: whoever gives it up sees this
-        if _pump is None and _read_lock.acquire(blocking=False):
-            slot.is_waiting = False
-            try:
-                while not (slot.messages or slot.is_over) and _pump is None:  # another thread may have taken the last
-                    _read_one()
-            finally:
-                _read_lock.release()
-                _wake_another()
-        else:
-            slot.event.acquire()
+    try:
+        while not (slot.messages or slot.is_ended):
+            slot.is_waiting = True  # before the lock is tried: whoever gives it up sees this
+            if _pump is None and _read_lock.acquire(blocking=False):
+                slot.is_waiting = False
+                _read_for(slot)
+            else:
+                slot.event.acquire()
+    except BaseException:  # of a signal handler, or whoever reads
+        slot.is_waiting = False
+        _wake_another()  # this one may have been woken to read
+        raise
     slot.is_waiting = False
+
+
+def _read_for(slot):
+    """With _read_lock, which is free afterwards."""
+    try:
+        while not (slot.messages or slot.is_over) and _pump is None:  # another thread may have taken the last
+            _read_one()
+    finally:
+        _read_lock.release()
+        _wake_another()
 
 
 def start_pump():
@@ -264,7 +286,11 @@ def _begin_infer(request, decoupled, slot):
             raise
         number = _answer_with_error(slot, str(error))
     if kept:
-        await_handled()
+        try:
+            await_handled()
+        except BaseException:
+            _end(number, slot)
+            raise
     return number
 
 
@@ -317,10 +343,15 @@ class _Awaited:
         self.future = loop.create_future()
         self.slot = _Slot()
         self.slot.to_tell.append(self.arrived)
+        self.number = 0
 
     def begin(self, request):
         """In the loop."""
-        self.number = _begin_infer(request, self.decoupled, self.slot)
+        try:
+            self.number = _begin_infer(request, self.decoupled, self.slot)
+        except BaseException:
+            self.future.cancel()  # nobody has it: an answer that came meanwhile finds it done
+            raise
         self.future.add_done_callback(self.forget)
         if self.slot.messages:  # also where nobody reads it from the host
             self.slot.wake()

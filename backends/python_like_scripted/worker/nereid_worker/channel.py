@@ -101,7 +101,7 @@ def _connected():
     with _connection_lock:
         if _connection is None:
             if _door is None:
-                raise TritonModelException(f"process {os.getpid()} cannot call the host: the model's process can, and those that it forks")
+                raise TritonModelException(f"process {os.getpid()} cannot call the host: it has no way to the model's process")
             _connection = _door.connect()
         return _connection
 

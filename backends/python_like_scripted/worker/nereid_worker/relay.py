@@ -15,9 +15,10 @@ from .tensor import INLINE_BYTES, give_back
 _LENGTH = struct.Struct("<Q")
 _RIGHT = struct.Struct("i")  # a descriptor
 _INTERNAL = 1  # TritonError's
+_HEARD = (protocol.REPLY, 0, True, None)  # a relay's first message
 _DELETED_BY = {protocol.NEW_METRIC_FAMILY: protocol.DELETE_METRIC_FAMILY, protocol.NEW_METRIC: protocol.DELETE_METRIC}
 
-_relays = set()  # of this process
+_relays = set()  # of this process, as long as their descriptors are open: a process that is forked meanwhile has them too
 
 
 def packed(message):
@@ -55,24 +56,35 @@ class Connection:
             while self._unsent:
                 for part in self._unsent.popleft():
                     self._socket.sendall(part)
-        except OSError as error:
+        except BaseException as error:  # perhaps of a signal handler, in the middle of a message: what would follow means nothing
+            self.end()
             self._unsent.clear()
-            raise TritonModelException(f"the other process is gone: {error}") from None
+            if isinstance(error, OSError):
+                raise TritonModelException(f"the other process is gone: {error}") from None
+            raise
 
     def receive(self):
         """None when the other one is gone, also in the middle of a message."""
-        length = self._exactly(_LENGTH.size)
-        data = length and self._exactly(_LENGTH.unpack(length)[0])
-        return marshal.loads(data) if data else None
+        try:
+            if not self._socket.recv(1, socket.MSG_PEEK):  # what a signal handler raises while nothing was taken loses nothing
+                return None
+        except OSError:
+            return None
+        try:
+            length = self._exactly(_LENGTH.size)
+            data = length and self._exactly(_LENGTH.unpack(length)[0])
+            return marshal.loads(data) if data else None
+        except OSError:
+            return None
+        except BaseException:  # in the middle of a message
+            self.end()
+            raise
 
     def _exactly(self, size):
         data = bytearray(size)
         rest = memoryview(data)
         while rest:
-            try:
-                count = self._socket.recv_into(rest)
-            except ConnectionError:
-                return None
+            count = self._socket.recv_into(rest)
             if not count:
                 return None
             rest = rest[count:]
@@ -119,21 +131,24 @@ class Door:
             own, other = socket.socketpair()
             with other:
                 self._outside.sendmsg([b"c"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, _RIGHT.pack(other.fileno()))])
+            connection = Connection(own)
+            if connection.receive() is None:
+                raise OSError("it has no descriptor or thread for that, or is gone")
         except OSError as error:
             raise TritonModelException(f"the model's process cannot be reached from the one that it forked: {error}") from None
-        return Connection(own)
+        return connection
 
     def _serve(self):
         while True:
             _, rights, _, _ = self._inside.recvmsg(1, socket.CMSG_SPACE(_RIGHT.size), getattr(socket, "MSG_CMSG_CLOEXEC", 0))
             if not rights:  # no more descriptors: the other end is closed, who holds it hears of it
                 continue
-            connection = Connection(socket.socket(fileno=_RIGHT.unpack(rights[0][2])[0]))
+            relay = Relay(Connection(socket.socket(fileno=_RIGHT.unpack(rights[0][2])[0])))
             try:
                 calls.start_pump()
-                Relay(connection).start()
+                relay.start()
             except RuntimeError:  # no more threads
-                connection.close()
+                relay.close()
 
 
 class _Begun(calls._Slot):
@@ -154,23 +169,29 @@ class Relay:
 
     def __init__(self, connection):
         self._connection = connection
-        self._arrived = SimpleQueue()  # numbers of its calls, for each answer, or (number, operation, error), or None at its end
+        self._arrived = SimpleQueue()  # numbers of its calls, for each answer, or whole messages, or None at its end
         self._lock = threading.Lock()  # guards what follows
         self._open = {}  # what is begun, by the number that it has there
         self._metrics = {}  # those that it made: what deletes them, by their keys
+        _relays.add(self)
 
     def start(self):
         taker = threading.Thread(target=self._take, name="nereid-fork-asks", daemon=True)
         threading.Thread(target=self._bring, name="nereid-fork-answers", daemon=True).start()
-        _relays.add(self)
         try:
             taker.start()
         except RuntimeError:
             self._end()
             raise
+        self._arrived.put(_HEARD)
 
     def leave(self):
         self._connection.close()
+
+    def close(self):
+        self._connection.end()
+        self._connection.close()
+        _relays.discard(self)
 
     # ---- what it asks
 
@@ -220,11 +241,10 @@ class Relay:
                 self._open[call] = begun
         except TritonModelException as error:
             give_back(inputs)
-            self._arrived.put((call, operation, str(error)))
+            self._arrived.put(_refusal(call, operation, str(error)))
 
     def _end(self):
         """Nobody waits there for other models any more; what else was begun is awaited for the metrics that come of it."""
-        _relays.discard(self)
         with self._lock:
             begun = [self._open.pop(call) for call, each in list(self._open.items()) if each.operation == protocol.INFER]
         for each in begun:
@@ -238,8 +258,7 @@ class Relay:
         try:
             self._bring_all()
         finally:
-            self._connection.end()
-            self._connection.close()
+            self.close()
             for key, operation in reversed(list(self._metrics.items())):
                 calls.tell(operation, (key,))
 
@@ -250,7 +269,7 @@ class Relay:
             if arrived is None:
                 is_over = True
                 continue
-            data = self._packed_answer(arrived) if type(arrived) is int else packed(_refusal(*arrived))
+            data = self._packed_answer(arrived) if type(arrived) is int else packed(arrived)
             if data is None or is_over:
                 continue
             try:

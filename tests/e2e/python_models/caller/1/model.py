@@ -36,10 +36,15 @@ def put_square(results, value):
 
 
 def put_what_calls_come_to(results):
-    try:
-        results.put(result_of(call("doubler", np.ones(2, np.float32)).exec()))
-    except pb_utils.TritonModelException as error:
-        results.put(str(error))
+    async def ask():
+        return await call("doubler", np.ones(2, np.float32)).async_exec()
+    told = []
+    for attempt in (call("doubler", np.ones(2, np.float32)).exec, lambda: asyncio.run(ask())):
+        try:
+            told.append(result_of(attempt()))
+        except pb_utils.TritonModelException as error:
+            told.append(str(error))
+    results.put(told)
 
 
 class TritonPythonModel:
@@ -623,7 +628,7 @@ class TritonPythonModel:
         process = context.Process(target=put_what_calls_come_to, args=(results,))
         process.start()
         process.join(30)
-        return None if results.empty() else results.get().replace(str(process.pid), "PID")
+        return None if results.empty() else [each.replace(str(process.pid), "PID") for each in results.get()]
 
     def case_abandoned(self, values, request):
         """Answers that come when their loop is closed; calls of the next loop are answered all the same."""
