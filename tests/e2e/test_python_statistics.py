@@ -3,7 +3,7 @@ import json
 import urllib.request
 
 import pytest
-from python_support import PATIENCE_S, post, python_flags, write_model
+from python_support import PATIENCE_S, post, python_flags, wait_for, write_model
 
 PAUSE_NS = 300_000_000
 # Pauses behind its response and ahead of the flag that it was the last one.
@@ -39,7 +39,13 @@ def server(start_server, tmp_path_factory):
 def test_the_wait_for_the_end_of_a_stream_is_computation(server, model):
     status, answer = post(server, f"/v2/models/{model}/generate", {"IN": [5.0]})
     assert (status, answer["OUT"]) == (200, 5.0)
-    with urllib.request.urlopen(f"{server.url}/v2/models/{model}/stats", timeout=PATIENCE_S) as answer:
-        statistics = json.load(answer)["model_stats"][0]["inference_stats"]
+    statistics = wait_for(lambda: counted(server, model), "the counts, which come after the answer")
     assert statistics["success"]["count"] == statistics["compute_infer"]["count"] == 1
     assert statistics["compute_infer"]["ns"] >= PAUSE_NS
+
+
+def counted(server, model):
+    """Its statistics once a success and its computation are counted."""
+    with urllib.request.urlopen(f"{server.url}/v2/models/{model}/stats", timeout=PATIENCE_S) as answer:
+        statistics = json.load(answer)["model_stats"][0]["inference_stats"]
+    return statistics if statistics["success"]["count"] and statistics["compute_infer"]["count"] else None

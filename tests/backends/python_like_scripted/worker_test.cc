@@ -281,7 +281,11 @@ TEST_F(WorkerTest, AWorkerThatHangsIsEnded) {
 TEST_F(WorkerTest, AWorkerThatClosesItsSocketAndLivesOnIsEndedByTheNextQuestion) {
   LoadAndInitialize();
   ASSERT_TRUE(Execute("deaf", {1}).ok());
-  while (!fs::exists(folder_ / "closed")) std::this_thread::sleep_for(milliseconds(1));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!fs::exists(folder_ / "closed") && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  ASSERT_TRUE(fs::exists(folder_ / "closed"));
   EXPECT_EQ(Execute("", {1}).status().code(), StatusCode::kUnavailable);
   EXPECT_TRUE(worker_->is_dead());
 }
