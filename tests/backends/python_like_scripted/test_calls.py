@@ -401,6 +401,38 @@ def test_calls_may_end_while_a_forked_process_leaves_them(calls):
     assert not left.is_alive() and not calls._slots and not calls._orphans
 
 
+def test_a_forked_process_waits_for_no_lock_of_a_thread_that_is_not_there(calls, host):
+    """Of a sender and of a stream, both of which another thread used."""
+    from nereid_worker import response
+    from nereid_worker.errors import TritonModelException
+    sender, stream = response.InferenceResponseSender.of(7, ()), calls.infer(request(), True)
+    locks = [stream._lock, stream._waiting, response._sending]
+    held, is_over = threading.Event(), threading.Event()
+
+    def hold():
+        for each in locks:
+            each.acquire()
+        held.set()
+        is_over.wait()
+
+    def use():
+        sender.send(response.InferenceResponse([]))
+        try:
+            next(stream)
+        except TritonModelException as error:
+            told.append(str(error))
+    told, user = [], threading.Thread(target=use, daemon=True)
+    threading.Thread(target=hold, daemon=True).start()
+    held.wait()
+    for each in calls.channel.on_leave:
+        each()
+    user.start()
+    user.join(30)
+    is_over.set()
+    assert len(told) == 1 and "call of the process that forked it" in told[0]
+    sender._close()
+
+
 def test_no_thread_reads_where_the_host_cannot_be_called(calls):
     from nereid_worker.errors import TritonModelException
 

@@ -5,6 +5,7 @@ import itertools
 import os
 import sys
 import threading
+import weakref
 import _thread
 from collections import deque
 
@@ -24,6 +25,7 @@ on_is_ready = None  # takes the query
 make_response = None  # of a packed one; response.py, which calls the host too, sets it
 _orphans = set()  # calls that were ended before their last answer came
 _is_draining = False
+_iterators = weakref.WeakSet()  # those that there are
 
 
 class _Slot:
@@ -60,6 +62,8 @@ def _leave():
     for each in list(_slots.values()):
         each.is_left = each.is_ended = True
     _slots.clear()
+    for each in _iterators:
+        each._lock, each._waiting = threading.Lock(), threading.Lock()
     _orphans.clear()
     _pump = None
     _is_draining = False
@@ -435,6 +439,7 @@ class ResponseIterator(HostsOwn):
         self._position = 0
         self._lock = threading.Lock()  # of all of these; nobody waits with it
         self._waiting = threading.Lock()  # of the thread that waits
+        _iterators.add(self)
         return self
 
     def __iter__(self):

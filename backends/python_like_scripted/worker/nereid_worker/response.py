@@ -96,16 +96,27 @@ class InferenceResponse:
 calls.make_response = InferenceResponse.received
 
 
+_sending = threading.RLock()  # of all senders, as their messages go one by one anyway; what the garbage collector ends may send too
+
+
+def _leave():
+    """In a process that the model forked: a thread that is not here may have held it."""
+    global _sending
+    _sending = threading.RLock()
+
+
+channel.on_leave.append(_leave)
+
+
 class InferenceResponseSender(HostsOwn):
     """Of one request. One that dies before the final flag was sent sends it, so that nobody waits for ever. [any thread]"""
-    __slots__ = ("_key", "_names", "_lock", "_num_sent", "_is_closed", "__weakref__")
+    __slots__ = ("_key", "_names", "_num_sent", "_is_closed", "__weakref__")
 
     @classmethod
     def of(cls, request_key, output_names):
         self = cls.__new__(cls)
         self._key = request_key  # 0: of a request that the model made itself
         self._names = output_names
-        self._lock = threading.Lock()
         self._num_sent = 0
         self._is_closed = False
         return self
@@ -146,7 +157,7 @@ class InferenceResponseSender(HostsOwn):
         kept = []
         packed = None if response is None else response.packed(self._names, kept_on_gpu=kept)
         try:
-            with self._lock:
+            with _sending:
                 self._count(response, flags)
                 try:
                     channel.post((protocol.RESPOND, self._key, packed, int(flags)))
