@@ -13,7 +13,7 @@ void LoadedModels::Unload(const Agents& agents) {
 }
 
 void LoadedModels::Remember(const ModelPlan& plan, bool keeps_versions) {
-  Loaded loaded{plan.fingerprint, plan.overridden(), plan.steps, {}};
+  Loaded loaded{plan.fingerprint, plan.overridden(), plan.is_asked_for, plan.steps, {}};
   if (plan.agents != nullptr) loaded.agents.push_back(plan.agents);
   Agents left;
   {
@@ -22,6 +22,7 @@ void LoadedModels::Remember(const ModelPlan& plan, bool keeps_versions) {
     Agents& others = keeps_versions ? loaded.agents : left;
     std::copy_if(known.agents.begin(), known.agents.end(), std::back_inserter(others),
                  [](const auto& chain) { return !chain.expired(); });
+    loaded.is_asked_for |= known.is_asked_for;
     known = std::move(loaded);
   }
   Unload(left);
@@ -60,6 +61,12 @@ bool LoadedModels::IsUnchanged(const ModelPlan& plan) const {
   // What a load call brought in place of the configuration stays, as in Triton, until the folder
   // changes.
   return it->second.is_overridden || it->second.steps == plan.steps;
+}
+
+bool LoadedModels::IsAskedFor(const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  const auto it = models_.find(name);
+  return it != models_.end() && it->second.is_asked_for;
 }
 
 std::vector<std::string> LoadedModels::Names() const {

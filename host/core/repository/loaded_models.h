@@ -26,6 +26,8 @@ class LoadedModels {
   // The folder is as it was, and the names of its steps mean the same models.
   bool IsUnchanged(const ModelPlan& plan) const;
 
+  // By its name, since it was forgotten last.
+  bool IsAskedFor(const std::string& name) const;
   std::vector<std::string> Names() const;
   std::vector<std::string> EnsemblesWith(const std::string& step) const;
   // The steps of an ensemble, which has none from now on.
@@ -37,6 +39,7 @@ class LoadedModels {
   struct Loaded {
     uint64_t fingerprint = 0;
     bool is_overridden = false;  // a load call brought the configuration
+    bool is_asked_for = false;
     std::vector<std::string> steps;
     Agents agents;
   };

@@ -27,6 +27,7 @@ struct ModelPlan {
   uint64_t fingerprint = 0;
   std::optional<std::string> config_override;  // made from load parameters, not the folder alone
   bool is_renamed = false;                     // its folder has another name
+  bool is_asked_for = false;                   // by its name, not only as a step of an ensemble
   std::vector<std::string> steps;              // that an ensemble calls: names of their plans
   std::vector<std::string> notes;              // for the log: what is left out, and why
   Status no_version;                           // why there is nothing to load, where that is so

@@ -37,7 +37,8 @@ class ModelRepository {
 
   // Explicit control. An unchanged model that serves is left alone.
   Status Load(const std::string& name, const std::vector<const Parameter*>& parameters);
-  // With `dependents`: the steps of an ensemble too, unless another serving ensemble calls them.
+  // With `dependents`: the steps of an ensemble too, unless they were asked for by name or another
+  // serving ensemble calls them.
   // Ensembles that call an unloaded model go with it, and come back when it is loaded again.
   // A name that no repository and no earlier load knows is no error.
   Status Unload(const std::string& name, bool dependents);

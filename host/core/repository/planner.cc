@@ -11,6 +11,7 @@ LoadList Planner::PlanAll(const std::vector<std::string>& names) const {
   std::vector<Result<ModelPlan>> made = PlanModels(repositories, names, rule_);
   LoadList list;
   for (size_t i = 0; i < names.size(); ++i) {
+    if (made[i].ok()) made[i]->is_asked_for = true;
     Add(names[i], std::move(made[i]), &list);
   }
   for (const std::string& name : names) {
@@ -21,7 +22,9 @@ LoadList Planner::PlanAll(const std::vector<std::string>& names) const {
 
 Result<ModelPlan> Planner::Plan(const std::string& name,
                                 const std::vector<const Parameter*>& parameters) const {
-  return Checked(name, PlanModel(repositories_->All(), name, rule_, parameters));
+  Result<ModelPlan> plan = PlanModel(repositories_->All(), name, rule_, parameters);
+  if (plan.ok()) plan->is_asked_for = true;
+  return Checked(name, std::move(plan));
 }
 
 void Planner::AddSteps(const std::string& name, LoadList* list) const {

@@ -36,7 +36,7 @@ void Unloader::TakeDown(const std::string& name, bool dependents) {
 std::vector<std::string> Unloader::ChainSteps(const std::string& ensemble) {
   std::vector<std::string> chained, all;
   for (const std::string& step : loaded_->TakeSteps(ensemble)) {
-    if (!loaded_->EnsemblesWith(step).empty()) continue;
+    if (loaded_->IsAskedFor(step) || !loaded_->EnsemblesWith(step).empty()) continue;
     chained.push_back(step);
     for (std::string& deeper : ChainSteps(step)) all.push_back(std::move(deeper));
     loaded_->Forget(step);

@@ -18,13 +18,13 @@ class Unloader {
       : loaded_(loaded), wanted_(wanted), lifecycle_(lifecycle) {}
 
   // Ends `name` and the ensembles that call it, which stay wanted. With `dependents`: then the
-  // steps of an ensemble too, unless another serving ensemble calls them.
+  // steps of an ensemble too, unless they were asked for or another serving ensemble calls them.
   void TakeDown(const std::string& name, bool dependents);
   // All models, ensembles first: they hold requests to their steps.
   void TakeDownAll();
 
  private:
-  // Lets the steps of an ensemble that no other one calls follow it when it is unloaded; their
+  // Lets the steps of an ensemble that nobody else wants follow it when it is unloaded; their
   // names.
   std::vector<std::string> ChainSteps(const std::string& ensemble);
 

@@ -140,44 +140,6 @@ TEST_F(ModelRepositoryTest, ALoadOfAnEnsembleFailsWhereItDoesNotFitItsNewStep) {
             "does not fit;");
 }
 
-TEST_F(ModelRepositoryTest, UnloadingAnEnsembleKeepsItsStepsUnlessToldOtherwise) {
-  AddModel("x");
-  AddModel("shared");
-  AddEnsemble("one", {"x", "shared"});
-  AddEnsemble("two", {"shared"});
-  ASSERT_TRUE(repository_.LoadAll().ok());
-  ASSERT_TRUE(repository_.Unload("one", true).ok());
-  EXPECT_EQ(Index(true), "shared:1 READY; two:1 READY");
-  ASSERT_TRUE(repository_.Unload("two", false).ok());
-  EXPECT_EQ(Index(true), "shared:1 READY");
-}
-
-TEST_F(ModelRepositoryTest, StepsServeUntilTheLastRequestOfTheirEnsembleIsAnswered) {
-  AddModel("x");
-  AddEnsemble("inner", {"x"});
-  AddEnsemble("ens", {"inner"});
-  ASSERT_TRUE(repository_.LoadAll().ok());
-  auto request = Find("ens");
-  ASSERT_TRUE(repository_.Unload("ens", true).ok());
-  EXPECT_EQ(Index(), "ens:1 UNLOADING; inner:1 READY; x:1 READY");
-  auto inner_request = Find("inner");
-  request.reset();
-  EXPECT_EQ(Index(), "ens:1 UNAVAILABLE (unloaded); inner:1 UNLOADING; x:1 READY");
-  inner_request.reset();
-  EXPECT_EQ(Index(true), "");
-}
-
-TEST_F(ModelRepositoryTest, AnEnsembleThatIsLoadedAgainKeepsItsSteps) {
-  AddModel("x");
-  AddEnsemble("ens", {"x"});
-  ASSERT_TRUE(repository_.LoadAll().ok());
-  auto request = Find("ens");
-  ASSERT_TRUE(repository_.Unload("ens", true).ok());
-  ASSERT_TRUE(repository_.Load("ens", {}).ok());
-  request.reset();
-  EXPECT_EQ(Index(), "ens:1 READY; x:1 READY");
-}
-
 TEST_F(ModelRepositoryTest, UnloadingAStepUnloadsTheEnsemblesThatCallIt) {
   AddModel("x");
   AddEnsemble("ens", {"x"});
