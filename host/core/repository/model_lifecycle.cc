@@ -23,6 +23,7 @@ struct ModelLifecycle::State {
   struct Entry {
     bool busy = false;  // a load is under way
     size_t num_alive = 0;
+    bool has_lived = false;  // something of it was loaded, or tried to be
     std::map<int64_t, Version> versions;
     ModelTable::VersionMap serving;
     std::vector<std::string> then_unload;
@@ -53,6 +54,7 @@ struct ModelLifecycle::State {
     std::lock_guard lock(mutex);
     ++num_alive;
     ++entries[name].num_alive;
+    entries[name].has_lived = true;
   }
 
   // [whichever thread drops the last of a model: its reaper]
@@ -356,8 +358,7 @@ void ModelLifecycle::RecordFailure(const std::string& name, int64_t version,
                           !IsUnloaded(old->second.status);
   State::Version& failed = entry.versions[version];
   failed.generation = 0;
-  failed.status = {ModelState::kUnavailable, reason,
-                   (is_missed && entry.serving.empty()) || was_missed};
+  failed.status = {ModelState::kUnavailable, reason, (is_missed && !entry.has_lived) || was_missed};
 }
 
 void ModelLifecycle::MakeKnown(const std::string& name) {

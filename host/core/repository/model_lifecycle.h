@@ -87,8 +87,8 @@ class ModelLifecycle {
   // No-op for unknown names.
   void Unload(const std::string& name);
 
-  // A load failed before anything was loaded. `is_missed`: see VersionStatus; a version that the
-  // server missed before is missed on.
+  // A load failed before anything was loaded. `is_missed`: see VersionStatus; as in Triton, nothing
+  // is where a version of the model was loaded before, but what the server missed already.
   void RecordFailure(const std::string& name, int64_t version, const std::string& reason,
                      bool is_missed);
 

@@ -17,6 +17,9 @@ TEST_F(ReadinessTest, AModelThatServesIsNotMissedForWhatItsPolicyDoesNotFind) {
   EXPECT_FALSE(repository_.Load("m", {}).ok());
   EXPECT_EQ(Index(true), "m:1 READY");
   EXPECT_TRUE(repository_.AllServing());
+  ASSERT_TRUE(repository_.Unload("m", false).ok());
+  EXPECT_FALSE(repository_.Load("m", {}).ok());
+  EXPECT_TRUE(repository_.AllServing()) << "it was unloaded before";
 }
 
 TEST_F(ReadinessTest, AServerMissesAModelThatAClientLoadsAndThatHasNoVersion) {
