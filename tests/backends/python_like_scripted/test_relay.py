@@ -226,7 +226,7 @@ def test_a_forked_process_hears_that_it_is_not_served(relay, door, monkeypatch):
     with monkeypatch.context() as without_threads:
         without_threads.setattr(relay.Relay, "start", start)
         assert "it has no descriptor or thread for that" in in_time(lambda: error_of(door.connect))
-    assert not relay._relays
+    wait_until(lambda: not relay._relays)
     in_time(door.connect).end()
     wait_until(lambda: not relay._relays)
 
