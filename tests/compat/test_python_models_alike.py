@@ -174,7 +174,9 @@ def theirs(start, dist, their_server_on_our_core, python_environment, repository
     running = Theirs(lambda: start(dist / "bin/nereid", repository, their_server_on_our_core / "backends", python_environment, FLAGS))
     yield running
     exit_code = running.server.stop()
-    assert exit_code == 0 or (exit_code == -signal.SIGABRT and THEIR_ABORT in running.server.text())
+    # Their backend may abort, and may keep a model for longer than the exit timeout, which ours then names.
+    said = {-signal.SIGABRT: THEIR_ABORT, 1: "ending without what still runs"}
+    assert exit_code == 0 or said[exit_code] in running.server.text()
 
 
 def parsed(value):
