@@ -27,27 +27,6 @@ namespace {
 // Shorter inputs are copied faster.
 constexpr uint64_t kMinOfferedBytes = 64 << 10;
 
-// As Triton's log has it: the number that libevhtp gives a method.
-int LoggedMethod(Method method) {
-  switch (method) {
-    case Method::kGet:
-      return 0;
-    case Method::kHead:
-      return 1;
-    case Method::kPost:
-      return 2;
-    case Method::kPut:
-      return 3;
-    case Method::kDelete:
-      return 4;
-    case Method::kOptions:
-      return 8;
-    case Method::kOther:
-      break;
-  }
-  return 16;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<KServeService>> KServeService::Create(const Server& server,
@@ -91,7 +70,7 @@ BodyPlace KServeService::OfferPlace(const RequestHead& head, uint64_t rest_bytes
 }
 
 void KServeService::Handle(Connection& connection, const RequestHead& head, Body body) {
-  LogVerbose("HTTP request: ", LoggedMethod(head.method), " ", head.path);
+  LogVerbose("HTTP request: ", static_cast<int>(head.method), " ", head.path);
   const Route route = FindRoute(head.path);
   if (route.endpoint == Endpoint::kUnknown) {
     connection.Reply({.status = 404}, ErrorBody("Not Found"));

@@ -13,8 +13,8 @@
 
 namespace nereid::http {
 
-// The first ones count as other parsers' and Triton's log do.
-enum class Method : uint8_t { kGet, kHead, kPost, kPut, kDelete, kOptions, kOther };
+// The numbers are those of Triton's log, where libevhtp gives them.
+enum class Method : uint8_t { kGet, kHead, kPost, kPut, kDelete, kOptions = 8, kOther = 16 };
 
 // Names compare without case; a header that is repeated is found once, the first time.
 struct RequestHead {
