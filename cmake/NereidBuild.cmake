@@ -24,6 +24,7 @@ if(NEREID_MOLD)
 endif()
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter)
+include_directories(${PROJECT_SOURCE_DIR})  # the one include root: every include is a path from it, but those of installed headers
 if(NEREID_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_compile_definitions(NEREID_SANITIZE_ADDRESS)

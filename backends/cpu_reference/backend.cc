@@ -1,6 +1,6 @@
 // libtriton_cpu_reference.so: an LLM served by the engine on the CPU.
-#include "cpu_reference/cpu_executor.h"
-#include "llm_core/adapter/llm_model.h"
+#include "backends/cpu_reference/cpu_executor.h"
+#include "backends/llm_core/adapter/llm_model.h"
 
 namespace nereid {
 namespace {

@@ -1,5 +1,5 @@
 // Executor on the CPU.
-#include "cpu_reference/cpu_executor.h"
+#include "backends/cpu_reference/cpu_executor.h"
 
 #include <sched.h>
 #include <unistd.h>

@@ -5,14 +5,14 @@
 #include <memory>
 #include <vector>
 
-#include "cpu_reference/model/cpu_weights.h"
-#include "cpu_reference/model/decoder.h"
-#include "cpu_reference/model/kv_cache.h"
-#include "cpu_reference/thread_pool.h"
-#include "llm_core/checkpoint/checkpoint.h"
-#include "llm_core/engine/executor.h"
-#include "llm_core/model/architecture.h"
-#include "llm_core/sampling/sampler.h"
+#include "backends/cpu_reference/model/cpu_weights.h"
+#include "backends/cpu_reference/model/decoder.h"
+#include "backends/cpu_reference/model/kv_cache.h"
+#include "backends/cpu_reference/thread_pool.h"
+#include "backends/llm_core/checkpoint/checkpoint.h"
+#include "backends/llm_core/engine/executor.h"
+#include "backends/llm_core/model/architecture.h"
+#include "backends/llm_core/sampling/sampler.h"
 #include "nereid/status.h"
 
 namespace nereid::cpu {

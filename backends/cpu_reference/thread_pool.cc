@@ -1,5 +1,5 @@
 // Fork and join by one atomic word.
-#include "cpu_reference/thread_pool.h"
+#include "backends/cpu_reference/thread_pool.h"
 
 #include <sched.h>
 

@@ -5,7 +5,7 @@
 
 #include "backends/ensemble/model.h"
 #include "nereid/error.h"
-#include "nereid/inline_execution.h"
+#include "nereid/ext/inline_execution.h"
 #include "triton/core/tritonbackend.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "nereid/inline_vector.h"
+#include "base/inline_vector.h"
 
 namespace nereid::ensemble {
 

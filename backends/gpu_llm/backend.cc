@@ -1,9 +1,9 @@
 // libtriton_gpu_llm.so: an LLM served by the engine on a GPU.
 #include <cstdlib>
 
-#include "gpu_llm/gpu_executor.h"
-#include "gpu_llm/sharded_executor.h"
-#include "llm_core/adapter/llm_model.h"
+#include "backends/gpu_llm/gpu_executor.h"
+#include "backends/gpu_llm/sharded_executor.h"
+#include "backends/llm_core/adapter/llm_model.h"
 
 namespace nereid {
 namespace {

@@ -1,9 +1,9 @@
 // Blocks by bytes.
-#include "gpu_llm/cache_budget.h"
+#include "backends/gpu_llm/cache_budget.h"
 
 #include <algorithm>
 
-#include "gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
 
 namespace nereid::gpu {
 

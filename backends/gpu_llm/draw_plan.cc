@@ -1,5 +1,5 @@
 // Rules as lists.
-#include "gpu_llm/draw_plan.h"
+#include "backends/gpu_llm/draw_plan.h"
 
 #include <cmath>
 #include <limits>

@@ -1,14 +1,14 @@
 // Executor on one GPU.
-#include "gpu_llm/gpu_executor.h"
+#include "backends/gpu_llm/gpu_executor.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "gpu_llm/cache_budget.h"
-#include "gpu_llm/cuda/device.h"
-#include "gpu_llm/kernels/attention/cache_layout.h"
-#include "gpu_llm/kernels/sampling/draw.h"
-#include "gpu_llm/kernels/sampling/pick_log_probs.h"
+#include "backends/gpu_llm/cache_budget.h"
+#include "backends/gpu_llm/cuda/device.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/sampling/draw.h"
+#include "backends/gpu_llm/kernels/sampling/pick_log_probs.h"
 
 namespace nereid::gpu {
 namespace {

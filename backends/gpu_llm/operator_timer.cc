@@ -1,10 +1,10 @@
 // Events, and the roof of a device.
-#include "gpu_llm/operator_timer.h"
+#include "backends/gpu_llm/operator_timer.h"
 
 #include <algorithm>
 
-#include "gpu_llm/cuda/device.h"
-#include "gpu_llm/kernels/device/hold.h"
+#include "backends/gpu_llm/cuda/device.h"
+#include "backends/gpu_llm/kernels/device/hold.h"
 
 namespace nereid::gpu {
 namespace {

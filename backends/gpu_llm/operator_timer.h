@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "gpu_llm/cuda/stream.h"
-#include "gpu_llm/step_profile.h"
-#include "llm_core/engine/batch.h"
+#include "backends/gpu_llm/cuda/stream.h"
+#include "backends/gpu_llm/step_profile.h"
+#include "backends/llm_core/engine/batch.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

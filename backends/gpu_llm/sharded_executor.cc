@@ -1,5 +1,5 @@
 // Every call is one turn of the ranks' threads.
-#include "gpu_llm/sharded_executor.h"
+#include "backends/gpu_llm/sharded_executor.h"
 
 namespace nereid::gpu {
 

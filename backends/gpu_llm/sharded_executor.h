@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "gpu_llm/comm/peer_group.h"
-#include "gpu_llm/comm/rank_threads.h"
-#include "gpu_llm/gpu_executor.h"
+#include "backends/gpu_llm/comm/peer_group.h"
+#include "backends/gpu_llm/comm/rank_threads.h"
+#include "backends/gpu_llm/gpu_executor.h"
 
 namespace nereid::gpu {
 

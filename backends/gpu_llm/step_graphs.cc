@@ -1,7 +1,7 @@
 // A stream's launches, captured.
-#include "gpu_llm/step_graphs.h"
+#include "backends/gpu_llm/step_graphs.h"
 
-#include "gpu_llm/cuda/error.h"
+#include "backends/gpu_llm/cuda/error.h"
 
 namespace nereid::gpu {
 

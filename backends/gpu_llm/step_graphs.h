@@ -9,9 +9,9 @@
 #include <functional>
 #include <string>
 
-#include "gpu_llm/comm/peer_group.h"
-#include "gpu_llm/cuda/stream.h"
-#include "gpu_llm/recorded_steps.h"
+#include "backends/gpu_llm/comm/peer_group.h"
+#include "backends/gpu_llm/cuda/stream.h"
+#include "backends/gpu_llm/recorded_steps.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

@@ -1,10 +1,10 @@
 // Packs a batch.
-#include "gpu_llm/step_plan.h"
+#include "backends/gpu_llm/step_plan.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
 
 namespace nereid::gpu {
 namespace {

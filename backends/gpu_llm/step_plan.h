@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "llm_core/engine/batch.h"
+#include "backends/llm_core/engine/batch.h"
 
 namespace nereid::gpu {
 

@@ -1,5 +1,5 @@
 // The table.
-#include "gpu_llm/step_profile.h"
+#include "backends/gpu_llm/step_profile.h"
 
 #include <algorithm>
 #include <cstdio>

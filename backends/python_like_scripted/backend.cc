@@ -3,8 +3,8 @@
 
 #include "backends/python_like_scripted/instance.h"
 #include "backends/python_like_scripted/model.h"
-#include "nereid/execution_in_turn.h"
-#include "nereid/offered_input.h"
+#include "nereid/ext/execution_in_turn.h"
+#include "nereid/ext/offered_input.h"
 
 using nereid::scripted::PythonInstance;
 using nereid::scripted::PythonModel;

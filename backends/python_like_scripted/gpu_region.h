@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "backends/python_like_scripted/shared_region.h"
-#include "nereid/cuda_driver.h"
+#include "base/cuda_driver.h"
 #include "nereid/status.h"
 
 namespace nereid::scripted {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "nereid/error.h"
-#include "nereid/lent_output.h"
+#include "nereid/ext/lent_output.h"
 
 namespace nereid::scripted {
 

@@ -12,7 +12,7 @@
 #include <span>
 
 #include "backends/python_like_scripted/shared_region.h"
-#include "nereid/offered_input.h"
+#include "nereid/ext/offered_input.h"
 
 namespace nereid::scripted {
 

@@ -15,7 +15,7 @@ enum class Question : int32_t {
   // (kind, requests, how many answers before it may not have been read yet; or None: every one was,
   // and its own will be before the next question)
   kExecute = 4,
-  kFinalize = 5,    // (kind,)
+  kFinalize = 5,  // (kind,)
 };
 
 // Posted by the worker.

@@ -12,9 +12,9 @@
 #include <system_error>
 
 #include "backends/python_like_scripted/death.h"
+#include "base/spin_wait.h"
 #include "nereid/error.h"
 #include "nereid/log.h"
-#include "nereid/spin_wait.h"
 
 namespace nereid::scripted {
 namespace {

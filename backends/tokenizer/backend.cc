@@ -6,11 +6,11 @@
 #include <memory>
 #include <optional>
 
-#include "postprocessing.h"
-#include "preprocessing.h"
-#include "shared_tokenizer.h"
-#include "tensor_specs.h"
-#include "tokenizer.h"
+#include "backends/tokenizer/lib/shared_tokenizer.h"
+#include "backends/tokenizer/lib/tokenizer.h"
+#include "backends/tokenizer/postprocessing.h"
+#include "backends/tokenizer/preprocessing.h"
+#include "backends/tokenizer/tensor_specs.h"
 
 namespace nereid::tokenizer {
 namespace {

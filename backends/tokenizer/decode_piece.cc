@@ -1,5 +1,5 @@
 // See decode_piece.h.
-#include "decode_piece.h"
+#include "backends/tokenizer/decode_piece.h"
 
 namespace nereid::tokenizer {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "tokenizer.h"
+#include "backends/tokenizer/lib/tokenizer.h"
 
 namespace nereid::tokenizer {
 

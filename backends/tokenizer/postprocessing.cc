@@ -1,9 +1,9 @@
 // See postprocessing.h.
-#include "postprocessing.h"
+#include "backends/tokenizer/postprocessing.h"
 
 #include <algorithm>
 
-#include "decode_piece.h"
+#include "backends/tokenizer/decode_piece.h"
 #include "nereid/shape.h"
 
 namespace nereid::tokenizer {

@@ -1,11 +1,11 @@
 // See preprocessing.h.
-#include "preprocessing.h"
+#include "backends/tokenizer/preprocessing.h"
 
 #include <algorithm>
 
+#include "backends/tokenizer/tensor_specs.h"
+#include "backends/tokenizer/word_lists.h"
 #include "nereid/shape.h"
-#include "tensor_specs.h"
-#include "word_lists.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -5,11 +5,11 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/tokenizer/lib/tokenizer.h"
+#include "backends/tokenizer/request_io.h"
 #include "nereid/model_config.h"
 #include "nereid/request.h"
 #include "nereid/status.h"
-#include "request_io.h"
-#include "tokenizer.h"
 
 namespace nereid::tokenizer {
 

@@ -1,5 +1,5 @@
 // See request_io.h.
-#include "request_io.h"
+#include "backends/tokenizer/request_io.h"
 
 #include <algorithm>
 #include <cstring>

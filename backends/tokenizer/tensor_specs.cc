@@ -1,5 +1,5 @@
 // See tensor_specs.h.
-#include "tensor_specs.h"
+#include "backends/tokenizer/tensor_specs.h"
 
 #include <algorithm>
 #include <array>
@@ -17,8 +17,8 @@ struct Tensor {
 constexpr DataType kBytes = DataType::kBytes, kInt32 = DataType::kInt32, kFp32 = DataType::kFp32,
                    kUint64 = DataType::kUint64, kAny = DataType::kInvalid;
 
-constexpr std::array<const char*, 6> kMultimodal = {"IMAGE_BYTES", "IMAGE_URL", "VIDEO_BYTES",
-                                                    "IMAGES", "IMAGE", "PROMPT_EMBEDDING_TABLE"};
+constexpr std::array<const char*, 6> kMultimodal = {
+    "IMAGE_BYTES", "IMAGE_URL", "VIDEO_BYTES", "IMAGES", "IMAGE", "PROMPT_EMBEDDING_TABLE"};
 
 struct TensorLists {
   std::vector<Tensor> inputs, outputs;

@@ -1,5 +1,5 @@
 // See word_lists.h.
-#include "word_lists.h"
+#include "backends/tokenizer/word_lists.h"
 
 #include <algorithm>
 

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/tokenizer/lib/tokenizer.h"
 #include "nereid/status.h"
-#include "tokenizer.h"
 
 namespace nereid::tokenizer {
 

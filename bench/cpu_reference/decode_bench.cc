@@ -21,8 +21,8 @@
 #include <thread>
 #include <vector>
 
-#include "cpu_reference/cpu_executor.h"
-#include "synthetic_checkpoint.h"
+#include "backends/cpu_reference/cpu_executor.h"
+#include "bench/cpu_reference/synthetic_checkpoint.h"
 
 namespace nereid::bench {
 namespace {

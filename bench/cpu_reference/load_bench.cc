@@ -13,7 +13,7 @@
 #include <sstream>
 #include <string>
 
-#include "cpu_reference/cpu_executor.h"
+#include "backends/cpu_reference/cpu_executor.h"
 
 namespace nereid::bench {
 namespace {

@@ -13,7 +13,7 @@
 #include <random>
 #include <vector>
 
-#include "cpu_reference/ops/op_table.h"
+#include "backends/cpu_reference/ops/op_table.h"
 #ifdef NEREID_BENCH_OPENBLAS
 #include <cblas.h>
 extern "C" void openblas_set_num_threads(int);

@@ -26,9 +26,9 @@
 #include <string>
 #include <thread>
 
-#include "gpu_llm/gpu_executor.h"
-#include "gpu_llm/sharded_executor.h"
-#include "llm_core/engine/engine.h"
+#include "backends/gpu_llm/gpu_executor.h"
+#include "backends/gpu_llm/sharded_executor.h"
+#include "backends/llm_core/engine/engine.h"
 
 namespace nereid::bench {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "gpu_llm/cuda/stream.h"
+#include "backends/gpu_llm/cuda/stream.h"
 
 namespace nereid::bench {
 

@@ -14,16 +14,16 @@
 #include <string>
 #include <vector>
 
-#include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/kernels/attention/prefill_attention.h"
-#include "gpu_llm/kernels/attention/rope.h"
-#include "gpu_llm/kernels/products/quantize_rows.h"
-#include "gpu_llm/kernels/products/random_fill.h"
-#include "gpu_llm/kernels/products/split_gemm.h"
-#include "gpu_llm/kernels/products/stream_gemm.h"
-#include "gpu_llm/model/linear.h"
-#include "gpu_llm/step_plan.h"
-#include "graph_timer.h"
+#include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/kernels/attention/prefill_attention.h"
+#include "backends/gpu_llm/kernels/attention/rope.h"
+#include "backends/gpu_llm/kernels/products/quantize_rows.h"
+#include "backends/gpu_llm/kernels/products/random_fill.h"
+#include "backends/gpu_llm/kernels/products/split_gemm.h"
+#include "backends/gpu_llm/kernels/products/stream_gemm.h"
+#include "backends/gpu_llm/model/linear.h"
+#include "backends/gpu_llm/step_plan.h"
+#include "bench/gpu_llm/graph_timer.h"
 
 namespace nereid::bench {
 namespace {

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "gpu_llm/comm/peer_group.h"
-#include "gpu_llm/cuda/stream.h"
-#include "gpu_llm/model/sharding.h"
+#include "backends/gpu_llm/comm/peer_group.h"
+#include "backends/gpu_llm/cuda/stream.h"
+#include "backends/gpu_llm/model/sharding.h"
 
 namespace nereid::bench {
 namespace {

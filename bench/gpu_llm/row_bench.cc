@@ -12,21 +12,21 @@
 #include <functional>
 #include <vector>
 
-#include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/kernels/products/dequantize.h"
-#include "gpu_llm/kernels/products/gather_columns.h"
-#include "gpu_llm/kernels/products/quantize_rows.h"
-#include "gpu_llm/kernels/products/random_fill.h"
-#include "gpu_llm/kernels/products/weight_format.h"
-#include "gpu_llm/kernels/rows/activation.h"
-#include "gpu_llm/kernels/rows/embedding.h"
-#include "gpu_llm/kernels/rows/layer_norm.h"
-#include "gpu_llm/kernels/rows/residual_add.h"
-#include "gpu_llm/kernels/rows/rms_norm.h"
-#include "gpu_llm/kernels/rows/silu_gate.h"
-#include "gpu_llm/kernels/sampling/finish_logits.h"
-#include "gpu_llm/kernels/sampling/sample.h"
-#include "graph_timer.h"
+#include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/kernels/products/dequantize.h"
+#include "backends/gpu_llm/kernels/products/gather_columns.h"
+#include "backends/gpu_llm/kernels/products/quantize_rows.h"
+#include "backends/gpu_llm/kernels/products/random_fill.h"
+#include "backends/gpu_llm/kernels/products/weight_format.h"
+#include "backends/gpu_llm/kernels/rows/activation.h"
+#include "backends/gpu_llm/kernels/rows/embedding.h"
+#include "backends/gpu_llm/kernels/rows/layer_norm.h"
+#include "backends/gpu_llm/kernels/rows/residual_add.h"
+#include "backends/gpu_llm/kernels/rows/rms_norm.h"
+#include "backends/gpu_llm/kernels/rows/silu_gate.h"
+#include "backends/gpu_llm/kernels/sampling/finish_logits.h"
+#include "backends/gpu_llm/kernels/sampling/sample.h"
+#include "bench/gpu_llm/graph_timer.h"
 
 namespace nereid::bench {
 namespace {

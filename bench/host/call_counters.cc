@@ -1,4 +1,4 @@
-#include "call_counters.h"
+#include "bench/host/call_counters.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "call_counters.h"
+#include "bench/host/call_counters.h"
 #include "triton/core/tritonserver.h"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-#include "llm_core/engine/scheduler.h"
+#include "backends/llm_core/engine/scheduler.h"
 
 namespace nereid::llm {
 namespace {

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "tokenizer.h"
+#include "backends/tokenizer/lib/tokenizer.h"
 
 using nereid::tokenizer::IncrementalDecoder;
 using nereid::tokenizer::Tokenizer;

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "cache_metrics.h"
-#include "lru_cache.h"
+#include "caches/local/cache_metrics.h"
+#include "caches/local/lru_cache.h"
 #include "nereid/error.h"
 #include "nereid/json.h"
 #include "triton/core/tritoncache.h"

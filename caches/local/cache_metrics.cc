@@ -1,4 +1,4 @@
-#include "cache_metrics.h"
+#include "caches/local/cache_metrics.h"
 
 #include <iterator>
 

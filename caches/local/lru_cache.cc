@@ -1,4 +1,4 @@
-#include "lru_cache.h"
+#include "caches/local/lru_cache.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "server.h"
+#include "host/core/server.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,18 +9,18 @@
 #include <thread>
 #include <utility>
 
-#include "backend/backend_search.h"
-#include "backend/current_call.h"
 #include "base/clock.h"
-#include "model/core_services.h"
-#include "model/model.h"
-#include "observe/log.h"
-#include "repository/agent_chain.h"
-#include "repository/model_lifecycle.h"
-#include "repository/model_loader.h"
-#include "repository/model_name.h"
-#include "repository/model_repository.h"
-#include "request/infer_request.h"
+#include "host/core/backend/backend_search.h"
+#include "host/core/backend/current_call.h"
+#include "host/core/model/core_services.h"
+#include "host/core/model/model.h"
+#include "host/core/observe/log.h"
+#include "host/core/repository/agent_chain.h"
+#include "host/core/repository/model_lifecycle.h"
+#include "host/core/repository/model_loader.h"
+#include "host/core/repository/model_name.h"
+#include "host/core/repository/model_repository.h"
+#include "host/core/request/infer_request.h"
 
 namespace nereid {
 namespace {

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "base/handle_cast.h"
-#include "base/parameter.h"
+#include "host/core/handle/handle_cast.h"
+#include "host/core/handle/parameter.h"
+#include "host/core/repository/model_table.h"
+#include "host/core/server_options.h"
 #include "nereid/status.h"
-#include "repository/model_table.h"
-#include "server_options.h"
 
 namespace nereid {
 

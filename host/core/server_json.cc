@@ -1,10 +1,10 @@
 // The JSON texts that the server answers with.
 #include <nlohmann/json.hpp>
 
-#include "model/model.h"
-#include "repository/model_repository.h"
-#include "server.h"
-#include "server_identity.h"
+#include "host/core/model/model.h"
+#include "host/core/repository/model_repository.h"
+#include "host/core/server.h"
+#include "host/core/server_identity.h"
 
 namespace nereid {
 namespace {

@@ -1,6 +1,6 @@
-#include "server_options.h"
+#include "host/core/server_options.h"
 
-#include "observe/latencies.h"
+#include "host/core/observe/latencies.h"
 
 namespace nereid {
 namespace {

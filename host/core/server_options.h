@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/handle_cast.h"
+#include "host/core/handle/handle_cast.h"
 #include "nereid/status.h"
 #include "triton/core/tritonserver.h"
 

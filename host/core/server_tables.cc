@@ -2,12 +2,12 @@
 // told to. Their form is Triton's: scripts read them.
 #include <cstdio>
 
-#include "model/core_services.h"
-#include "observe/log.h"
-#include "observe/text_table.h"
-#include "repository/model_repository.h"
-#include "server.h"
-#include "server_identity.h"
+#include "host/core/model/core_services.h"
+#include "host/core/observe/log.h"
+#include "host/core/observe/text_table.h"
+#include "host/core/repository/model_repository.h"
+#include "host/core/server.h"
+#include "host/core/server_identity.h"
 
 namespace nereid {
 namespace {

@@ -1,5 +1,5 @@
 // See classification.h.
-#include "classification.h"
+#include "host/frontend/classification.h"
 
 #include <algorithm>
 #include <cstring>

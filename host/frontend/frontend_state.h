@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "log_settings.h"
-#include "shared_memory.h"
-#include "tracing/tracer.h"
+#include "host/frontend/log_settings.h"
+#include "host/frontend/shared_memory.h"
+#include "host/frontend/tracing/tracer.h"
 
 namespace nereid {
 

@@ -1,5 +1,5 @@
 // See log_settings.h.
-#include "log_settings.h"
+#include "host/frontend/log_settings.h"
 
 #include <limits>
 

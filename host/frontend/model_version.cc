@@ -1,5 +1,5 @@
 // See model_version.h. The messages are Triton's to the letter: clients know them.
-#include "model_version.h"
+#include "host/frontend/model_version.h"
 
 #include <charconv>
 

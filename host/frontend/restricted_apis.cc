@@ -1,4 +1,4 @@
-#include "restricted_apis.h"
+#include "host/frontend/restricted_apis.h"
 
 namespace nereid {
 namespace {

@@ -1,10 +1,10 @@
 // The names; shared_region.h has the memory.
-#include "shared_memory.h"
+#include "host/frontend/shared_memory.h"
 
 #include <iterator>
 #include <utility>
 
-#include "shared_region.h"
+#include "host/frontend/shared_region.h"
 
 namespace nereid {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "shared_memory.h"
+#include "host/frontend/shared_memory.h"
 
 namespace nereid {
 

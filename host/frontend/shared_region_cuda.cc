@@ -1,8 +1,8 @@
 // Device memory of another process.
 #include <algorithm>
 
-#include "nereid/cuda_driver.h"
-#include "shared_region.h"
+#include "base/cuda_driver.h"
+#include "host/frontend/shared_region.h"
 
 namespace nereid {
 namespace {

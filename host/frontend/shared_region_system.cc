@@ -6,8 +6,8 @@
 
 #include <optional>
 
-#include "nereid/lost_pages.h"
-#include "shared_region.h"
+#include "base/lost_pages.h"
+#include "host/frontend/shared_region.h"
 
 namespace nereid {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "backends/ensemble/closest_name.h"
-#include "base/data_type.h"
+#include "host/core/handle/data_type.h"
 #include "repo_templates/tool/checkpoint.h"
 #include "repo_templates/tool/llm_parameters.h"
 #include "repo_templates/tool/llm_tensors.h"

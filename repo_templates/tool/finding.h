@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "config/fault.h"
+#include "host/core/config/fault.h"
 
 namespace nereid::repo {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "config/config_loader.h"
+#include "host/core/config/config_loader.h"
 #include "repo_templates/tool/finding.h"
 
 namespace nereid::repo {

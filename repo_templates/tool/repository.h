@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "config/config_loader.h"
+#include "host/core/config/config_loader.h"
 #include "repo_templates/tool/finding.h"
 
 namespace nereid::repo {

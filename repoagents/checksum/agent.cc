@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "md5.h"
 #include "nereid/error.h"
+#include "repoagents/checksum/md5.h"
 #include "triton/core/tritonrepoagent.h"
 
 namespace {

@@ -1,4 +1,4 @@
-#include "md5.h"
+#include "repoagents/checksum/md5.h"
 
 #include <algorithm>
 #include <bit>

@@ -4,4 +4,6 @@
 #include "triton/core/tritonrepoagent.h"
 #include "triton/core/tritonserver.h"
 
-TRITONSERVER_Error_Code NereidHeadersInC(void) { return TRITONSERVER_ERROR_UNKNOWN; }
+TRITONSERVER_Error_Code NereidHeadersInC(void) {
+  return TRITONSERVER_ERROR_UNKNOWN;
+}

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "suite.h"
+#include "tests/conformance/suite.h"
 
 namespace {
 

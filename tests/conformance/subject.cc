@@ -1,4 +1,4 @@
-#include "subject.h"
+#include "tests/conformance/subject.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "suite.h"
+#include "tests/conformance/suite.h"
 
 #include <cstdio>
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "subject.h"
+#include "tests/conformance/subject.h"
 
 namespace nereid::conformance {
 

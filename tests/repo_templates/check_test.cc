@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "temp_folder.h"
+#include "tests/repo_templates/temp_folder.h"
 
 namespace nereid::repo {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <regex>
 
-#include "temp_folder.h"
+#include "tests/repo_templates/temp_folder.h"
 
 namespace nereid::repo {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "config/config_loader.h"
+#include "host/core/config/config_loader.h"
 #include "repo_templates/tool/check.h"
-#include "temp_folder.h"
+#include "tests/repo_templates/temp_folder.h"
 
 namespace nereid::repo {
 namespace {

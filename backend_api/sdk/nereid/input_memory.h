@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "nereid/error.h"
+#include "nereid/ext/offered_input.h"
 #include "nereid/infer_request.h"
-#include "nereid/offered_input.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {

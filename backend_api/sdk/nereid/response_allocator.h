@@ -19,7 +19,7 @@
 #include <new>
 
 #include "nereid/error.h"
-#include "nereid/lent_output.h"
+#include "nereid/ext/lent_output.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {

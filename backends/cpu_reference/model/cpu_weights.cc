@@ -1,5 +1,5 @@
 // From resolved checkpoint tensors to matrices and vectors.
-#include "cpu_reference/model/cpu_weights.h"
+#include "backends/cpu_reference/model/cpu_weights.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,8 +10,8 @@
 #include <span>
 #include <thread>
 
-#include "cpu_reference/model/integer_strips.h"
-#include "llm_core/model/int4_rows.h"
+#include "backends/cpu_reference/model/integer_strips.h"
+#include "backends/llm_core/model/int4_rows.h"
 
 namespace nereid::cpu {
 namespace {

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "cpu_reference/ops/weight_type.h"
-#include "llm_core/checkpoint/checkpoint.h"
-#include "llm_core/model/architecture.h"
+#include "backends/cpu_reference/ops/weight_type.h"
+#include "backends/llm_core/checkpoint/checkpoint.h"
+#include "backends/llm_core/model/architecture.h"
 #include "nereid/status.h"
 
 namespace nereid::cpu {

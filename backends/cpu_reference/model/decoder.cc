@@ -1,5 +1,5 @@
 // The forward pass.
-#include "cpu_reference/model/decoder.h"
+#include "backends/cpu_reference/model/decoder.h"
 
 #include <algorithm>
 #include <cmath>

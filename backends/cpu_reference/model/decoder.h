@@ -7,14 +7,14 @@
 #include <span>
 #include <vector>
 
-#include "cpu_reference/model/cpu_weights.h"
-#include "cpu_reference/model/kv_cache.h"
-#include "cpu_reference/model/product_inputs.h"
-#include "cpu_reference/model/rope_angles.h"
-#include "cpu_reference/ops/op_table.h"
-#include "cpu_reference/thread_pool.h"
-#include "llm_core/engine/batch.h"
-#include "llm_core/model/decoder_spec.h"
+#include "backends/cpu_reference/model/cpu_weights.h"
+#include "backends/cpu_reference/model/kv_cache.h"
+#include "backends/cpu_reference/model/product_inputs.h"
+#include "backends/cpu_reference/model/rope_angles.h"
+#include "backends/cpu_reference/ops/op_table.h"
+#include "backends/cpu_reference/thread_pool.h"
+#include "backends/llm_core/engine/batch.h"
+#include "backends/llm_core/model/decoder_spec.h"
 
 namespace nereid::cpu {
 

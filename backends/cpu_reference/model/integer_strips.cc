@@ -1,6 +1,6 @@
 // Each walk goes through a few strips at once, so that it reads whole cache lines of a stored row
 // and writes each strip in order.
-#include "cpu_reference/model/integer_strips.h"
+#include "backends/cpu_reference/model/integer_strips.h"
 
 #include <emmintrin.h>
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "cpu_reference/ops/weight_type.h"
-#include "llm_core/model/weight_map.h"
+#include "backends/cpu_reference/ops/weight_type.h"
+#include "backends/llm_core/model/weight_map.h"
 
 namespace nereid::cpu {
 

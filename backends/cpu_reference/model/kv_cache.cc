@@ -1,5 +1,5 @@
 // Anonymous memory for keys and values, layer after layer.
-#include "cpu_reference/model/kv_cache.h"
+#include "backends/cpu_reference/model/kv_cache.h"
 
 #include <sys/mman.h>
 

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "cpu_reference/model/kv_format.h"
-#include "cpu_reference/ops/kv_cache_view.h"
-#include "llm_core/model/decoder_spec.h"
+#include "backends/cpu_reference/model/kv_format.h"
+#include "backends/cpu_reference/ops/kv_cache_view.h"
+#include "backends/llm_core/model/decoder_spec.h"
 #include "nereid/status.h"
 
 namespace nereid::cpu {

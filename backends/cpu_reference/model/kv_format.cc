@@ -1,5 +1,5 @@
 // int8: symmetric. fp8: E4M3 without infinities, round to nearest even.
-#include "cpu_reference/model/kv_format.h"
+#include "backends/cpu_reference/model/kv_format.h"
 
 #include <algorithm>
 #include <array>

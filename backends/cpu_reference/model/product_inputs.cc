@@ -1,5 +1,5 @@
 // Arranging and rounding of input.
-#include "cpu_reference/model/product_inputs.h"
+#include "backends/cpu_reference/model/product_inputs.h"
 
 namespace nereid::cpu {
 namespace {

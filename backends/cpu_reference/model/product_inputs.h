@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "cpu_reference/model/cpu_weights.h"
-#include "cpu_reference/ops/op_table.h"
-#include "cpu_reference/thread_pool.h"
+#include "backends/cpu_reference/model/cpu_weights.h"
+#include "backends/cpu_reference/ops/op_table.h"
+#include "backends/cpu_reference/thread_pool.h"
 
 namespace nereid::cpu {
 

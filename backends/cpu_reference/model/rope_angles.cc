@@ -1,5 +1,5 @@
 // Angles of a step, in float as the reference implementation has them.
-#include "cpu_reference/model/rope_angles.h"
+#include "backends/cpu_reference/model/rope_angles.h"
 
 #include <algorithm>
 #include <cmath>

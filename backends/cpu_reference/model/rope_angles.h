@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "llm_core/engine/batch.h"
-#include "llm_core/model/decoder_spec.h"
+#include "backends/llm_core/engine/batch.h"
+#include "backends/llm_core/model/decoder_spec.h"
 
 namespace nereid::cpu {
 

@@ -1,7 +1,7 @@
 // SiLU, GELU (exact, by tanh and by a sigmoid) and ReLU, with an optional gate.
-#include "cpu_reference/ops/activation.h"
+#include "backends/cpu_reference/ops/activation.h"
 
-#include "cpu_reference/ops/simd.h"
+#include "backends/cpu_reference/ops/simd.h"
 
 namespace nereid::cpu::NEREID_ISA {
 namespace {

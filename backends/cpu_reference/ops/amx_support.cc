@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cpu_reference/ops/matmul_amx.h"
+#include "backends/cpu_reference/ops/matmul_amx.h"
 
 namespace nereid::cpu {
 namespace {

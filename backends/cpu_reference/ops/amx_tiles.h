@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "cpu_reference/ops/matmul.h"
+#include "backends/cpu_reference/ops/matmul.h"
 
 namespace nereid::cpu::amx {
 

@@ -1,7 +1,7 @@
 // Gathers rows of a table. Bandwidth-bound.
-#include "cpu_reference/ops/embedding.h"
+#include "backends/cpu_reference/ops/embedding.h"
 
-#include "cpu_reference/ops/simd.h"
+#include "backends/cpu_reference/ops/simd.h"
 
 namespace nereid::cpu::NEREID_ISA {
 namespace {

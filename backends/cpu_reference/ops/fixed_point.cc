@@ -1,7 +1,7 @@
 // Rounds rows of float to fixed point.
-#include "cpu_reference/ops/fixed_point.h"
+#include "backends/cpu_reference/ops/fixed_point.h"
 
-#include "cpu_reference/ops/simd.h"
+#include "backends/cpu_reference/ops/simd.h"
 
 namespace nereid::cpu::NEREID_ISA {
 namespace {

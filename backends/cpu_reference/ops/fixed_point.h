@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "cpu_reference/ops/weight_type.h"
+#include "backends/cpu_reference/ops/weight_type.h"
 
 namespace nereid::cpu {
 

@@ -1,7 +1,7 @@
 // Layer norm in two passes: mean, then variance around it.
-#include "cpu_reference/ops/layer_norm.h"
+#include "backends/cpu_reference/ops/layer_norm.h"
 
-#include "cpu_reference/ops/simd.h"
+#include "backends/cpu_reference/ops/simd.h"
 
 namespace nereid::cpu::NEREID_ISA {
 namespace {

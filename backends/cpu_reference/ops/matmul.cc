@@ -1,8 +1,8 @@
 // Matrix product in tiles of MR rows by NR outputs, each a vector of partial sums over the columns.
 // Bound by memory for few rows (weights are read once), by multiply-adds for many.
-#include "cpu_reference/ops/matmul.h"
+#include "backends/cpu_reference/ops/matmul.h"
 
-#include "cpu_reference/ops/simd.h"
+#include "backends/cpu_reference/ops/simd.h"
 
 namespace nereid::cpu::NEREID_ISA {
 namespace {

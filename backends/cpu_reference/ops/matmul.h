@@ -11,7 +11,7 @@
 // result independent of the batch, bit by bit.
 #pragma once
 
-#include "cpu_reference/ops/weight_type.h"
+#include "backends/cpu_reference/ops/weight_type.h"
 
 namespace nereid::cpu {
 

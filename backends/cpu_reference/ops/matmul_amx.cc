@@ -1,9 +1,9 @@
 // Tiles: 16 outputs x 32 columns of weights, as they lie in memory; 32 columns x 16 rows of input,
 // packed by pairs of columns; 16 outputs x 16 rows of sums. Two by two of them fill the registers:
 // sums 0-3, weights 4 and 5, inputs 6 and 7.
-#include "cpu_reference/ops/matmul_amx.h"
+#include "backends/cpu_reference/ops/matmul_amx.h"
 
-#include "cpu_reference/ops/amx_tiles.h"
+#include "backends/cpu_reference/ops/amx_tiles.h"
 
 namespace nereid::cpu::amx {
 namespace {

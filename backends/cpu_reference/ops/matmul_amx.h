@@ -2,7 +2,7 @@
 // to the ops of `avx512`. [any thread, once AmxIsUsable() was true]
 #pragma once
 
-#include "cpu_reference/ops/matmul.h"
+#include "backends/cpu_reference/ops/matmul.h"
 
 namespace nereid::cpu {
 

@@ -1,7 +1,7 @@
 // Integer weights: strips of 16 outputs, whose bytes a multiply-add of bytes takes as they are.
-#include "cpu_reference/ops/matmul_int.h"
+#include "backends/cpu_reference/ops/matmul_int.h"
 
-#include "cpu_reference/ops/simd.h"
+#include "backends/cpu_reference/ops/simd.h"
 
 namespace nereid::cpu::NEREID_ISA {
 namespace {

@@ -1,7 +1,7 @@
 // The product with integer weights, on fixed-point input. For ops alone.
 #pragma once
 
-#include "cpu_reference/ops/matmul.h"
+#include "backends/cpu_reference/ops/matmul.h"
 
 namespace nereid::cpu {
 

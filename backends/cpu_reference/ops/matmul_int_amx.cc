@@ -1,8 +1,8 @@
 // Integer weights on the tile unit: digits of 16 rows of input x 64 columns, times weights of 64
 // columns x 16 outputs as strips have them. Three tiles of sums, one a digit, in two sets that
 // alternate; tile 6 holds input, 7 weights.
-#include "cpu_reference/ops/amx_tiles.h"
-#include "cpu_reference/ops/matmul_int.h"
+#include "backends/cpu_reference/ops/amx_tiles.h"
+#include "backends/cpu_reference/ops/matmul_int.h"
 
 namespace nereid::cpu::amx {
 namespace {

@@ -1,10 +1,10 @@
 // Run-time choice of the instruction set.
-#include "cpu_reference/ops/op_table.h"
+#include "backends/cpu_reference/ops/op_table.h"
 
 #include <algorithm>
 
-#include "cpu_reference/ops/matmul_amx.h"
-#include "cpu_reference/ops/matmul_int.h"
+#include "backends/cpu_reference/ops/matmul_amx.h"
+#include "backends/cpu_reference/ops/matmul_int.h"
 
 namespace nereid::cpu {
 

@@ -4,15 +4,15 @@
 #include <string_view>
 #include <vector>
 
-#include "cpu_reference/ops/activation.h"
-#include "cpu_reference/ops/embedding.h"
-#include "cpu_reference/ops/fixed_point.h"
-#include "cpu_reference/ops/layer_norm.h"
-#include "cpu_reference/ops/matmul.h"
-#include "cpu_reference/ops/paged_attention.h"
-#include "cpu_reference/ops/paged_kv_write.h"
-#include "cpu_reference/ops/rms_norm.h"
-#include "cpu_reference/ops/rope.h"
+#include "backends/cpu_reference/ops/activation.h"
+#include "backends/cpu_reference/ops/embedding.h"
+#include "backends/cpu_reference/ops/fixed_point.h"
+#include "backends/cpu_reference/ops/layer_norm.h"
+#include "backends/cpu_reference/ops/matmul.h"
+#include "backends/cpu_reference/ops/paged_attention.h"
+#include "backends/cpu_reference/ops/paged_kv_write.h"
+#include "backends/cpu_reference/ops/rms_norm.h"
+#include "backends/cpu_reference/ops/rope.h"
 
 namespace nereid::cpu {
 

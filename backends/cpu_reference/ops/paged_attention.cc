@@ -1,8 +1,8 @@
 // Scores by blocks of 16 keys, softmax, weighted sum of values. Rows go in groups of four, so that
 // a key or value once loaded serves all of them.
-#include "cpu_reference/ops/paged_attention.h"
+#include "backends/cpu_reference/ops/paged_attention.h"
 
-#include "cpu_reference/ops/simd.h"
+#include "backends/cpu_reference/ops/simd.h"
 
 namespace nereid::cpu::NEREID_ISA {
 namespace {

@@ -10,7 +10,7 @@
 // rows.
 #pragma once
 
-#include "cpu_reference/ops/kv_cache_view.h"
+#include "backends/cpu_reference/ops/kv_cache_view.h"
 
 namespace nereid::cpu {
 

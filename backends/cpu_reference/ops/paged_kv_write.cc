@@ -1,7 +1,7 @@
 // Scatters keys (transposed within a block) and values.
-#include "cpu_reference/ops/paged_kv_write.h"
+#include "backends/cpu_reference/ops/paged_kv_write.h"
 
-#include "cpu_reference/ops/simd.h"
+#include "backends/cpu_reference/ops/simd.h"
 
 namespace nereid::cpu::NEREID_ISA {
 

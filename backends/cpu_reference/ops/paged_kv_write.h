@@ -3,7 +3,7 @@
 //   block_table  covers first_position + num_tokens tokens
 #pragma once
 
-#include "cpu_reference/ops/kv_cache_view.h"
+#include "backends/cpu_reference/ops/kv_cache_view.h"
 
 namespace nereid::cpu {
 

@@ -1,7 +1,7 @@
 // Root mean square norm.
-#include "cpu_reference/ops/rms_norm.h"
+#include "backends/cpu_reference/ops/rms_norm.h"
 
-#include "cpu_reference/ops/simd.h"
+#include "backends/cpu_reference/ops/simd.h"
 
 namespace nereid::cpu::NEREID_ISA {
 namespace {

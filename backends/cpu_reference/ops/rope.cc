@@ -1,7 +1,7 @@
 // Rotates pairs of elements of each head.
-#include "cpu_reference/ops/rope.h"
+#include "backends/cpu_reference/ops/rope.h"
 
-#include "cpu_reference/ops/simd.h"
+#include "backends/cpu_reference/ops/simd.h"
 
 namespace nereid::cpu::NEREID_ISA {
 

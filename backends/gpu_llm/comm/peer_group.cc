@@ -1,5 +1,5 @@
 // Peer access is switched on and stays: other models of the process may use it too.
-#include "gpu_llm/comm/peer_group.h"
+#include "backends/gpu_llm/comm/peer_group.h"
 
 #include <cstring>
 

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "gpu_llm/comm/rank_threads.h"
-#include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/kernels/rows/peer.h"
+#include "backends/gpu_llm/comm/rank_threads.h"
+#include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/kernels/rows/peer.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

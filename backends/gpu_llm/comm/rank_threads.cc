@@ -1,5 +1,5 @@
 // Turns are counted, so that a thread that wakes late does not take one for the next.
-#include "gpu_llm/comm/rank_threads.h"
+#include "backends/gpu_llm/comm/rank_threads.h"
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "gpu_llm/cuda/stream.h"
+#include "backends/gpu_llm/cuda/stream.h"
 
 namespace nereid::gpu {
 

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "gpu_llm/cuda/error.h"
+#include "backends/gpu_llm/cuda/error.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "gpu_llm/cuda/error.h"
+#include "backends/gpu_llm/cuda/error.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "gpu_llm/cuda/error.h"
+#include "backends/gpu_llm/cuda/error.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {
@@ -39,8 +39,8 @@ inline Result<Stream> MakeStream(bool is_urgent = false) {
   int least = 0, greatest = 0;
   NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   cudaStream_t stream = nullptr;
-  NEREID_RETURN_IF_CUDA_ERROR(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
-                                                           is_urgent ? greatest : least));
+  NEREID_RETURN_IF_CUDA_ERROR(
+      cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, is_urgent ? greatest : least));
   return Stream(stream);
 }
 

@@ -1,5 +1,5 @@
 // A line: the key's numbers, the algorithm's words, and a check of both, in hexadecimal.
-#include "gpu_llm/model/algorithm_cache.h"
+#include "backends/gpu_llm/model/algorithm_cache.h"
 
 #include <fcntl.h>
 #include <unistd.h>

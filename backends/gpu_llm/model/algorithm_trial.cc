@@ -1,5 +1,5 @@
 // Sizes, and rounds of a trial.
-#include "gpu_llm/model/algorithm_trial.h"
+#include "backends/gpu_llm/model/algorithm_trial.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // Which models, and the pointers of their layers.
-#include "gpu_llm/model/decode_step_runner.h"
+#include "backends/gpu_llm/model/decode_step_runner.h"
 
 #include <algorithm>
 

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/kernels/attention/cache_layout.h"
-#include "gpu_llm/kernels/step/decode_step.h"
-#include "gpu_llm/model/gpu_weights.h"
-#include "gpu_llm/model/rope_tables.h"
-#include "gpu_llm/step_plan.h"
-#include "llm_core/model/decoder_spec.h"
+#include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/step/decode_step.h"
+#include "backends/gpu_llm/model/gpu_weights.h"
+#include "backends/gpu_llm/model/rope_tables.h"
+#include "backends/gpu_llm/step_plan.h"
+#include "backends/llm_core/model/decoder_spec.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

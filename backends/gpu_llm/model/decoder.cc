@@ -1,18 +1,18 @@
 // The forward pass.
-#include "gpu_llm/model/decoder.h"
+#include "backends/gpu_llm/model/decoder.h"
 
 #include <algorithm>
 
-#include "gpu_llm/kernels/attention/cache_layout.h"
-#include "gpu_llm/kernels/attention/decode_attention.h"
-#include "gpu_llm/kernels/attention/prefill_attention.h"
-#include "gpu_llm/kernels/attention/rope.h"
-#include "gpu_llm/kernels/rows/activation.h"
-#include "gpu_llm/kernels/rows/embedding.h"
-#include "gpu_llm/kernels/rows/layer_norm.h"
-#include "gpu_llm/kernels/rows/residual_add.h"
-#include "gpu_llm/kernels/rows/rms_norm.h"
-#include "gpu_llm/kernels/sampling/finish_logits.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/decode_attention.h"
+#include "backends/gpu_llm/kernels/attention/prefill_attention.h"
+#include "backends/gpu_llm/kernels/attention/rope.h"
+#include "backends/gpu_llm/kernels/rows/activation.h"
+#include "backends/gpu_llm/kernels/rows/embedding.h"
+#include "backends/gpu_llm/kernels/rows/layer_norm.h"
+#include "backends/gpu_llm/kernels/rows/residual_add.h"
+#include "backends/gpu_llm/kernels/rows/rms_norm.h"
+#include "backends/gpu_llm/kernels/sampling/finish_logits.h"
 
 namespace nereid::gpu {
 

@@ -7,18 +7,18 @@
 #include <string>
 #include <vector>
 
-#include "gpu_llm/comm/peer_group.h"
-#include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/kernels/attention/cache_layout.h"
-#include "gpu_llm/model/decode_step_runner.h"
-#include "gpu_llm/model/experts.h"
-#include "gpu_llm/model/gpu_weights.h"
-#include "gpu_llm/model/linear.h"
-#include "gpu_llm/model/rope_tables.h"
-#include "gpu_llm/model/sharding.h"
-#include "gpu_llm/operator_timer.h"
-#include "gpu_llm/step_plan.h"
-#include "llm_core/model/decoder_spec.h"
+#include "backends/gpu_llm/comm/peer_group.h"
+#include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/model/decode_step_runner.h"
+#include "backends/gpu_llm/model/experts.h"
+#include "backends/gpu_llm/model/gpu_weights.h"
+#include "backends/gpu_llm/model/linear.h"
+#include "backends/gpu_llm/model/rope_tables.h"
+#include "backends/gpu_llm/model/sharding.h"
+#include "backends/gpu_llm/operator_timer.h"
+#include "backends/gpu_llm/step_plan.h"
+#include "backends/llm_core/model/decoder_spec.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

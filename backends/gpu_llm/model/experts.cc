@@ -1,10 +1,10 @@
-#include "gpu_llm/model/experts.h"
+#include "backends/gpu_llm/model/experts.h"
 
 #include <algorithm>
 
-#include "gpu_llm/kernels/products/grouped_gemm.h"
-#include "gpu_llm/kernels/rows/activation.h"
-#include "gpu_llm/kernels/rows/moe.h"
+#include "backends/gpu_llm/kernels/products/grouped_gemm.h"
+#include "backends/gpu_llm/kernels/rows/activation.h"
+#include "backends/gpu_llm/kernels/rows/moe.h"
 
 namespace nereid::gpu {
 

@@ -4,10 +4,10 @@
 
 #include <cstdint>
 
-#include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/model/gpu_weights.h"
-#include "gpu_llm/operator_timer.h"
-#include "llm_core/model/decoder_spec.h"
+#include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/model/gpu_weights.h"
+#include "backends/gpu_llm/operator_timer.h"
+#include "backends/llm_core/model/decoder_spec.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

@@ -1,11 +1,11 @@
 // cuBLASLt is column-major: out^T = weights x in^T, with the weights given as transposed.
-#include "gpu_llm/model/gemm.h"
+#include "backends/gpu_llm/model/gemm.h"
 
 #include <algorithm>
 #include <bit>
 #include <optional>
 
-#include "gpu_llm/model/algorithm_trial.h"
+#include "backends/gpu_llm/model/algorithm_trial.h"
 
 namespace nereid::gpu {
 namespace {

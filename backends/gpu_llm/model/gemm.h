@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "gpu_llm/cuda/call_clock.h"
-#include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/model/algorithm_cache.h"
-#include "gpu_llm/model/algorithm_trial.h"
+#include "backends/gpu_llm/cuda/call_clock.h"
+#include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/model/algorithm_cache.h"
+#include "backends/gpu_llm/model/algorithm_trial.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

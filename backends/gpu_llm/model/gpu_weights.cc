@@ -1,15 +1,15 @@
 // A plan first: where every matrix and vector lies in one allocation; then jobs that fill it.
-#include "gpu_llm/model/gpu_weights.h"
+#include "backends/gpu_llm/model/gpu_weights.h"
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
 #include <memory>
 
-#include "gpu_llm/kernels/products/random_fill.h"
-#include "gpu_llm/kernels/rows/moe.h"
-#include "gpu_llm/model/matrix_source.h"
-#include "gpu_llm/model/weight_upload.h"
+#include "backends/gpu_llm/kernels/products/random_fill.h"
+#include "backends/gpu_llm/kernels/rows/moe.h"
+#include "backends/gpu_llm/model/matrix_source.h"
+#include "backends/gpu_llm/model/weight_upload.h"
 
 namespace nereid::gpu {
 namespace {

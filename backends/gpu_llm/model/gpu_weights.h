@@ -10,10 +10,10 @@
 #include <optional>
 #include <vector>
 
-#include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/kernels/products/weight_format.h"
-#include "gpu_llm/model/sharding.h"
-#include "llm_core/model/architecture.h"
+#include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/kernels/products/weight_format.h"
+#include "backends/gpu_llm/model/sharding.h"
+#include "backends/llm_core/model/architecture.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

@@ -1,16 +1,16 @@
 // Chooses among the streamed product, the split one and cuBLASLt, around which norm and gate are
 // kernels of their own.
-#include "gpu_llm/model/linear.h"
+#include "backends/gpu_llm/model/linear.h"
 
 #include <algorithm>
 
-#include "gpu_llm/kernels/products/dequantize.h"
-#include "gpu_llm/kernels/products/gather_columns.h"
-#include "gpu_llm/kernels/products/grouped_gemm.h"
-#include "gpu_llm/kernels/products/quantize_rows.h"
-#include "gpu_llm/kernels/products/split_gemm.h"
-#include "gpu_llm/kernels/rows/rms_norm.h"
-#include "gpu_llm/kernels/rows/silu_gate.h"
+#include "backends/gpu_llm/kernels/products/dequantize.h"
+#include "backends/gpu_llm/kernels/products/gather_columns.h"
+#include "backends/gpu_llm/kernels/products/grouped_gemm.h"
+#include "backends/gpu_llm/kernels/products/quantize_rows.h"
+#include "backends/gpu_llm/kernels/products/split_gemm.h"
+#include "backends/gpu_llm/kernels/rows/rms_norm.h"
+#include "backends/gpu_llm/kernels/rows/silu_gate.h"
 
 namespace nereid::gpu {
 namespace {

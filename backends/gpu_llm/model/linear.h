@@ -6,11 +6,11 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
-#include "gpu_llm/cuda/memory.h"
-#include "gpu_llm/kernels/products/stream_gemm.h"
-#include "gpu_llm/model/gemm.h"
-#include "gpu_llm/model/gpu_weights.h"
-#include "gpu_llm/operator_timer.h"
+#include "backends/gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/kernels/products/stream_gemm.h"
+#include "backends/gpu_llm/model/gemm.h"
+#include "backends/gpu_llm/model/gpu_weights.h"
+#include "backends/gpu_llm/operator_timer.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

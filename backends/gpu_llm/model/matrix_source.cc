@@ -1,11 +1,11 @@
 // Reading of checkpoint rows in the device's formats.
-#include "gpu_llm/model/matrix_source.h"
+#include "backends/gpu_llm/model/matrix_source.h"
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 
-#include "llm_core/model/int4_rows.h"
+#include "backends/llm_core/model/int4_rows.h"
 
 namespace nereid::gpu {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "gpu_llm/kernels/products/weight_format.h"
-#include "llm_core/model/weight_map.h"
+#include "backends/gpu_llm/kernels/products/weight_format.h"
+#include "backends/llm_core/model/weight_map.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

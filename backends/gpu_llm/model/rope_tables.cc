@@ -1,7 +1,7 @@
-#include "gpu_llm/model/rope_tables.h"
+#include "backends/gpu_llm/model/rope_tables.h"
 
-#include "gpu_llm/cuda/error.h"
-#include "gpu_llm/kernels/attention/rope.h"
+#include "backends/gpu_llm/cuda/error.h"
+#include "backends/gpu_llm/kernels/attention/rope.h"
 
 namespace nereid::gpu {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "gpu_llm/cuda/memory.h"
-#include "llm_core/model/decoder_spec.h"
+#include "backends/gpu_llm/cuda/memory.h"
+#include "backends/llm_core/model/decoder_spec.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

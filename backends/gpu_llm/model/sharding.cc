@@ -1,5 +1,5 @@
 // The arithmetic of shares.
-#include "gpu_llm/model/sharding.h"
+#include "backends/gpu_llm/model/sharding.h"
 
 #include <algorithm>
 #include <charconv>

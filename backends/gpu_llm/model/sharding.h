@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "llm_core/model/decoder_spec.h"
-#include "llm_core/model/weight_map.h"
+#include "backends/llm_core/model/decoder_spec.h"
+#include "backends/llm_core/model/weight_map.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

@@ -1,12 +1,12 @@
 // Each thread has a stream and two pinned buffers: one is filled while the other is on its way.
-#include "gpu_llm/model/weight_upload.h"
+#include "backends/gpu_llm/model/weight_upload.h"
 
 #include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <thread>
 
-#include "gpu_llm/cuda/stream.h"
+#include "backends/gpu_llm/cuda/stream.h"
 
 namespace nereid::gpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/cuda/memory.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {

@@ -1,10 +1,10 @@
 // Asks again and again.
-#include "llm_core/adapter/cancel_watch.h"
+#include "backends/llm_core/adapter/cancel_watch.h"
 
 #include <iterator>
 #include <utility>
 
-#include "llm_core/adapter/generation.h"
+#include "backends/llm_core/adapter/generation.h"
 
 namespace nereid::llm_adapter {
 namespace {

@@ -1,9 +1,9 @@
 // See configured_outputs.h.
-#include "llm_core/adapter/configured_outputs.h"
+#include "backends/llm_core/adapter/configured_outputs.h"
 
 #include <algorithm>
 
-#include "llm_core/adapter/logits_format.h"
+#include "backends/llm_core/adapter/logits_format.h"
 
 namespace nereid::llm_adapter {
 namespace {

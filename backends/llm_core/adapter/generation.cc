@@ -1,13 +1,13 @@
 // Output of rows -> responses.
-#include "llm_core/adapter/generation.h"
+#include "backends/llm_core/adapter/generation.h"
 
 #include <algorithm>
 #include <array>
 
-#include "llm_core/adapter/llm_metrics.h"
-#include "llm_core/adapter/logits_format.h"
-#include "llm_core/adapter/response_thread.h"
-#include "tokenizer.h"
+#include "backends/llm_core/adapter/llm_metrics.h"
+#include "backends/llm_core/adapter/logits_format.h"
+#include "backends/llm_core/adapter/response_thread.h"
+#include "backends/tokenizer/lib/tokenizer.h"
 
 namespace nereid::llm_adapter {
 namespace {

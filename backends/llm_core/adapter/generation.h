@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "llm_core/adapter/configured_outputs.h"
-#include "llm_core/adapter/request_reader.h"
-#include "llm_core/adapter/row_sink.h"
-#include "llm_core/engine/request.h"
+#include "backends/llm_core/adapter/configured_outputs.h"
+#include "backends/llm_core/adapter/request_reader.h"
+#include "backends/llm_core/adapter/row_sink.h"
+#include "backends/llm_core/engine/request.h"
 #include "nereid/backend.h"
 
 namespace nereid::llm_adapter {

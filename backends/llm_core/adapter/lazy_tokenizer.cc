@@ -1,7 +1,7 @@
 // See lazy_tokenizer.h.
-#include "llm_core/adapter/lazy_tokenizer.h"
+#include "backends/llm_core/adapter/lazy_tokenizer.h"
 
-#include "shared_tokenizer.h"
+#include "backends/tokenizer/lib/shared_tokenizer.h"
 
 namespace nereid::llm_adapter {
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "backends/tokenizer/lib/tokenizer.h"
 #include "nereid/status.h"
-#include "tokenizer.h"
 
 namespace nereid::llm_adapter {
 

@@ -1,11 +1,11 @@
 // Families, labels and where their values come from.
-#include "llm_core/adapter/llm_metrics.h"
+#include "backends/llm_core/adapter/llm_metrics.h"
 
 #include <algorithm>
 #include <iterator>
 #include <span>
 
-#include "llm_core/adapter/generation.h"
+#include "backends/llm_core/adapter/generation.h"
 
 namespace nereid::llm_adapter {
 namespace {

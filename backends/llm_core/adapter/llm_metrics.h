@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "llm_core/engine/engine.h"
+#include "backends/llm_core/engine/engine.h"
 #include "nereid/backend.h"
 
 namespace nereid::llm_adapter {

@@ -1,10 +1,10 @@
 // Load, queue, stop.
-#include "llm_core/adapter/llm_model.h"
+#include "backends/llm_core/adapter/llm_model.h"
 
 #include <algorithm>
 
-#include "llm_core/adapter/tensors.h"
-#include "llm_core/model/attention_limits.h"
+#include "backends/llm_core/adapter/tensors.h"
+#include "backends/llm_core/model/attention_limits.h"
 
 namespace nereid::llm_adapter {
 
@@ -61,8 +61,7 @@ Status LlmModel::Initialize() {
   responses_ = std::make_unique<ResponseThread>();
   llm::EngineOptions options;
   options.scheduler = parameters.scheduler;
-  options.scheduler.mixed_step_tokens =
-      parameters.mixed_step_tokens.value_or(MixedStepTokens());
+  options.scheduler.mixed_step_tokens = parameters.mixed_step_tokens.value_or(MixedStepTokens());
   options.max_queue_size = parameters.max_queue_size;
   options.overlaps_steps = parameters.overlaps_steps;
   if (metrics_ != nullptr) {

@@ -10,16 +10,16 @@
 #include <unordered_map>
 #include <vector>
 
-#include "llm_core/adapter/cancel_watch.h"
-#include "llm_core/adapter/generation.h"
-#include "llm_core/adapter/lazy_tokenizer.h"
-#include "llm_core/adapter/llm_metrics.h"
-#include "llm_core/adapter/llm_parameters.h"
-#include "llm_core/adapter/request_reader.h"
-#include "llm_core/adapter/response_thread.h"
-#include "llm_core/checkpoint/checkpoint.h"
-#include "llm_core/engine/engine.h"
-#include "llm_core/model/architecture.h"
+#include "backends/llm_core/adapter/cancel_watch.h"
+#include "backends/llm_core/adapter/generation.h"
+#include "backends/llm_core/adapter/lazy_tokenizer.h"
+#include "backends/llm_core/adapter/llm_metrics.h"
+#include "backends/llm_core/adapter/llm_parameters.h"
+#include "backends/llm_core/adapter/request_reader.h"
+#include "backends/llm_core/adapter/response_thread.h"
+#include "backends/llm_core/checkpoint/checkpoint.h"
+#include "backends/llm_core/engine/engine.h"
+#include "backends/llm_core/model/architecture.h"
 #include "nereid/backend.h"
 
 namespace nereid::llm_adapter {

@@ -1,5 +1,5 @@
 // Reads and checks the parameters.
-#include "llm_core/adapter/llm_parameters.h"
+#include "backends/llm_core/adapter/llm_parameters.h"
 
 #include <algorithm>
 #include <limits>

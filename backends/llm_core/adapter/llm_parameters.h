@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "llm_core/engine/scheduler.h"
+#include "backends/llm_core/engine/scheduler.h"
 #include "nereid/backend.h"
 
 namespace nereid::llm_adapter {

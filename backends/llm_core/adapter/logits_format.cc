@@ -1,5 +1,5 @@
 // See logits_format.h.
-#include "llm_core/adapter/logits_format.h"
+#include "backends/llm_core/adapter/logits_format.h"
 
 #include <bit>
 #include <cmath>

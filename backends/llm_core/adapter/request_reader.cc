@@ -1,11 +1,11 @@
 // Reads the tensors of section "tensorrt_llm", row by row.
-#include "llm_core/adapter/request_reader.h"
+#include "backends/llm_core/adapter/request_reader.h"
 
 #include <algorithm>
 #include <map>
 #include <type_traits>
 
-#include "llm_core/adapter/tensors.h"
+#include "backends/llm_core/adapter/tensors.h"
 
 namespace nereid::llm_adapter {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "llm_core/adapter/lazy_tokenizer.h"
-#include "llm_core/adapter/stop_text.h"
-#include "llm_core/engine/request.h"
+#include "backends/llm_core/adapter/lazy_tokenizer.h"
+#include "backends/llm_core/adapter/stop_text.h"
+#include "backends/llm_core/engine/request.h"
 #include "nereid/backend.h"
 
 namespace nereid::llm_adapter {

@@ -1,7 +1,7 @@
 // Flushes generations in the order in which they had news.
-#include "llm_core/adapter/response_thread.h"
+#include "backends/llm_core/adapter/response_thread.h"
 
-#include "llm_core/adapter/generation.h"
+#include "backends/llm_core/adapter/generation.h"
 
 namespace nereid::llm_adapter {
 

@@ -1,10 +1,10 @@
 // See row_sink.h.
-#include "llm_core/adapter/row_sink.h"
+#include "backends/llm_core/adapter/row_sink.h"
 
 #include <chrono>
 #include <utility>
 
-#include "llm_core/adapter/generation.h"
+#include "backends/llm_core/adapter/generation.h"
 
 namespace nereid::llm_adapter {
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "llm_core/adapter/stop_text.h"
-#include "llm_core/engine/request.h"
+#include "backends/llm_core/adapter/stop_text.h"
+#include "backends/llm_core/engine/request.h"
 
 namespace nereid::llm_adapter {
 

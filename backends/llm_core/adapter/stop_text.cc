@@ -1,5 +1,5 @@
 // See stop_text.h.
-#include "llm_core/adapter/stop_text.h"
+#include "backends/llm_core/adapter/stop_text.h"
 
 #include <algorithm>
 

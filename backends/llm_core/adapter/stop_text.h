@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "decode/stop_strings.h"
-#include "llm_core/engine/request.h"
-#include "tokenizer.h"
+#include "backends/llm_core/engine/request.h"
+#include "backends/tokenizer/lib/decode/stop_strings.h"
+#include "backends/tokenizer/lib/tokenizer.h"
 
 namespace nereid::llm_adapter {
 

@@ -1,5 +1,5 @@
 // Tables of inputs and outputs, in the order of the model's published configurations.
-#include "llm_core/adapter/tensors.h"
+#include "backends/llm_core/adapter/tensors.h"
 
 namespace nereid::llm_adapter {
 

@@ -1,12 +1,12 @@
 // Opens a checkpoint directory, sharded or not.
-#include "llm_core/checkpoint/checkpoint.h"
+#include "backends/llm_core/checkpoint/checkpoint.h"
 
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
-#include "llm_core/checkpoint/fault_list.h"
-#include "llm_core/checkpoint/tensor_index.h"
+#include "backends/llm_core/checkpoint/fault_list.h"
+#include "backends/llm_core/checkpoint/tensor_index.h"
 
 namespace nereid::llm {
 namespace {

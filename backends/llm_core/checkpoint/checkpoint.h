@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "llm_core/checkpoint/safetensors.h"
-#include "llm_core/checkpoint/trtllm_checkpoint.h"
+#include "backends/llm_core/checkpoint/safetensors.h"
+#include "backends/llm_core/checkpoint/trtllm_checkpoint.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {

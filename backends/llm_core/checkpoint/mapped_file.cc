@@ -1,5 +1,5 @@
 // Read-only mmap of a whole file.
-#include "llm_core/checkpoint/mapped_file.h"
+#include "backends/llm_core/checkpoint/mapped_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

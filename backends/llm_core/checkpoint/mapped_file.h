@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "nereid/lost_pages.h"
+#include "base/lost_pages.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {

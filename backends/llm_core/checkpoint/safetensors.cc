@@ -1,5 +1,5 @@
 // Header validation of safetensors files.
-#include "llm_core/checkpoint/safetensors.h"
+#include "backends/llm_core/checkpoint/safetensors.h"
 
 #include <algorithm>
 #include <limits>

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "llm_core/checkpoint/data_type.h"
-#include "llm_core/checkpoint/mapped_file.h"
+#include "backends/llm_core/checkpoint/data_type.h"
+#include "backends/llm_core/checkpoint/mapped_file.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {

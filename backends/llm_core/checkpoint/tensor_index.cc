@@ -1,10 +1,10 @@
 // Reading and checking of the index.
-#include "llm_core/checkpoint/tensor_index.h"
+#include "backends/llm_core/checkpoint/tensor_index.h"
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "llm_core/checkpoint/fault_list.h"
+#include "backends/llm_core/checkpoint/fault_list.h"
 
 namespace nereid::llm {
 

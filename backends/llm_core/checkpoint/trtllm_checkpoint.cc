@@ -1,5 +1,5 @@
 // Names, splits and the way back.
-#include "llm_core/checkpoint/trtllm_checkpoint.h"
+#include "backends/llm_core/checkpoint/trtllm_checkpoint.h"
 
 #include <algorithm>
 #include <atomic>

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "llm_core/checkpoint/safetensors.h"
-#include "llm_core/checkpoint/trtllm_config.h"
+#include "backends/llm_core/checkpoint/safetensors.h"
+#include "backends/llm_core/checkpoint/trtllm_config.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {

@@ -1,12 +1,12 @@
 // One table of architectures, one of keys for each kind of names.
-#include "llm_core/checkpoint/trtllm_config.h"
+#include "backends/llm_core/checkpoint/trtllm_config.h"
 
 #include <algorithm>
 #include <cmath>
 #include <span>
 #include <utility>
 
-#include "llm_core/model/config_reader.h"
+#include "backends/llm_core/model/config_reader.h"
 
 namespace nereid::llm {
 namespace {

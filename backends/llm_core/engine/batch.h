@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "llm_core/sampling/sampler.h"
+#include "backends/llm_core/sampling/sampler.h"
 
 namespace nereid::llm {
 

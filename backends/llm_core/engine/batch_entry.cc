@@ -1,10 +1,10 @@
 // See batch_entry.h.
-#include "llm_core/engine/batch_entry.h"
+#include "backends/llm_core/engine/batch_entry.h"
 
 #include <algorithm>
 #include <span>
 
-#include "llm_core/engine/beam_search.h"
+#include "backends/llm_core/engine/beam_search.h"
 
 namespace nereid::llm {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "llm_core/engine/batch.h"
-#include "llm_core/engine/sequence.h"
+#include "backends/llm_core/engine/batch.h"
+#include "backends/llm_core/engine/sequence.h"
 
 namespace nereid::llm {
 

@@ -1,5 +1,5 @@
 // Sequences that follow a beam search.
-#include "llm_core/engine/beam_group.h"
+#include "backends/llm_core/engine/beam_group.h"
 
 #include <utility>
 

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "llm_core/engine/beam_search.h"
-#include "llm_core/engine/scheduler.h"
-#include "llm_core/engine/sequence.h"
+#include "backends/llm_core/engine/beam_search.h"
+#include "backends/llm_core/engine/scheduler.h"
+#include "backends/llm_core/engine/sequence.h"
 
 namespace nereid::llm {
 

@@ -1,11 +1,11 @@
 // Choice of beams.
-#include "llm_core/engine/beam_search.h"
+#include "backends/llm_core/engine/beam_search.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "llm_core/engine/stop_criteria.h"
+#include "backends/llm_core/engine/stop_criteria.h"
 
 namespace nereid::llm {
 

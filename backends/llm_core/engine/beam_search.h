@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "llm_core/engine/request.h"
-#include "llm_core/sampling/sampler.h"
+#include "backends/llm_core/engine/request.h"
+#include "backends/llm_core/sampling/sampler.h"
 
 namespace nereid::llm {
 

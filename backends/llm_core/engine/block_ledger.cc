@@ -1,5 +1,5 @@
 // Promises, sharing, release of KV blocks.
-#include "llm_core/engine/block_ledger.h"
+#include "backends/llm_core/engine/block_ledger.h"
 
 #include <utility>
 

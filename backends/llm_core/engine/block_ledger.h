@@ -9,10 +9,10 @@
 #include <span>
 #include <vector>
 
-#include "llm_core/engine/batch.h"
-#include "llm_core/engine/block_manager.h"
-#include "llm_core/engine/executor.h"
-#include "llm_core/engine/sequence.h"
+#include "backends/llm_core/engine/batch.h"
+#include "backends/llm_core/engine/block_manager.h"
+#include "backends/llm_core/engine/executor.h"
+#include "backends/llm_core/engine/sequence.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {

@@ -1,5 +1,5 @@
 // Reference-counted KV blocks.
-#include "llm_core/engine/block_manager.h"
+#include "backends/llm_core/engine/block_manager.h"
 
 #include <cassert>
 

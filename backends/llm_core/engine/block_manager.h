@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "llm_core/engine/kv_block.h"
-#include "llm_core/engine/prefix_cache.h"
+#include "backends/llm_core/engine/kv_block.h"
+#include "backends/llm_core/engine/prefix_cache.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {

@@ -1,14 +1,14 @@
 // The engine's loop.
-#include "llm_core/engine/engine.h"
+#include "backends/llm_core/engine/engine.h"
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "llm_core/engine/beam_group.h"
-#include "llm_core/engine/request_check.h"
-#include "llm_core/engine/sequence_output.h"
-#include "llm_core/engine/stop_criteria.h"
+#include "backends/llm_core/engine/beam_group.h"
+#include "backends/llm_core/engine/request_check.h"
+#include "backends/llm_core/engine/sequence_output.h"
+#include "backends/llm_core/engine/stop_criteria.h"
 
 namespace nereid::llm {
 

@@ -16,12 +16,12 @@
 #include <thread>
 #include <vector>
 
-#include "llm_core/engine/engine_time.h"
-#include "llm_core/engine/executor.h"
-#include "llm_core/engine/planning_clock.h"
-#include "llm_core/engine/request.h"
-#include "llm_core/engine/scheduler.h"
-#include "llm_core/engine/step_flights.h"
+#include "backends/llm_core/engine/engine_time.h"
+#include "backends/llm_core/engine/executor.h"
+#include "backends/llm_core/engine/planning_clock.h"
+#include "backends/llm_core/engine/request.h"
+#include "backends/llm_core/engine/scheduler.h"
+#include "backends/llm_core/engine/step_flights.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {

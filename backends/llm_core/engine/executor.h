@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "llm_core/engine/batch.h"
+#include "backends/llm_core/engine/batch.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {

@@ -1,5 +1,5 @@
 // Margins.
-#include "llm_core/engine/planning_clock.h"
+#include "backends/llm_core/engine/planning_clock.h"
 
 #include <algorithm>
 

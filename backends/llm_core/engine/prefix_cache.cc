@@ -1,5 +1,5 @@
 // Hash table of block contents.
-#include "llm_core/engine/prefix_cache.h"
+#include "backends/llm_core/engine/prefix_cache.h"
 
 #include <algorithm>
 #include <bit>

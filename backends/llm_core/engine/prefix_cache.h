@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "llm_core/engine/kv_block.h"
+#include "backends/llm_core/engine/kv_block.h"
 
 namespace nereid::llm {
 

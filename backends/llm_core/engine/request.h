@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "llm_core/sampling/sampling_params.h"
+#include "backends/llm_core/sampling/sampling_params.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {

@@ -1,5 +1,5 @@
 // Ranges of a request's fields.
-#include "llm_core/engine/request_check.h"
+#include "backends/llm_core/engine/request_check.h"
 
 #include <cmath>
 

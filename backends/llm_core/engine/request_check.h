@@ -1,8 +1,8 @@
 // What a request may ask of an engine. Pure. [any thread]
 #pragma once
 
-#include "llm_core/engine/executor.h"
-#include "llm_core/engine/request.h"
+#include "backends/llm_core/engine/executor.h"
+#include "backends/llm_core/engine/request.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {

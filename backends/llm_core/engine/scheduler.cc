@@ -1,10 +1,10 @@
 // Token budget, admission, preemption.
-#include "llm_core/engine/scheduler.h"
+#include "backends/llm_core/engine/scheduler.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "llm_core/engine/batch_entry.h"
+#include "backends/llm_core/engine/batch_entry.h"
 
 namespace nereid::llm {
 namespace {

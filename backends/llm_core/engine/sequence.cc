@@ -1,10 +1,10 @@
 // From a request to its sequences.
-#include "llm_core/engine/sequence.h"
+#include "backends/llm_core/engine/sequence.h"
 
 #include <utility>
 
-#include "llm_core/engine/beam_group.h"
-#include "llm_core/sampling/philox.h"
+#include "backends/llm_core/engine/beam_group.h"
+#include "backends/llm_core/sampling/philox.h"
 
 namespace nereid::llm {
 namespace {

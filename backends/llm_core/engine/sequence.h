@@ -6,10 +6,10 @@
 #include <memory>
 #include <vector>
 
-#include "llm_core/engine/beam_search.h"
-#include "llm_core/engine/prefix_cache.h"
-#include "llm_core/engine/request.h"
-#include "llm_core/sampling/sampler.h"
+#include "backends/llm_core/engine/beam_search.h"
+#include "backends/llm_core/engine/prefix_cache.h"
+#include "backends/llm_core/engine/request.h"
+#include "backends/llm_core/sampling/sampler.h"
 
 namespace nereid::llm {
 

@@ -1,5 +1,5 @@
 // Rows of logits, and outputs.
-#include "llm_core/engine/sequence_output.h"
+#include "backends/llm_core/engine/sequence_output.h"
 
 #include <algorithm>
 #include <utility>

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "llm_core/engine/batch.h"
-#include "llm_core/engine/sequence.h"
+#include "backends/llm_core/engine/batch.h"
+#include "backends/llm_core/engine/sequence.h"
 
 namespace nereid::llm {
 

@@ -1,9 +1,9 @@
 // Overlapping steps.
-#include "llm_core/engine/step_flights.h"
+#include "backends/llm_core/engine/step_flights.h"
 
 #include <utility>
 
-#include "llm_core/engine/executor.h"
+#include "backends/llm_core/engine/executor.h"
 
 namespace nereid::llm {
 

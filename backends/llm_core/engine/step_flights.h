@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "llm_core/engine/batch.h"
-#include "llm_core/engine/sequence.h"
+#include "backends/llm_core/engine/batch.h"
+#include "backends/llm_core/engine/sequence.h"
 
 namespace nereid::llm {
 

@@ -1,5 +1,5 @@
 // End ids, stop words, lengths.
-#include "llm_core/engine/stop_criteria.h"
+#include "backends/llm_core/engine/stop_criteria.h"
 
 #include <algorithm>
 

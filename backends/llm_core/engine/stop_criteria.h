@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "llm_core/engine/request.h"
+#include "backends/llm_core/engine/request.h"
 
 namespace nereid::llm {
 

@@ -1,9 +1,9 @@
 // The table of architectures, and what is checked for all of them.
-#include "llm_core/model/architecture.h"
+#include "backends/llm_core/model/architecture.h"
 
 #include <algorithm>
 
-#include "llm_core/model/architectures/architectures.h"
+#include "backends/llm_core/model/architectures/architectures.h"
 
 namespace nereid::llm {
 namespace {

@@ -2,9 +2,9 @@
 // and the weight map. [load thread]
 #pragma once
 
-#include "llm_core/checkpoint/checkpoint.h"
-#include "llm_core/model/decoder_spec.h"
-#include "llm_core/model/weight_map.h"
+#include "backends/llm_core/checkpoint/checkpoint.h"
+#include "backends/llm_core/model/decoder_spec.h"
+#include "backends/llm_core/model/weight_map.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {

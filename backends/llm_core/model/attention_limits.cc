@@ -1,5 +1,5 @@
 // max_attention_window_size, sink_token_length.
-#include "llm_core/model/attention_limits.h"
+#include "backends/llm_core/model/attention_limits.h"
 
 #include <algorithm>
 #include <charconv>

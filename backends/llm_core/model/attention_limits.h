@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "llm_core/model/decoder_spec.h"
+#include "backends/llm_core/model/decoder_spec.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {

@@ -1,5 +1,5 @@
 // Reads keys of config.json.
-#include "llm_core/model/config_reader.h"
+#include "backends/llm_core/model/config_reader.h"
 
 #include <algorithm>
 #include <cmath>

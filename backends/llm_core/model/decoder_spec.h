@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "llm_core/sampling/sampling_params.h"
+#include "backends/llm_core/sampling/sampling_params.h"
 
 namespace nereid::llm {
 

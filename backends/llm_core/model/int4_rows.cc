@@ -1,5 +1,5 @@
 // One way of unpacking a layout.
-#include "llm_core/model/int4_rows.h"
+#include "backends/llm_core/model/int4_rows.h"
 
 #include <algorithm>
 #include <cstring>

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "llm_core/model/weight_map.h"
+#include "backends/llm_core/model/weight_map.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {

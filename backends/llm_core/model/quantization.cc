@@ -1,5 +1,5 @@
 // One reader a quantisation method.
-#include "llm_core/model/quantization.h"
+#include "backends/llm_core/model/quantization.h"
 
 #include <optional>
 #include <string>

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "llm_core/model/config_reader.h"
+#include "backends/llm_core/model/config_reader.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {

@@ -1,7 +1,7 @@
 // Rope scalings. Arithmetic in the order of the reference implementation (transformers,
 // modeling_rope_utils), in float32 as there, so that angles agree to the last bits at large
 // positions.
-#include "llm_core/model/rope.h"
+#include "backends/llm_core/model/rope.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,8 @@
 // Rotary frequencies with the context-extension scalings of Hugging Face configs. [load thread]
 #pragma once
 
-#include "llm_core/model/config_reader.h"
-#include "llm_core/model/decoder_spec.h"
+#include "backends/llm_core/model/config_reader.h"
+#include "backends/llm_core/model/decoder_spec.h"
 
 namespace nereid::llm {
 

@@ -1,12 +1,12 @@
 // Matching of weight names with a checkpoint's tensors.
-#include "llm_core/model/weight_map.h"
+#include "backends/llm_core/model/weight_map.h"
 
 #include <algorithm>
 #include <set>
 #include <span>
 #include <utility>
 
-#include "llm_core/checkpoint/fault_list.h"
+#include "backends/llm_core/checkpoint/fault_list.h"
 
 namespace nereid::llm {
 namespace {

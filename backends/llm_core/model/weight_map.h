@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "llm_core/checkpoint/checkpoint.h"
-#include "llm_core/model/decoder_spec.h"
-#include "llm_core/model/quantization.h"
+#include "backends/llm_core/checkpoint/checkpoint.h"
+#include "backends/llm_core/model/decoder_spec.h"
+#include "backends/llm_core/model/quantization.h"
 #include "nereid/status.h"
 
 namespace nereid::llm {

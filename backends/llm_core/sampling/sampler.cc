@@ -1,14 +1,14 @@
 // Sampling rules. The draw is argmax(logit + Gumbel noise) over the candidates, with the noise a
 // function of (seed, position, token): it needs no sum over probabilities, so that rounding does
 // not move it between batches or devices.
-#include "llm_core/sampling/sampler.h"
+#include "backends/llm_core/sampling/sampler.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
-#include "llm_core/sampling/philox.h"
+#include "backends/llm_core/sampling/philox.h"
 
 namespace nereid::llm {
 namespace {

@@ -1,5 +1,5 @@
 // Ranges of the sampling parameters.
-#include "llm_core/sampling/sampling_params.h"
+#include "backends/llm_core/sampling/sampling_params.h"
 
 #include <cmath>
 #include <limits>

@@ -1,12 +1,12 @@
 // See aligned_encode.h.
-#include "aligned_encode.h"
+#include "backends/tokenizer/lib/aligned_encode.h"
 
 #include <algorithm>
 #include <array>
 
-#include "text/byte_level.h"
-#include "text/char_traits.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/text/byte_level.h"
+#include "backends/tokenizer/lib/text/char_traits.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

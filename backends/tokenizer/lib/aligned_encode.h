@@ -5,8 +5,8 @@
 #include <span>
 #include <string_view>
 
-#include "finish/encoding.h"
-#include "load/tokenizer_parts.h"
+#include "backends/tokenizer/lib/finish/encoding.h"
+#include "backends/tokenizer/lib/load/tokenizer_parts.h"
 
 namespace nereid::tokenizer {
 

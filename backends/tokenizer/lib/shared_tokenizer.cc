@@ -1,5 +1,5 @@
 // See shared_tokenizer.h.
-#include "shared_tokenizer.h"
+#include "backends/tokenizer/lib/shared_tokenizer.h"
 
 #include <sys/stat.h>
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "backends/tokenizer/lib/tokenizer.h"
 #include "nereid/status.h"
-#include "tokenizer.h"
 
 namespace nereid::tokenizer {
 

@@ -1,16 +1,16 @@
 // See tokenizer.h.
-#include "tokenizer.h"
+#include "backends/tokenizer/lib/tokenizer.h"
 
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
-#include "aligned_encode.h"
-#include "load/rank_tokenizer.h"
-#include "load/side_files.h"
-#include "load/tokenizer_parts.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/aligned_encode.h"
+#include "backends/tokenizer/lib/load/rank_tokenizer.h"
+#include "backends/tokenizer/lib/load/side_files.h"
+#include "backends/tokenizer/lib/load/tokenizer_parts.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "finish/encoding.h"
+#include "backends/tokenizer/lib/finish/encoding.h"
+#include "backends/tokenizer/lib/vocabulary/special_ids.h"
 #include "nereid/status.h"
-#include "vocabulary/special_ids.h"
 
 namespace nereid::tokenizer {
 

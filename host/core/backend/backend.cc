@@ -1,9 +1,9 @@
-#include "backend/backend.h"
+#include "host/core/backend/backend.h"
 
 #include <utility>
 
-#include "backend/guarded_call.h"
-#include "observe/log.h"
+#include "host/core/backend/guarded_call.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 namespace {

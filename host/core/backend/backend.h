@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend_search.h"
-#include "backend/shared_library.h"
-#include "base/handle_cast.h"
-#include "base/message.h"
-#include "config/config_loader.h"
-#include "memory/memory_manager.h"
-#include "nereid/execution_in_turn.h"
-#include "nereid/inline_execution.h"
-#include "nereid/offered_input.h"
+#include "host/core/backend/backend_search.h"
+#include "host/core/backend/shared_library.h"
+#include "host/core/config/config_loader.h"
+#include "host/core/handle/handle_cast.h"
+#include "host/core/handle/message.h"
+#include "host/core/memory/memory_manager.h"
+#include "nereid/ext/execution_in_turn.h"
+#include "nereid/ext/inline_execution.h"
+#include "nereid/ext/offered_input.h"
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
 

@@ -1,11 +1,11 @@
-#include "backend/backend_manager.h"
+#include "host/core/backend/backend_manager.h"
 
 #include <nlohmann/json.hpp>
 
-#include "backend/run_apart.h"
 #include "base/clock.h"
-#include "memory/gpu_devices.h"
-#include "observe/log.h"
+#include "host/core/backend/run_apart.h"
+#include "host/core/memory/gpu_devices.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "backend/backend.h"
+#include "host/core/backend/backend.h"
 
 namespace nereid {
 

@@ -1,11 +1,11 @@
-#include "backend/current_call.h"
+#include "host/core/backend/current_call.h"
 
 #include <unistd.h>
 
 #include <cstdlib>
 #include <mutex>
 
-#include "observe/log.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 namespace {

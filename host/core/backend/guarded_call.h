@@ -6,8 +6,8 @@
 #include <exception>
 #include <string_view>
 
-#include "backend/current_call.h"
-#include "base/error.h"
+#include "host/core/backend/current_call.h"
+#include "host/core/handle/error.h"
 #include "nereid/status.h"
 
 namespace nereid {

@@ -1,10 +1,10 @@
-#include "backend/instance.h"
+#include "host/core/backend/instance.h"
 
 #include <utility>
 
-#include "backend/guarded_call.h"
-#include "memory/gpu_devices.h"
-#include "observe/log.h"
+#include "host/core/backend/guarded_call.h"
+#include "host/core/memory/gpu_devices.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 Instance::Instance(InstanceSpec spec, Backend* backend, TRITONBACKEND_Model* model,

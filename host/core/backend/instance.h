@@ -11,14 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "backend/backend.h"
-#include "base/handle_cast.h"
 #include "base/host_binding.h"
-#include "base/message.h"
+#include "host/core/backend/backend.h"
+#include "host/core/handle/handle_cast.h"
+#include "host/core/handle/message.h"
+#include "host/core/observe/statistics.h"
+#include "host/core/request/give_back.h"
+#include "host/core/request/infer_request.h"
 #include "nereid/status.h"
-#include "observe/statistics.h"
-#include "request/give_back.h"
-#include "request/infer_request.h"
 
 namespace nereid {
 

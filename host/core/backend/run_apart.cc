@@ -1,4 +1,4 @@
-#include "backend/run_apart.h"
+#include "host/core/backend/run_apart.h"
 
 #include <memory>
 #include <system_error>

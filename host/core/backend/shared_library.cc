@@ -1,4 +1,4 @@
-#include "backend/shared_library.h"
+#include "host/core/backend/shared_library.h"
 
 #include <dlfcn.h>
 

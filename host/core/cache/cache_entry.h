@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/handle_cast.h"
-#include "memory/buffer_attributes.h"
+#include "host/core/handle/handle_cast.h"
+#include "host/core/memory/buffer_attributes.h"
 #include "nereid/status.h"
 #include "triton/core/tritoncache.h"
 

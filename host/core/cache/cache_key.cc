@@ -1,4 +1,4 @@
-#include "cache/cache_key.h"
+#include "host/core/cache/cache_key.h"
 
 #include <algorithm>
 #include <vector>

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "request/infer_request.h"
+#include "host/core/request/infer_request.h"
 
 namespace nereid {
 

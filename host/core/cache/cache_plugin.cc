@@ -1,11 +1,11 @@
-#include "cache/cache_plugin.h"
+#include "host/core/cache/cache_plugin.h"
 
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
-#include "backend/guarded_call.h"
-#include "observe/log.h"
+#include "host/core/backend/guarded_call.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/shared_library.h"
-#include "cache/cache_entry.h"
+#include "host/core/backend/shared_library.h"
+#include "host/core/cache/cache_entry.h"
 #include "nereid/status.h"
 #include "triton/core/tritoncache.h"
 

@@ -1,12 +1,12 @@
-#include "cache/response_cache.h"
+#include "host/core/cache/response_cache.h"
 
 #include <utility>
 
-#include "backend/run_apart.h"
 #include "base/clock.h"
-#include "cache/cache_key.h"
-#include "cache/response_codec.h"
-#include "observe/log.h"
+#include "host/core/backend/run_apart.h"
+#include "host/core/cache/cache_key.h"
+#include "host/core/cache/response_codec.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 namespace {

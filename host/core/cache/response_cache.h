@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "cache/cache_plugin.h"
+#include "host/core/cache/cache_plugin.h"
+#include "host/core/request/infer_request.h"
 #include "nereid/status.h"
-#include "request/infer_request.h"
 
 namespace nereid {
 

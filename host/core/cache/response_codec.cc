@@ -1,10 +1,10 @@
-#include "cache/response_codec.h"
+#include "host/core/cache/response_codec.h"
 
 #include <cstring>
 #include <string_view>
 #include <vector>
 
-#include "request/request_plan.h"
+#include "host/core/request/request_plan.h"
 
 namespace nereid {
 namespace {

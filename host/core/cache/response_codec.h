@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "host/core/request/infer_response.h"
 #include "nereid/status.h"
-#include "request/infer_response.h"
 
 namespace nereid {
 

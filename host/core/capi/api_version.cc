@@ -1,7 +1,7 @@
 // Versions and the names of enumerators. [any thread]
-#include "base/data_type.h"
-#include "capi/handles.h"
-#include "memory/buffer_attributes.h"
+#include "host/core/capi/handles.h"
+#include "host/core/handle/data_type.h"
+#include "host/core/memory/buffer_attributes.h"
 #include "triton/core/tritoncache.h"
 #include "triton/core/tritonrepoagent.h"
 

@@ -1,8 +1,8 @@
 // TRITONBACKEND_Backend, its attributes and its memory manager: what a backend asks about itself.
 // [load threads; memory: any thread]
-#include "backend/backend.h"
+#include "host/core/backend/backend.h"
 
-#include "capi/handles.h"
+#include "host/core/capi/handles.h"
 
 using nereid::AtCEdge;
 using nereid::FromHandle;

@@ -1,10 +1,10 @@
 // TRITONBACKEND_ModelInstance: what a backend asks about an instance. [load thread, instance
 // thread]
-#include "backend/instance.h"
+#include "host/core/backend/instance.h"
 
-#include "capi/handles.h"
-#include "capi/memory_usage.h"
-#include "model/model.h"
+#include "host/core/capi/handles.h"
+#include "host/core/capi/memory_usage.h"
+#include "host/core/model/model.h"
 
 using nereid::AtCEdge;
 using nereid::FromHandle;

@@ -1,9 +1,9 @@
 // TRITONBACKEND_Model: what a backend asks about a model that it runs. [load thread mostly; name,
 // version and state: any thread]
-#include "capi/config_version.h"
-#include "capi/handles.h"
-#include "capi/memory_usage.h"
-#include "model/model.h"
+#include "host/core/capi/config_version.h"
+#include "host/core/capi/handles.h"
+#include "host/core/capi/memory_usage.h"
+#include "host/core/model/model.h"
 
 using nereid::AtCEdge;
 using nereid::FromHandle;

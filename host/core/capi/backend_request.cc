@@ -1,8 +1,8 @@
 // TRITONBACKEND_Request: what a backend reads from a request, and its release. Pointers handed out
 // live until the release. [instance thread; release: any thread]
-#include "capi/handles.h"
-#include "observe/trace.h"
-#include "request/infer_request.h"
+#include "host/core/capi/handles.h"
+#include "host/core/observe/trace.h"
+#include "host/core/request/infer_request.h"
 
 using nereid::AtCEdge;
 using nereid::FromHandle;

@@ -1,8 +1,8 @@
 // TRITONBACKEND_Response and ResponseFactory: how a backend answers. [any thread, one at a time a
 // response]
-#include "capi/handles.h"
-#include "request/infer_request.h"
-#include "request/infer_response.h"
+#include "host/core/capi/handles.h"
+#include "host/core/request/infer_request.h"
+#include "host/core/request/infer_response.h"
 
 using nereid::AtCEdge;
 using nereid::FromHandle;

@@ -1,9 +1,9 @@
 // TRITONBACKEND_State: implicit state of sequence models. A handle belongs to its sequence.
 // [instance thread]
-#include "capi/handles.h"
-#include "capi/wished_memory.h"
-#include "request/infer_request.h"
-#include "request/sequence_states.h"
+#include "host/core/capi/handles.h"
+#include "host/core/capi/wished_memory.h"
+#include "host/core/request/infer_request.h"
+#include "host/core/request/sequence_states.h"
 
 using nereid::AtCEdge;
 using nereid::FromHandle;

@@ -1,9 +1,9 @@
 // What a backend reports about its work: per request, per execution, per response. [any thread]
-#include "backend/instance.h"
 #include "base/clock.h"
-#include "capi/handles.h"
-#include "observe/trace.h"
-#include "request/infer_request.h"
+#include "host/core/backend/instance.h"
+#include "host/core/capi/handles.h"
+#include "host/core/observe/trace.h"
+#include "host/core/request/infer_request.h"
 
 using nereid::AtCEdge;
 using nereid::FailureReason;

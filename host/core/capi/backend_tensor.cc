@@ -1,7 +1,7 @@
 // TRITONBACKEND_Input and TRITONBACKEND_Output: tensors as a backend sees them. [instance thread]
-#include "capi/handles.h"
-#include "capi/wished_memory.h"
-#include "request/tensor.h"
+#include "host/core/capi/handles.h"
+#include "host/core/capi/wished_memory.h"
+#include "host/core/request/tensor.h"
 
 using nereid::AtCEdge;
 using nereid::FromHandle;

@@ -1,9 +1,9 @@
 // TRITONSERVER_BufferAttributes. [one thread at a time]
-#include "memory/buffer_attributes.h"
+#include "host/core/memory/buffer_attributes.h"
 
 #include <cstring>
 
-#include "capi/handles.h"
+#include "host/core/capi/handles.h"
 
 using nereid::BufferAttributes;
 using nereid::FromHandle;

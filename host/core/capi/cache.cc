@@ -1,7 +1,7 @@
 // TRITONCACHE_*: what a cache library does with an entry during Insert and Lookup. [the thread of
 // the call]
-#include "cache/cache_entry.h"
-#include "capi/handles.h"
+#include "host/core/cache/cache_entry.h"
+#include "host/core/capi/handles.h"
 
 using nereid::AtCEdge;
 using nereid::CacheEntry;

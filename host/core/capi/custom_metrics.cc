@@ -1,8 +1,8 @@
 // TRITONSERVER_MetricFamily, Metric and MetricArgs: metrics of backends and embedders. [any thread]
-#include "observe/custom_metrics.h"
+#include "host/core/observe/custom_metrics.h"
 
-#include "base/raw_value.h"
-#include "capi/handles.h"
+#include "host/core/capi/handles.h"
+#include "host/core/handle/raw_value.h"
 
 using nereid::AtCEdge;
 using nereid::CustomMetric;

@@ -3,10 +3,10 @@
 // its definition.
 #pragma once
 
-#include "base/error.h"
-#include "base/handle_cast.h"
-#include "base/message.h"
-#include "base/parameter.h"
+#include "host/core/handle/error.h"
+#include "host/core/handle/handle_cast.h"
+#include "host/core/handle/message.h"
+#include "host/core/handle/parameter.h"
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
 #include "triton/core/tritonserver.h"

@@ -1,8 +1,8 @@
 // TRITONSERVER_ServerInferAsync: a client hands its request over. [client thread]
-#include "capi/handles.h"
-#include "observe/trace.h"
-#include "request/infer_request.h"
-#include "server.h"
+#include "host/core/capi/handles.h"
+#include "host/core/observe/trace.h"
+#include "host/core/request/infer_request.h"
+#include "host/core/server.h"
 
 using nereid::FromHandle;
 using nereid::InferRequest;

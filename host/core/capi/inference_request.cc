@@ -1,9 +1,9 @@
 // TRITONSERVER_InferenceRequest: what a client puts into a request. [client thread]
-#include "request/infer_request.h"
+#include "host/core/request/infer_request.h"
 
-#include "capi/handles.h"
-#include "model/model.h"
-#include "server.h"
+#include "host/core/capi/handles.h"
+#include "host/core/model/model.h"
+#include "host/core/server.h"
 
 using nereid::AtCEdge;
 using nereid::BufferAttributes;

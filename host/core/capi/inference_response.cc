@@ -1,7 +1,7 @@
 // TRITONSERVER_InferenceResponse: what a client reads from a response. [the thread that holds it]
-#include "request/infer_response.h"
+#include "host/core/request/infer_response.h"
 
-#include "capi/handles.h"
+#include "host/core/capi/handles.h"
 
 using nereid::FromHandle;
 using nereid::InferResponse;

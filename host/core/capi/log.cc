@@ -1,9 +1,9 @@
 // The log, and the options that set it. They act at once and on the whole process, so the options
 // may be null: that is how frontends change the log of a running server. [any thread]
-#include "observe/log.h"
+#include "host/core/observe/log.h"
 
 #include "base/clock.h"
-#include "capi/handles.h"
+#include "host/core/capi/handles.h"
 
 namespace log = nereid::log;
 

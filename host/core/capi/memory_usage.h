@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "memory/buffer_attributes.h"
-#include "observe/memory_usage.h"
+#include "host/core/memory/buffer_attributes.h"
+#include "host/core/observe/memory_usage.h"
 
 namespace nereid {
 

@@ -1,7 +1,7 @@
 // TRITONSERVER_Message. [any thread]
 #include <nlohmann/json.hpp>
 
-#include "capi/handles.h"
+#include "host/core/capi/handles.h"
 
 using nereid::FromHandle;
 using nereid::Message;

@@ -1,11 +1,11 @@
 // TRITONSERVER_Metrics: the metrics page of a server. [any thread]
-#include "observe/metrics.h"
+#include "host/core/observe/metrics.h"
 
 #include <string>
 
-#include "capi/handles.h"
-#include "model/core_services.h"
-#include "server.h"
+#include "host/core/capi/handles.h"
+#include "host/core/model/core_services.h"
+#include "host/core/server.h"
 
 using nereid::FromHandle;
 using nereid::Status;

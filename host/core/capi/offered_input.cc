@@ -1,10 +1,10 @@
 // Memory that models offer for inputs: NEREID_InputMemory. [any thread]
 #include <memory>
 
-#include "capi/handles.h"
-#include "model/model.h"
-#include "nereid/offered_input.h"
-#include "server.h"
+#include "host/core/capi/handles.h"
+#include "host/core/model/model.h"
+#include "host/core/server.h"
+#include "nereid/ext/offered_input.h"
 
 namespace nereid {
 namespace {

@@ -1,5 +1,5 @@
 // TRITONSERVER_Parameter. [any thread]
-#include "capi/handles.h"
+#include "host/core/capi/handles.h"
 
 using nereid::Parameter;
 

@@ -1,8 +1,8 @@
 // TRITONREPOAGENT_*: what a repository agent asks about a model during an action. [the thread of
 // the action]
-#include "capi/config_version.h"
-#include "capi/handles.h"
-#include "repository/agent_model.h"
+#include "host/core/capi/config_version.h"
+#include "host/core/capi/handles.h"
+#include "host/core/repository/agent_model.h"
 
 using nereid::AgentModel;
 using nereid::AtCEdge;

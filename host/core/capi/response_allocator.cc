@@ -1,7 +1,7 @@
 // TRITONSERVER_ResponseAllocator. [any thread]
-#include "request/response_allocator.h"
+#include "host/core/request/response_allocator.h"
 
-#include "capi/handles.h"
+#include "host/core/capi/handles.h"
 
 using nereid::FromHandle;
 using nereid::ResponseAllocator;

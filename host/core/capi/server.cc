@@ -1,7 +1,7 @@
 // TRITONSERVER_Server as a whole: its life, health, repositories and metadata. [any thread]
-#include "server.h"
+#include "host/core/server.h"
 
-#include "capi/handles.h"
+#include "host/core/capi/handles.h"
 
 using nereid::AtCEdge;
 using nereid::FromHandle;

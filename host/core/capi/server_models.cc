@@ -1,9 +1,9 @@
 // TRITONSERVER_Server and its models: readiness, properties, metadata, configuration, statistics,
 // index, load and unload. [any thread]
-#include "capi/config_version.h"
-#include "capi/handles.h"
-#include "model/model.h"
-#include "server.h"
+#include "host/core/capi/config_version.h"
+#include "host/core/capi/handles.h"
+#include "host/core/model/model.h"
+#include "host/core/server.h"
 
 using nereid::AtCEdge;
 using nereid::FromHandle;

@@ -1,12 +1,12 @@
 // TRITONSERVER_ServerOptions: each setter stores its value; the server judges them when it starts.
 // [one thread at a time]
-#include "server_options.h"
+#include "host/core/server_options.h"
 
 #include <nlohmann/json.hpp>
 
 #include "base/host_binding.h"
-#include "base/raw_value.h"
-#include "capi/handles.h"
+#include "host/core/capi/handles.h"
+#include "host/core/handle/raw_value.h"
 
 using nereid::FromHandle;
 using nereid::ServerOptions;

@@ -1,8 +1,8 @@
 // TRITONSERVER_InferenceTrace: made by a client or spawned by a backend, given to ServerInferAsync.
 // [any thread]
-#include "observe/trace.h"
+#include "host/core/observe/trace.h"
 
-#include "capi/handles.h"
+#include "host/core/capi/handles.h"
 
 using nereid::AtCEdge;
 using nereid::FromHandle;

@@ -1,7 +1,7 @@
 // Where a backend wishes its memory, said in what it is answered in, too.
 #pragma once
 
-#include "base/raw_value.h"
+#include "host/core/handle/raw_value.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-#include "config/json_text.h"
+#include "host/core/config/json_text.h"
 
 namespace nereid::config {
 

@@ -1,15 +1,15 @@
-#include "config/config_loader.h"
+#include "host/core/config/config_loader.h"
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/file_content.h"
-#include "config/config_form.h"
-#include "config/normalize.h"
-#include "config/parse.h"
-#include "config/schema.h"
-#include "config/typed_config.h"
-#include "config/validate.h"
+#include "host/core/config/config_form.h"
+#include "host/core/config/normalize.h"
+#include "host/core/config/parse.h"
+#include "host/core/config/schema.h"
+#include "host/core/config/typed_config.h"
+#include "host/core/config/validate.h"
 
 namespace nereid::config {
 namespace {

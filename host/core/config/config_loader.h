@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "config/fault.h"
-#include "config/model_config.h"
+#include "host/core/config/fault.h"
+#include "host/core/config/model_config.h"
 #include "nereid/status.h"
 
 namespace nereid::config {

@@ -1,4 +1,4 @@
-#include "config/fault.h"
+#include "host/core/config/fault.h"
 
 namespace nereid::config {
 

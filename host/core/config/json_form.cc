@@ -1,4 +1,4 @@
-#include "config/json_form.h"
+#include "host/core/config/json_form.h"
 
 #include <google/protobuf/descriptor.h>
 

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "config/fault.h"
+#include "host/core/config/fault.h"
 
 namespace nereid::config {
 

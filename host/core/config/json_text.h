@@ -5,7 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "config/json_form.h"
+#include "host/core/config/json_form.h"
 
 namespace nereid::config {
 

@@ -1,4 +1,4 @@
-#include "config/key_index.h"
+#include "host/core/config/key_index.h"
 
 #include <cctype>
 #include <map>

@@ -1,4 +1,4 @@
-#include "config/model_config.h"
+#include "host/core/config/model_config.h"
 
 namespace nereid {
 namespace {

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/data_type.h"
+#include "host/core/handle/data_type.h"
 
 namespace nereid {
 

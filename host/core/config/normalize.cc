@@ -1,4 +1,4 @@
-#include "config/normalize.h"
+#include "host/core/config/normalize.h"
 
 #include <algorithm>
 #include <array>

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "config/config_loader.h"
-#include "config/json_form.h"
+#include "host/core/config/config_loader.h"
+#include "host/core/config/json_form.h"
 
 namespace nereid::config {
 

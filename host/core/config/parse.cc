@@ -1,11 +1,11 @@
-#include "config/parse.h"
+#include "host/core/config/parse.h"
 
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 
 #include <nlohmann/json.hpp>
 
-#include "config/schema.h"
+#include "host/core/config/schema.h"
 
 namespace nereid::config {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "config/fault.h"
-#include "config/json_form.h"
-#include "config/key_index.h"
+#include "host/core/config/fault.h"
+#include "host/core/config/json_form.h"
+#include "host/core/config/key_index.h"
 
 namespace nereid::config {
 

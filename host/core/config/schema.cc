@@ -1,4 +1,4 @@
-#include "config/schema.h"
+#include "host/core/config/schema.h"
 
 #include <google/protobuf/descriptor.pb.h>
 

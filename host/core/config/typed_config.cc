@@ -1,9 +1,9 @@
-#include "config/typed_config.h"
+#include "host/core/config/typed_config.h"
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "config/config_form.h"
+#include "host/core/config/config_form.h"
 
 namespace nereid::config {
 namespace {

@@ -4,8 +4,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
-#include "config/json_form.h"
-#include "config/model_config.h"
+#include "host/core/config/json_form.h"
+#include "host/core/config/model_config.h"
 
 namespace nereid::config {
 

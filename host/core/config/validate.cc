@@ -1,11 +1,11 @@
-#include "config/validate.h"
+#include "host/core/config/validate.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/concat.h"
-#include "config/typed_config.h"
-#include "config/validate_parts.h"
+#include "host/core/config/typed_config.h"
+#include "host/core/config/validate_parts.h"
 
 namespace nereid::config {
 namespace {

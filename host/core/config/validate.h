@@ -4,9 +4,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "config/fault.h"
-#include "config/json_form.h"
-#include "config/model_config.h"
+#include "host/core/config/fault.h"
+#include "host/core/config/json_form.h"
+#include "host/core/config/model_config.h"
 
 namespace nereid::config {
 

@@ -1,6 +1,6 @@
 // What an ensemble must satisfy by itself; its backend checks it against the models of its steps.
 #include "base/concat.h"
-#include "config/validate_parts.h"
+#include "host/core/config/validate_parts.h"
 
 namespace nereid::config {
 namespace {

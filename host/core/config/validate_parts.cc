@@ -1,4 +1,4 @@
-#include "config/validate_parts.h"
+#include "host/core/config/validate_parts.h"
 
 namespace nereid::config {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "config/fault.h"
-#include "config/model_config.h"
+#include "host/core/config/fault.h"
+#include "host/core/config/model_config.h"
 
 namespace nereid::config {
 

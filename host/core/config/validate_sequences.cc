@@ -1,7 +1,7 @@
 // What sequence_batching must satisfy.
 #include <set>
 
-#include "config/validate_parts.h"
+#include "host/core/config/validate_parts.h"
 
 namespace nereid::config {
 namespace {

@@ -6,10 +6,10 @@
 #include <string_view>
 
 #include "base/concat.h"
-#include "config/config_form.h"
-#include "config/typed_config.h"
-#include "config/validate.h"
-#include "config/validate_parts.h"
+#include "host/core/config/config_form.h"
+#include "host/core/config/typed_config.h"
+#include "host/core/config/validate.h"
+#include "host/core/config/validate_parts.h"
 
 namespace nereid::config {
 namespace {

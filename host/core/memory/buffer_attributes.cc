@@ -1,4 +1,4 @@
-#include "memory/buffer_attributes.h"
+#include "host/core/memory/buffer_attributes.h"
 
 namespace nereid {
 

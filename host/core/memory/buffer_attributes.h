@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/handle_cast.h"
+#include "host/core/handle/handle_cast.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {

@@ -1,8 +1,8 @@
-#include "memory/gpu_devices.h"
+#include "host/core/memory/gpu_devices.h"
 
 #include <algorithm>
 
-#include "nereid/cuda_driver.h"
+#include "base/cuda_driver.h"
 
 namespace nereid {
 

@@ -1,9 +1,9 @@
-#include "memory/gpu_monitor.h"
+#include "host/core/memory/gpu_monitor.h"
 
 #include <dlfcn.h>
 
-#include "nereid/cuda_driver.h"
-#include "observe/log.h"
+#include "base/cuda_driver.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 namespace {

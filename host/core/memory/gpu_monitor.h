@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "host/core/observe/metrics.h"
 #include "nereid/status.h"
-#include "observe/metrics.h"
 
 namespace nereid {
 

@@ -1,11 +1,11 @@
-#include "memory/memory_manager.h"
+#include "host/core/memory/memory_manager.h"
 
 #include <cstdlib>
 #include <utility>
 
-#include "memory/buffer_attributes.h"
-#include "nereid/cuda_driver.h"
-#include "observe/log.h"
+#include "base/cuda_driver.h"
+#include "host/core/memory/buffer_attributes.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 namespace {

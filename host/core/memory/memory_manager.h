@@ -10,8 +10,8 @@
 #include <memory>
 #include <mutex>
 
-#include "base/handle_cast.h"
-#include "memory/memory_pool.h"
+#include "host/core/handle/handle_cast.h"
+#include "host/core/memory/memory_pool.h"
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
 

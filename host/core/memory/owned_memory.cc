@@ -1,9 +1,9 @@
-#include "memory/owned_memory.h"
+#include "host/core/memory/owned_memory.h"
 
 #include <cstdlib>
 #include <cstring>
 
-#include "nereid/cuda_driver.h"
+#include "base/cuda_driver.h"
 
 namespace nereid {
 

@@ -7,9 +7,9 @@
 #include <memory>
 #include <utility>
 
-#include "memory/memory_manager.h"
-#include "memory/memory_place.h"
-#include "memory/reserved_memory.h"
+#include "host/core/memory/memory_manager.h"
+#include "host/core/memory/memory_place.h"
+#include "host/core/memory/reserved_memory.h"
 #include "nereid/status.h"
 
 namespace nereid {
@@ -20,8 +20,8 @@ class OwnedMemory {
   // null manager has CPU memory alone. UNAVAILABLE when there is none either.
   static Result<std::shared_ptr<OwnedMemory>> Allocate(MemoryManager* manager, MemoryPlace wish,
                                                        size_t byte_size);
-  // At `place`, which is not pinned, in memory that Grow makes larger where it is, up to `max_bytes`.
-  // INVALID_ARG when it is larger already, UNAVAILABLE without room or addresses.
+  // At `place`, which is not pinned, in memory that Grow makes larger where it is, up to
+  // `max_bytes`. INVALID_ARG when it is larger already, UNAVAILABLE without room or addresses.
   static Result<std::shared_ptr<OwnedMemory>> AllocateGrowable(MemoryPlace place, size_t byte_size,
                                                                size_t max_bytes);
   ~OwnedMemory();

@@ -1,9 +1,9 @@
-#include "memory/reserved_memory.h"
+#include "host/core/memory/reserved_memory.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "nereid/cuda_driver.h"
+#include "base/cuda_driver.h"
 
 namespace nereid {
 namespace {

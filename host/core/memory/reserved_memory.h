@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "memory/memory_place.h"
+#include "host/core/memory/memory_place.h"
 #include "nereid/status.h"
 
 namespace nereid {

@@ -1,11 +1,11 @@
-#include "model/batch_library.h"
+#include "host/core/model/batch_library.h"
 
 #include <filesystem>
 #include <utility>
 
-#include "backend/guarded_call.h"
-#include "backend/shared_library.h"
-#include "observe/log.h"
+#include "host/core/backend/guarded_call.h"
+#include "host/core/backend/shared_library.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 namespace {

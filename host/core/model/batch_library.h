@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "config/model_config.h"
+#include "host/core/config/model_config.h"
+#include "host/core/scheduling/batch_strategy.h"
 #include "nereid/status.h"
-#include "scheduling/batch_strategy.h"
 #include "triton/core/tritonbackend.h"
 
 namespace nereid {

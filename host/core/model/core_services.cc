@@ -1,6 +1,6 @@
-#include "model/core_services.h"
+#include "host/core/model/core_services.h"
 
-#include "memory/gpu_monitor.h"
+#include "host/core/memory/gpu_monitor.h"
 
 namespace nereid {
 

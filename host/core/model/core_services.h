@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "backend/backend_manager.h"
-#include "cache/response_cache.h"
-#include "memory/memory_manager.h"
-#include "model/model_reaper.h"
-#include "observe/metrics.h"
-#include "scheduling/queue_attendant.h"
-#include "scheduling/rate_limiter.h"
+#include "host/core/backend/backend_manager.h"
+#include "host/core/cache/response_cache.h"
+#include "host/core/memory/memory_manager.h"
+#include "host/core/model/model_reaper.h"
+#include "host/core/observe/metrics.h"
+#include "host/core/scheduling/queue_attendant.h"
+#include "host/core/scheduling/rate_limiter.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {

@@ -1,4 +1,4 @@
-#include "model/instance_runner.h"
+#include "host/core/model/instance_runner.h"
 
 #include <pthread.h>
 

@@ -9,10 +9,10 @@
 #include <mutex>
 #include <thread>
 
-#include "backend/instance.h"
 #include "base/host_binding.h"
-#include "scheduling/rate_limiter.h"
-#include "scheduling/scheduler.h"
+#include "host/core/backend/instance.h"
+#include "host/core/scheduling/rate_limiter.h"
+#include "host/core/scheduling/scheduler.h"
 
 namespace nereid {
 

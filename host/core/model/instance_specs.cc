@@ -1,4 +1,4 @@
-#include "model/instance_specs.h"
+#include "host/core/model/instance_specs.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

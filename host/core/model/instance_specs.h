@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "backend/instance.h"
-#include "config/model_config.h"
+#include "host/core/backend/instance.h"
+#include "host/core/config/model_config.h"
 #include "nereid/status.h"
 
 namespace nereid {

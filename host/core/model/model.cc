@@ -1,4 +1,4 @@
-#include "model/model.h"
+#include "host/core/model/model.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,22 +6,22 @@
 #include <future>
 #include <utility>
 
-#include "backend/guarded_call.h"
 #include "base/clock.h"
-#include "config/config_loader.h"
-#include "memory/gpu_devices.h"
-#include "memory/gpu_monitor.h"
-#include "model/batch_library.h"
-#include "model/instance_specs.h"
-#include "model/warmup.h"
-#include "observe/log.h"
-#include "observe/trace.h"
-#include "request/trace_tensors.h"
-#include "scheduling/direct_scheduler.h"
-#include "scheduling/dynamic_batcher.h"
-#include "scheduling/inline_scheduler.h"
-#include "scheduling/sequence_batcher.h"
-#include "scheduling/sequence_controls.h"
+#include "host/core/backend/guarded_call.h"
+#include "host/core/config/config_loader.h"
+#include "host/core/memory/gpu_devices.h"
+#include "host/core/memory/gpu_monitor.h"
+#include "host/core/model/batch_library.h"
+#include "host/core/model/instance_specs.h"
+#include "host/core/model/warmup.h"
+#include "host/core/observe/log.h"
+#include "host/core/observe/trace.h"
+#include "host/core/request/trace_tensors.h"
+#include "host/core/scheduling/direct_scheduler.h"
+#include "host/core/scheduling/dynamic_batcher.h"
+#include "host/core/scheduling/inline_scheduler.h"
+#include "host/core/scheduling/sequence_batcher.h"
+#include "host/core/scheduling/sequence_controls.h"
 
 namespace nereid {
 namespace {

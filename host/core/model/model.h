@@ -14,19 +14,19 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.h"
-#include "backend/instance.h"
-#include "base/handle_cast.h"
-#include "config/model_config.h"
-#include "model/core_services.h"
-#include "model/instance_runner.h"
+#include "host/core/backend/backend.h"
+#include "host/core/backend/instance.h"
+#include "host/core/config/model_config.h"
+#include "host/core/handle/handle_cast.h"
+#include "host/core/model/core_services.h"
+#include "host/core/model/instance_runner.h"
+#include "host/core/observe/memory_usage.h"
+#include "host/core/observe/metrics.h"
+#include "host/core/observe/statistics.h"
+#include "host/core/request/request_plan.h"
+#include "host/core/request/request_target.h"
+#include "host/core/scheduling/scheduler.h"
 #include "nereid/status.h"
-#include "observe/memory_usage.h"
-#include "observe/metrics.h"
-#include "observe/statistics.h"
-#include "request/request_plan.h"
-#include "request/request_target.h"
-#include "scheduling/scheduler.h"
 #include "triton/core/tritonbackend.h"
 
 namespace nereid {

@@ -1,4 +1,4 @@
-#include "model/model_reaper.h"
+#include "host/core/model/model_reaper.h"
 
 #include <thread>
 #include <utility>

@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "config/config_loader.h"
-#include "memory/gpu_devices.h"
-#include "model/instance_specs.h"
-#include "model/model.h"
-#include "observe/log.h"
+#include "host/core/config/config_loader.h"
+#include "host/core/memory/gpu_devices.h"
+#include "host/core/model/instance_specs.h"
+#include "host/core/model/model.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/warmup.h"
+#include "host/core/model/warmup.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "base/file_content.h"
-#include "request/discard.h"
-#include "request/infer_request.h"
-#include "request/infer_response.h"
-#include "request/sequence_states.h"
-#include "scheduling/sequence_controls.h"
+#include "host/core/handle/error.h"
+#include "host/core/request/discard.h"
+#include "host/core/request/infer_request.h"
+#include "host/core/request/infer_response.h"
+#include "host/core/request/sequence_states.h"
+#include "host/core/scheduling/sequence_controls.h"
 
 namespace nereid {
 namespace {

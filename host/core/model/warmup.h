@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "backend/instance.h"
-#include "config/model_config.h"
-#include "model/core_services.h"
+#include "host/core/backend/instance.h"
+#include "host/core/config/model_config.h"
+#include "host/core/model/core_services.h"
+#include "host/core/request/request_target.h"
 #include "nereid/status.h"
-#include "request/request_target.h"
 
 namespace nereid {
 

@@ -1,4 +1,4 @@
-#include "observe/cpu_metrics.h"
+#include "host/core/observe/cpu_metrics.h"
 
 #include <fstream>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "observe/custom_metrics.h"
+#include "host/core/observe/custom_metrics.h"
 
 #include <prometheus/check_names.h>
 #include <prometheus/metric_family.h>

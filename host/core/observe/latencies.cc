@@ -1,4 +1,4 @@
-#include "observe/latencies.h"
+#include "host/core/observe/latencies.h"
 
 #include <prometheus/client_metric.h>
 #include <prometheus/histogram.h>
@@ -10,7 +10,7 @@
 #include <optional>
 #include <string_view>
 
-#include "observe/statistics.h"
+#include "host/core/observe/statistics.h"
 
 namespace nereid {
 namespace {

@@ -1,4 +1,4 @@
-#include "observe/log.h"
+#include "host/core/observe/log.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 #include <memory>
 #include <mutex>
 
+#include "host/core/observe/log_line.h"
 #include "nereid/unique_fd.h"
-#include "observe/log_line.h"
 
 namespace nereid::log {
 namespace {

@@ -1,4 +1,4 @@
-#include "observe/log_line.h"
+#include "host/core/observe/log_line.h"
 
 #include <sys/time.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "observe/log.h"
+#include "host/core/observe/log.h"
 
 namespace nereid::log {
 

@@ -1,4 +1,4 @@
-#include "observe/memory_usage.h"
+#include "host/core/observe/memory_usage.h"
 
 namespace nereid {
 

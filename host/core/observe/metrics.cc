@@ -1,4 +1,4 @@
-#include "observe/metrics.h"
+#include "host/core/observe/metrics.h"
 
 #include <prometheus/text_serializer.h>
 
@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "base/clock.h"
-#include "observe/custom_metrics.h"
+#include "host/core/observe/custom_metrics.h"
 
 namespace nereid {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "observe/cpu_metrics.h"
-#include "observe/statistics.h"
+#include "host/core/observe/cpu_metrics.h"
+#include "host/core/observe/statistics.h"
 
 namespace prometheus {
 struct MetricFamily;

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "observe/latencies.h"
-#include "observe/memory_usage.h"
+#include "host/core/observe/latencies.h"
+#include "host/core/observe/memory_usage.h"
 
 namespace nereid {
 

@@ -1,4 +1,4 @@
-#include "observe/text_table.h"
+#include "host/core/observe/text_table.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "observe/trace.h"
+#include "host/core/observe/trace.h"
 
 #include <nlohmann/json.hpp>
 #include <utility>

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/handle_cast.h"
+#include "host/core/handle/handle_cast.h"
 #include "nereid/status.h"
 #include "triton/core/tritonserver.h"
 

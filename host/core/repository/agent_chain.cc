@@ -1,12 +1,12 @@
-#include "repository/agent_chain.h"
+#include "host/core/repository/agent_chain.h"
 
 #include <atomic>
 #include <chrono>
 #include <utility>
 
-#include "backend/run_apart.h"
-#include "config/config_loader.h"
-#include "observe/log.h"
+#include "host/core/backend/run_apart.h"
+#include "host/core/config/config_loader.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 namespace {

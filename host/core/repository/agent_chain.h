@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "config/model_config.h"
+#include "host/core/config/model_config.h"
+#include "host/core/repository/agent_model.h"
+#include "host/core/repository/repo_agent.h"
 #include "nereid/status.h"
-#include "repository/agent_model.h"
-#include "repository/repo_agent.h"
 
 namespace nereid {
 

@@ -1,10 +1,10 @@
-#include "repository/agent_model.h"
+#include "host/core/repository/agent_model.h"
 
 #include <filesystem>
 #include <system_error>
 
-#include "backend/guarded_call.h"
-#include "observe/log.h"
+#include "host/core/backend/guarded_call.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 namespace {

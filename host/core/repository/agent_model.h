@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/handle_cast.h"
+#include "host/core/handle/handle_cast.h"
+#include "host/core/repository/repo_agent.h"
+#include "host/core/repository/temp_folder.h"
 #include "nereid/status.h"
-#include "repository/repo_agent.h"
-#include "repository/temp_folder.h"
 #include "triton/core/tritonrepoagent.h"
 
 namespace nereid {

@@ -1,10 +1,10 @@
-#include "repository/load_carrier.h"
+#include "host/core/repository/load_carrier.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "observe/log.h"
-#include "repository/load_waves.h"
+#include "host/core/observe/log.h"
+#include "host/core/repository/load_waves.h"
 
 namespace nereid {
 namespace {

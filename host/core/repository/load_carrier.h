@@ -7,13 +7,13 @@
 #include <set>
 #include <string>
 
+#include "host/core/repository/loaded_models.h"
+#include "host/core/repository/model_lifecycle.h"
+#include "host/core/repository/planner.h"
+#include "host/core/repository/repository_list.h"
+#include "host/core/repository/unloader.h"
+#include "host/core/repository/wanted_ensembles.h"
 #include "nereid/status.h"
-#include "repository/loaded_models.h"
-#include "repository/model_lifecycle.h"
-#include "repository/planner.h"
-#include "repository/repository_list.h"
-#include "repository/unloader.h"
-#include "repository/wanted_ensembles.h"
 
 namespace nereid {
 

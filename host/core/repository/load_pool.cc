@@ -1,4 +1,4 @@
-#include "repository/load_pool.h"
+#include "host/core/repository/load_pool.h"
 
 #include <algorithm>
 #include <chrono>

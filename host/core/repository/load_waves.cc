@@ -1,4 +1,4 @@
-#include "repository/load_waves.h"
+#include "host/core/repository/load_waves.h"
 
 #include <vector>
 

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "base/bounded_queue.h"
+#include "host/core/repository/model_lifecycle.h"
+#include "host/core/repository/model_plan.h"
 #include "nereid/status.h"
-#include "repository/model_lifecycle.h"
-#include "repository/model_plan.h"
 
 namespace nereid {
 

@@ -1,4 +1,4 @@
-#include "repository/loaded_models.h"
+#include "host/core/repository/loaded_models.h"
 
 #include <algorithm>
 #include <iterator>

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "repository/agent_chain.h"
-#include "repository/model_plan.h"
+#include "host/core/repository/agent_chain.h"
+#include "host/core/repository/model_plan.h"
 
 namespace nereid {
 

@@ -1,10 +1,10 @@
-#include "repository/model_index.h"
+#include "host/core/repository/model_index.h"
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "repository/model_name.h"
+#include "host/core/repository/model_name.h"
 
 namespace nereid {
 namespace {

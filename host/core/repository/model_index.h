@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "repository/model_lifecycle.h"
-#include "repository/repository_list.h"
+#include "host/core/repository/model_lifecycle.h"
+#include "host/core/repository/repository_list.h"
 
 namespace nereid {
 

@@ -1,4 +1,4 @@
-#include "repository/model_lifecycle.h"
+#include "host/core/repository/model_lifecycle.h"
 
 #include <algorithm>
 #include <atomic>
@@ -6,9 +6,9 @@
 #include <set>
 #include <utility>
 
-#include "base/error.h"
-#include "config/config_loader.h"
-#include "observe/log.h"
+#include "host/core/config/config_loader.h"
+#include "host/core/handle/error.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "host/core/repository/load_pool.h"
+#include "host/core/repository/model_loader.h"
+#include "host/core/repository/model_table.h"
 #include "nereid/status.h"
-#include "repository/load_pool.h"
-#include "repository/model_loader.h"
-#include "repository/model_table.h"
 
 namespace nereid {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "config/model_config.h"
+#include "host/core/config/model_config.h"
 #include "nereid/status.h"
 
 namespace nereid {

@@ -1,4 +1,4 @@
-#include "repository/model_plan.h"
+#include "host/core/repository/model_plan.h"
 
 #include <filesystem>
 #include <optional>
@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "base/parallel_for.h"
-#include "config/config_loader.h"
-#include "repository/model_name.h"
-#include "repository/temp_folder.h"
-#include "repository/version_policy.h"
+#include "host/core/config/config_loader.h"
+#include "host/core/repository/model_name.h"
+#include "host/core/repository/temp_folder.h"
+#include "host/core/repository/version_policy.h"
 
 namespace nereid {
 namespace {

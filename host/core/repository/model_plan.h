@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "base/parameter.h"
+#include "host/core/handle/parameter.h"
+#include "host/core/repository/agent_chain.h"
+#include "host/core/repository/model_lifecycle.h"
+#include "host/core/repository/scan.h"
 #include "nereid/status.h"
-#include "repository/agent_chain.h"
-#include "repository/model_lifecycle.h"
-#include "repository/scan.h"
 
 namespace nereid {
 

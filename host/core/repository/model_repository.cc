@@ -1,10 +1,10 @@
-#include "repository/model_repository.h"
+#include "host/core/repository/model_repository.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "observe/log.h"
-#include "repository/model_name.h"
+#include "host/core/observe/log.h"
+#include "host/core/repository/model_name.h"
 
 namespace nereid {
 namespace {

@@ -10,16 +10,16 @@
 #include <string>
 #include <vector>
 
-#include "base/parameter.h"
+#include "host/core/handle/parameter.h"
+#include "host/core/repository/load_carrier.h"
+#include "host/core/repository/loaded_models.h"
+#include "host/core/repository/model_index.h"
+#include "host/core/repository/model_lifecycle.h"
+#include "host/core/repository/planner.h"
+#include "host/core/repository/repository_list.h"
+#include "host/core/repository/unloader.h"
+#include "host/core/repository/wanted_ensembles.h"
 #include "nereid/status.h"
-#include "repository/load_carrier.h"
-#include "repository/loaded_models.h"
-#include "repository/model_index.h"
-#include "repository/model_lifecycle.h"
-#include "repository/planner.h"
-#include "repository/repository_list.h"
-#include "repository/unloader.h"
-#include "repository/wanted_ensembles.h"
 
 namespace nereid {
 

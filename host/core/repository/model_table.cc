@@ -1,9 +1,9 @@
-#include "repository/model_table.h"
+#include "host/core/repository/model_table.h"
 
 #include <algorithm>
 #include <atomic>
 
-#include "repository/model_name.h"
+#include "host/core/repository/model_name.h"
 
 namespace nereid {
 

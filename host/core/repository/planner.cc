@@ -1,8 +1,8 @@
-#include "repository/planner.h"
+#include "host/core/repository/planner.h"
 
 #include <utility>
 
-#include "observe/log.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "base/parameter.h"
+#include "host/core/handle/parameter.h"
+#include "host/core/repository/model_lifecycle.h"
+#include "host/core/repository/model_plan.h"
+#include "host/core/repository/repository_list.h"
 #include "nereid/status.h"
-#include "repository/model_lifecycle.h"
-#include "repository/model_plan.h"
-#include "repository/repository_list.h"
 
 namespace nereid {
 

@@ -1,12 +1,12 @@
-#include "repository/repo_agent.h"
+#include "host/core/repository/repo_agent.h"
 
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
-#include "backend/guarded_call.h"
-#include "backend/shared_library.h"
-#include "observe/log.h"
+#include "host/core/backend/guarded_call.h"
+#include "host/core/backend/shared_library.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 

@@ -1,4 +1,4 @@
-#include "repository/repository_list.h"
+#include "host/core/repository/repository_list.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "host/core/repository/scan.h"
 #include "nereid/status.h"
-#include "repository/scan.h"
 
 namespace nereid {
 

@@ -1,4 +1,4 @@
-#include "repository/scan.h"
+#include "host/core/repository/scan.h"
 
 #include <sys/stat.h>
 
@@ -8,7 +8,7 @@
 #include <functional>
 #include <optional>
 
-#include "repository/model_name.h"
+#include "host/core/repository/model_name.h"
 
 namespace nereid {
 namespace {

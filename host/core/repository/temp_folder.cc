@@ -1,4 +1,4 @@
-#include "repository/temp_folder.h"
+#include "host/core/repository/temp_folder.h"
 
 #include <cerrno>
 #include <cstdlib>

@@ -1,10 +1,10 @@
-#include "repository/unloader.h"
+#include "host/core/repository/unloader.h"
 
 #include <chrono>
 #include <set>
 #include <utility>
 
-#include "observe/log.h"
+#include "host/core/observe/log.h"
 
 namespace nereid {
 namespace {

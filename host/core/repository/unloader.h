@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "repository/loaded_models.h"
-#include "repository/model_lifecycle.h"
-#include "repository/wanted_ensembles.h"
+#include "host/core/repository/loaded_models.h"
+#include "host/core/repository/model_lifecycle.h"
+#include "host/core/repository/wanted_ensembles.h"
 
 namespace nereid {
 

@@ -1,8 +1,8 @@
-#include "repository/version_policy.h"
+#include "host/core/repository/version_policy.h"
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "host/core/handle/error.h"
 
 namespace nereid {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "config/model_config.h"
+#include "host/core/config/model_config.h"
 #include "nereid/status.h"
 
 namespace nereid {

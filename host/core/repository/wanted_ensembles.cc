@@ -1,4 +1,4 @@
-#include "repository/wanted_ensembles.h"
+#include "host/core/repository/wanted_ensembles.h"
 
 #include <algorithm>
 #include <vector>

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "repository/model_plan.h"
+#include "host/core/repository/model_plan.h"
 
 namespace nereid {
 

@@ -1,9 +1,9 @@
-#include "request/discard.h"
+#include "host/core/request/discard.h"
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "base/error.h"
+#include "host/core/handle/error.h"
 
 namespace nereid {
 namespace {

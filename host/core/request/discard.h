@@ -2,7 +2,7 @@
 // [any thread]
 #pragma once
 
-#include "request/response_allocator.h"
+#include "host/core/request/response_allocator.h"
 
 namespace nereid {
 

@@ -4,8 +4,8 @@
 
 #include <exception>
 
-#include "nereid/lent_output.h"
-#include "observe/log.h"
+#include "host/core/observe/log.h"
+#include "nereid/ext/lent_output.h"
 
 namespace nereid {
 

@@ -1,14 +1,14 @@
-#include "request/infer_request.h"
+#include "host/core/request/infer_request.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
-#include "observe/log.h"
-#include "observe/trace.h"
-#include "request/infer_response.h"
-#include "request/request_check.h"
-#include "request/request_text.h"
+#include "host/core/observe/log.h"
+#include "host/core/observe/trace.h"
+#include "host/core/request/infer_response.h"
+#include "host/core/request/request_check.h"
+#include "host/core/request/request_text.h"
 
 namespace nereid {
 

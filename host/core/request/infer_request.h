@@ -12,15 +12,15 @@
 #include <variant>
 #include <vector>
 
-#include "base/handle_cast.h"
+#include "base/inline_vector.h"
 #include "base/kept_memory.h"
-#include "base/parameter.h"
-#include "nereid/inline_vector.h"
+#include "host/core/handle/handle_cast.h"
+#include "host/core/handle/parameter.h"
+#include "host/core/observe/log.h"
+#include "host/core/request/request_target.h"
+#include "host/core/request/response_sink.h"
+#include "host/core/request/tensor.h"
 #include "nereid/status.h"
-#include "observe/log.h"
-#include "request/request_target.h"
-#include "request/response_sink.h"
-#include "request/tensor.h"
 #include "triton/core/tritonbackend.h"
 
 namespace nereid {

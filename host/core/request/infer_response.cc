@@ -1,7 +1,7 @@
-#include "request/infer_response.h"
+#include "host/core/request/infer_response.h"
 
-#include "base/error.h"
-#include "request/request_plan.h"
+#include "host/core/handle/error.h"
+#include "host/core/request/request_plan.h"
 
 namespace nereid {
 namespace {

@@ -10,12 +10,12 @@
 #include <string_view>
 #include <vector>
 
-#include "base/handle_cast.h"
 #include "base/kept_memory.h"
-#include "base/parameter.h"
+#include "host/core/handle/handle_cast.h"
+#include "host/core/handle/parameter.h"
+#include "host/core/request/response_sink.h"
+#include "host/core/request/tensor.h"
 #include "nereid/status.h"
-#include "request/response_sink.h"
-#include "request/tensor.h"
 #include "triton/core/tritonbackend.h"
 
 namespace nereid {

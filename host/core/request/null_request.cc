@@ -1,10 +1,10 @@
-#include "request/null_request.h"
+#include "host/core/request/null_request.h"
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "request/discard.h"
-#include "request/infer_response.h"
+#include "host/core/handle/error.h"
+#include "host/core/request/discard.h"
+#include "host/core/request/infer_response.h"
 
 namespace nereid {
 namespace {

@@ -3,7 +3,7 @@
 // statistics count it. [instance thread]
 #pragma once
 
-#include "request/infer_request.h"
+#include "host/core/request/infer_request.h"
 
 namespace nereid {
 

@@ -1,4 +1,4 @@
-#include "request/request_check.h"
+#include "host/core/request/request_check.h"
 
 #include <algorithm>
 #include <cstring>

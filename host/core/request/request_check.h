@@ -5,9 +5,9 @@
 #include <span>
 #include <string>
 
+#include "host/core/request/request_plan.h"
+#include "host/core/request/tensor.h"
 #include "nereid/status.h"
-#include "request/request_plan.h"
-#include "request/tensor.h"
 
 namespace nereid {
 

@@ -1,4 +1,4 @@
-#include "request/request_plan.h"
+#include "host/core/request/request_plan.h"
 
 #include <algorithm>
 #include <fstream>

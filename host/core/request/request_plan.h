@@ -8,10 +8,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/data_type.h"
-#include "config/model_config.h"
+#include "host/core/config/model_config.h"
+#include "host/core/handle/data_type.h"
+#include "host/core/request/tensor.h"
 #include "nereid/status.h"
-#include "request/tensor.h"
 
 namespace nereid {
 

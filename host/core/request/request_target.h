@@ -2,9 +2,9 @@
 // the request folder below scheduling and model.
 #pragma once
 
+#include "host/core/observe/statistics.h"
+#include "host/core/request/request_plan.h"
 #include "nereid/status.h"
-#include "observe/statistics.h"
-#include "request/request_plan.h"
 
 namespace nereid {
 

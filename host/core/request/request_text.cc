@@ -1,9 +1,9 @@
-#include "request/request_text.h"
+#include "host/core/request/request_text.h"
 
 #include <algorithm>
 #include <cstdio>
 
-#include "base/data_type.h"
+#include "host/core/handle/data_type.h"
 
 namespace nereid {
 namespace {

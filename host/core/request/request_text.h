@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "request/infer_request.h"
+#include "host/core/request/infer_request.h"
 
 namespace nereid {
 

@@ -2,8 +2,8 @@
 // frontend, used by many requests at a time. [any thread]
 #pragma once
 
-#include "base/handle_cast.h"
-#include "nereid/lent_output.h"
+#include "host/core/handle/handle_cast.h"
+#include "nereid/ext/lent_output.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {

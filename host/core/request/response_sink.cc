@@ -1,8 +1,8 @@
-#include "request/response_sink.h"
+#include "host/core/request/response_sink.h"
 
-#include "observe/trace.h"
-#include "request/infer_response.h"
-#include "request/trace_tensors.h"
+#include "host/core/observe/trace.h"
+#include "host/core/request/infer_response.h"
+#include "host/core/request/trace_tensors.h"
 
 namespace nereid {
 

@@ -12,10 +12,10 @@
 #include <memory>
 #include <string>
 
-#include "base/handle_cast.h"
+#include "host/core/handle/handle_cast.h"
+#include "host/core/request/request_target.h"
+#include "host/core/request/response_allocator.h"
 #include "nereid/status.h"
-#include "request/request_target.h"
-#include "request/response_allocator.h"
 #include "triton/core/tritonbackend.h"
 
 namespace nereid {

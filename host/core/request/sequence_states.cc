@@ -1,4 +1,4 @@
-#include "request/sequence_states.h"
+#include "host/core/request/sequence_states.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/file_content.h"
-#include "observe/log.h"
-#include "request/infer_request.h"
+#include "host/core/observe/log.h"
+#include "host/core/request/infer_request.h"
 
 namespace nereid {
 namespace {

@@ -10,12 +10,12 @@
 #include <string_view>
 #include <vector>
 
-#include "base/handle_cast.h"
-#include "config/model_config.h"
-#include "memory/buffer_attributes.h"
-#include "memory/owned_memory.h"
+#include "host/core/config/model_config.h"
+#include "host/core/handle/handle_cast.h"
+#include "host/core/memory/buffer_attributes.h"
+#include "host/core/memory/owned_memory.h"
+#include "host/core/request/tensor.h"
 #include "nereid/status.h"
-#include "request/tensor.h"
 #include "triton/core/tritonbackend.h"
 
 namespace nereid {

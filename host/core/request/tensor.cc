@@ -1,10 +1,10 @@
-#include "request/tensor.h"
+#include "host/core/request/tensor.h"
 
-#include "base/error.h"
-#include "observe/log.h"
-#include "request/give_back.h"
-#include "request/request_plan.h"
-#include "request/response_sink.h"
+#include "host/core/handle/error.h"
+#include "host/core/observe/log.h"
+#include "host/core/request/give_back.h"
+#include "host/core/request/request_plan.h"
+#include "host/core/request/response_sink.h"
 
 namespace nereid {
 namespace {

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/data_type.h"
-#include "base/handle_cast.h"
-#include "memory/buffer_attributes.h"
-#include "memory/owned_memory.h"
-#include "nereid/inline_vector.h"
-#include "nereid/lent_output.h"
+#include "base/inline_vector.h"
+#include "host/core/handle/data_type.h"
+#include "host/core/handle/handle_cast.h"
+#include "host/core/memory/buffer_attributes.h"
+#include "host/core/memory/owned_memory.h"
+#include "nereid/ext/lent_output.h"
 #include "nereid/status.h"
 #include "triton/core/tritonbackend.h"
 

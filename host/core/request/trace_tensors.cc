@@ -1,11 +1,11 @@
-#include "request/trace_tensors.h"
+#include "host/core/request/trace_tensors.h"
 
 #include <cstring>
 #include <vector>
 
-#include "observe/trace.h"
-#include "request/infer_request.h"
-#include "request/infer_response.h"
+#include "host/core/observe/trace.h"
+#include "host/core/request/infer_request.h"
+#include "host/core/request/infer_response.h"
 
 namespace nereid {
 namespace {

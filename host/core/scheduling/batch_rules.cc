@@ -1,4 +1,4 @@
-#include "scheduling/batch_rules.h"
+#include "host/core/scheduling/batch_rules.h"
 
 #include <algorithm>
 #include <cstring>

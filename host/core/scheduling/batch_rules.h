@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "config/model_config.h"
-#include "request/infer_request.h"
-#include "scheduling/batch_strategy.h"
-#include "scheduling/priority_queue.h"
+#include "host/core/config/model_config.h"
+#include "host/core/request/infer_request.h"
+#include "host/core/scheduling/batch_strategy.h"
+#include "host/core/scheduling/priority_queue.h"
 
 namespace nereid {
 

@@ -2,7 +2,7 @@
 // batcher's mutex]
 #pragma once
 
-#include "request/infer_request.h"
+#include "host/core/request/infer_request.h"
 
 namespace nereid {
 

@@ -1,8 +1,8 @@
-#include "scheduling/direct_scheduler.h"
+#include "host/core/scheduling/direct_scheduler.h"
 
 #include "base/clock.h"
-#include "nereid/spin_wait.h"
-#include "scheduling/queue_errors.h"
+#include "base/spin_wait.h"
+#include "host/core/scheduling/queue_errors.h"
 
 namespace nereid {
 

@@ -7,10 +7,10 @@
 #include <mutex>
 #include <vector>
 
-#include "scheduling/queue_attendant.h"
-#include "scheduling/request_list.h"
-#include "scheduling/retired_instances.h"
-#include "scheduling/scheduler.h"
+#include "host/core/scheduling/queue_attendant.h"
+#include "host/core/scheduling/request_list.h"
+#include "host/core/scheduling/retired_instances.h"
+#include "host/core/scheduling/scheduler.h"
 
 namespace nereid {
 

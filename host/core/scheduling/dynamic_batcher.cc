@@ -1,10 +1,10 @@
-#include "scheduling/dynamic_batcher.h"
+#include "host/core/scheduling/dynamic_batcher.h"
 
 #include <algorithm>
 
 #include "base/clock.h"
-#include "nereid/spin_wait.h"
-#include "scheduling/queue_errors.h"
+#include "base/spin_wait.h"
+#include "host/core/scheduling/queue_errors.h"
 
 namespace nereid {
 

@@ -9,15 +9,15 @@
 #include <mutex>
 #include <vector>
 
-#include "config/model_config.h"
-#include "scheduling/batch_rules.h"
-#include "scheduling/batch_strategy.h"
-#include "scheduling/delayed_start.h"
-#include "scheduling/ordered_gate.h"
-#include "scheduling/priority_queue.h"
-#include "scheduling/queue_attendant.h"
-#include "scheduling/retired_instances.h"
-#include "scheduling/scheduler.h"
+#include "host/core/config/model_config.h"
+#include "host/core/scheduling/batch_rules.h"
+#include "host/core/scheduling/batch_strategy.h"
+#include "host/core/scheduling/delayed_start.h"
+#include "host/core/scheduling/ordered_gate.h"
+#include "host/core/scheduling/priority_queue.h"
+#include "host/core/scheduling/queue_attendant.h"
+#include "host/core/scheduling/retired_instances.h"
+#include "host/core/scheduling/scheduler.h"
 
 namespace nereid {
 

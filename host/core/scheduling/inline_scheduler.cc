@@ -1,4 +1,4 @@
-#include "scheduling/inline_scheduler.h"
+#include "host/core/scheduling/inline_scheduler.h"
 
 #include "base/clock.h"
 

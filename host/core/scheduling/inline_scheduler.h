@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "scheduling/retired_instances.h"
-#include "scheduling/scheduler.h"
+#include "host/core/scheduling/retired_instances.h"
+#include "host/core/scheduling/scheduler.h"
 
 namespace nereid {
 

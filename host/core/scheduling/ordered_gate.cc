@@ -1,8 +1,8 @@
-#include "scheduling/ordered_gate.h"
+#include "host/core/scheduling/ordered_gate.h"
 
 #include <utility>
 
-#include "request/infer_response.h"
+#include "host/core/request/infer_response.h"
 
 namespace nereid {
 

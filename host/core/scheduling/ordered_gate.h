@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "request/response_sink.h"
+#include "host/core/request/response_sink.h"
 
 namespace nereid {
 

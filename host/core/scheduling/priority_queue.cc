@@ -1,4 +1,4 @@
-#include "scheduling/priority_queue.h"
+#include "host/core/scheduling/priority_queue.h"
 
 #include <algorithm>
 

@@ -7,9 +7,9 @@
 #include <map>
 #include <vector>
 
-#include "config/model_config.h"
+#include "host/core/config/model_config.h"
+#include "host/core/scheduling/request_list.h"
 #include "nereid/status.h"
-#include "scheduling/request_list.h"
 
 namespace nereid {
 

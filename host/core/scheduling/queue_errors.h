@@ -1,7 +1,7 @@
 // How a queue answers requests that no instance will see. [any thread]
 #pragma once
 
-#include "request/infer_request.h"
+#include "host/core/request/infer_request.h"
 
 namespace nereid {
 

@@ -1,4 +1,4 @@
-#include "scheduling/rate_limiter.h"
+#include "host/core/scheduling/rate_limiter.h"
 
 #include <algorithm>
 

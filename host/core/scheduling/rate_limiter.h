@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/model_config.h"
+#include "host/core/config/model_config.h"
 #include "nereid/status.h"
 
 namespace nereid {

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "request/infer_request.h"
+#include "host/core/request/infer_request.h"
 
 namespace nereid {
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "host/core/request/infer_request.h"
 #include "nereid/status.h"
-#include "request/infer_request.h"
 
 namespace nereid {
 

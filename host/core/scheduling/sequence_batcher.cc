@@ -1,13 +1,13 @@
-#include "scheduling/sequence_batcher.h"
+#include "host/core/scheduling/sequence_batcher.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "base/clock.h"
-#include "observe/log.h"
-#include "request/null_request.h"
-#include "scheduling/queue_errors.h"
+#include "host/core/observe/log.h"
+#include "host/core/request/null_request.h"
+#include "host/core/scheduling/queue_errors.h"
 
 namespace nereid {
 namespace {

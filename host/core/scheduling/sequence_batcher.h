@@ -16,14 +16,14 @@
 #include <set>
 #include <vector>
 
-#include "config/model_config.h"
-#include "request/sequence_states.h"
-#include "scheduling/ordered_gate.h"
-#include "scheduling/queue_attendant.h"
-#include "scheduling/scheduler.h"
-#include "scheduling/sequence_controls.h"
-#include "scheduling/sequence_lane.h"
-#include "scheduling/sequence_strategy.h"
+#include "host/core/config/model_config.h"
+#include "host/core/request/sequence_states.h"
+#include "host/core/scheduling/ordered_gate.h"
+#include "host/core/scheduling/queue_attendant.h"
+#include "host/core/scheduling/scheduler.h"
+#include "host/core/scheduling/sequence_controls.h"
+#include "host/core/scheduling/sequence_lane.h"
+#include "host/core/scheduling/sequence_strategy.h"
 
 namespace nereid {
 

@@ -1,4 +1,4 @@
-#include "scheduling/sequence_controls.h"
+#include "host/core/scheduling/sequence_controls.h"
 
 #include <cstring>
 #include <limits>

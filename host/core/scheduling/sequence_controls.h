@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "config/model_config.h"
+#include "host/core/config/model_config.h"
+#include "host/core/request/infer_request.h"
 #include "nereid/status.h"
-#include "request/infer_request.h"
 
 namespace nereid {
 

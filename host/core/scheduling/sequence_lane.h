@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "request/sequence_states.h"
-#include "scheduling/delayed_start.h"
-#include "scheduling/request_list.h"
+#include "host/core/request/sequence_states.h"
+#include "host/core/scheduling/delayed_start.h"
+#include "host/core/scheduling/request_list.h"
 
 namespace nereid {
 

@@ -1,4 +1,4 @@
-#include "scheduling/sequence_strategy.h"
+#include "host/core/scheduling/sequence_strategy.h"
 
 #include <algorithm>
 

@@ -6,9 +6,9 @@
 #include <variant>
 #include <vector>
 
-#include "config/model_config.h"
-#include "scheduling/batch_rules.h"
-#include "scheduling/sequence_lane.h"
+#include "host/core/config/model_config.h"
+#include "host/core/scheduling/batch_rules.h"
+#include "host/core/scheduling/sequence_lane.h"
 
 namespace nereid {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "call.h"
-#include "work_queue.h"
+#include "host/frontend/grpc/call.h"
+#include "host/frontend/grpc/work_queue.h"
 
 namespace nereid {
 

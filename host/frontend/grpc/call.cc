@@ -1,5 +1,5 @@
 // See call.h.
-#include "call.h"
+#include "host/frontend/grpc/call.h"
 
 namespace nereid {
 namespace {

@@ -1,19 +1,19 @@
 // See control_service.h. Splits by what the calls ask: health and descriptions, repository, log,
 // trace.
-#include "control_service.h"
+#include "host/frontend/grpc/control_service.h"
 
 #include <string>
 #include <vector>
 
-#include "frontend_state.h"
 #include "grpc_service.pb.h"
-#include "json_to_proto.h"
-#include "log_settings_rpc.h"
-#include "model_version.h"
-#include "stream_infer.h"
-#include "trace_rpc.h"
-#include "unary_infer.h"
-#include "zero_byte.h"
+#include "host/frontend/frontend_state.h"
+#include "host/frontend/grpc/json_to_proto.h"
+#include "host/frontend/grpc/log_settings_rpc.h"
+#include "host/frontend/grpc/stream_infer.h"
+#include "host/frontend/grpc/trace_rpc.h"
+#include "host/frontend/grpc/unary_infer.h"
+#include "host/frontend/model_version.h"
+#include "host/frontend/zero_byte.h"
 
 namespace nereid {
 namespace {

@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "answer_call.h"
-#include "infer_context.h"
-#include "method_table.h"
-#include "restriction.h"
-#include "work_queue.h"
+#include "host/frontend/grpc/answer_call.h"
+#include "host/frontend/grpc/infer_context.h"
+#include "host/frontend/grpc/method_table.h"
+#include "host/frontend/grpc/restriction.h"
+#include "host/frontend/grpc/work_queue.h"
 
 namespace nereid {
 

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "restricted_apis.h"
-#include "tls/tls_options.h"
+#include "host/frontend/restricted_apis.h"
+#include "host/frontend/tls/tls_options.h"
 
 namespace nereid {
 

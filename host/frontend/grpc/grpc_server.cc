@@ -1,12 +1,12 @@
 // See grpc_server.h.
-#include "grpc_server.h"
+#include "host/frontend/grpc/grpc_server.h"
 
 #include <optional>
 
-#include "control_service.h"
-#include "health_service.h"
+#include "host/frontend/grpc/control_service.h"
+#include "host/frontend/grpc/health_service.h"
+#include "host/frontend/grpc/reflection_service.h"
 #include "host/frontend/grpc/transport/server.h"
-#include "reflection_service.h"
 
 namespace nereid {
 namespace {

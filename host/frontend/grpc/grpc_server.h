@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "grpc_options.h"
+#include "host/frontend/grpc/grpc_options.h"
 #include "nereid/server.h"
 #include "nereid/status.h"
 

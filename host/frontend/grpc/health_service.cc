@@ -1,15 +1,15 @@
 // See health_service.h.
-#include "health_service.h"
+#include "host/frontend/grpc/health_service.h"
 
 #include <algorithm>
 #include <chrono>
 #include <optional>
 
-#include "answer_call.h"
 #include "grpc_service.pb.h"
-#include "json_to_proto.h"
-#include "restriction.h"
-#include "zero_byte.h"
+#include "host/frontend/grpc/answer_call.h"
+#include "host/frontend/grpc/json_to_proto.h"
+#include "host/frontend/grpc/restriction.h"
+#include "host/frontend/zero_byte.h"
 
 namespace nereid {
 

@@ -11,12 +11,12 @@
 #include <thread>
 #include <vector>
 
-#include "call.h"
 #include "health.pb.h"
-#include "long_calls.h"
-#include "method_table.h"
+#include "host/frontend/grpc/call.h"
+#include "host/frontend/grpc/long_calls.h"
+#include "host/frontend/grpc/method_table.h"
+#include "host/frontend/restricted_apis.h"
 #include "nereid/server.h"
-#include "restricted_apis.h"
 
 namespace nereid {
 

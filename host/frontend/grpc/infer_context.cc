@@ -1,11 +1,11 @@
 // See infer_context.h.
-#include "infer_context.h"
+#include "host/frontend/grpc/infer_context.h"
 
 #include <re2/re2.h>
 
-#include "frontend_state.h"
-#include "model_version.h"
-#include "zero_byte.h"
+#include "host/frontend/frontend_state.h"
+#include "host/frontend/model_version.h"
+#include "host/frontend/zero_byte.h"
 
 namespace nereid {
 

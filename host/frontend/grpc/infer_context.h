@@ -5,12 +5,12 @@
 #include <memory>
 #include <string>
 
-#include "call.h"
-#include "grpc_options.h"
-#include "infer_request_builder.h"
-#include "long_calls.h"
+#include "host/frontend/grpc/call.h"
+#include "host/frontend/grpc/grpc_options.h"
+#include "host/frontend/grpc/infer_request_builder.h"
+#include "host/frontend/grpc/long_calls.h"
+#include "host/frontend/tracing/tracer.h"
 #include "nereid/server.h"
-#include "tracing/tracer.h"
 
 namespace re2 {
 class RE2;

@@ -1,5 +1,5 @@
 // See infer_message.h.
-#include "infer_message.h"
+#include "host/frontend/grpc/infer_message.h"
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream.h>

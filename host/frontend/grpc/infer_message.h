@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "call.h"
 #include "grpc_service.pb.h"
+#include "host/frontend/grpc/call.h"
 #include "nereid/status.h"
 
 namespace nereid {

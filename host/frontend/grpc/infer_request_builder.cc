@@ -1,10 +1,10 @@
 // See infer_request_builder.h.
-#include "infer_request_builder.h"
+#include "host/frontend/grpc/infer_request_builder.h"
 
 #include <limits>
 #include <optional>
 
-#include "zero_byte.h"
+#include "host/frontend/zero_byte.h"
 
 namespace nereid {
 namespace {

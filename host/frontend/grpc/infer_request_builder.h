@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "infer_message.h"
+#include "host/frontend/grpc/infer_message.h"
+#include "host/frontend/grpc/output_memory.h"
+#include "host/frontend/grpc/tensor_contents.h"
 #include "nereid/infer_request.h"
 #include "nereid/status.h"
-#include "output_memory.h"
-#include "tensor_contents.h"
 
 namespace nereid {
 

@@ -1,5 +1,5 @@
 // See infer_response_encoder.h.
-#include "infer_response_encoder.h"
+#include "host/frontend/grpc/infer_response_encoder.h"
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/stubs/common.h>
@@ -9,10 +9,10 @@
 #include <list>
 #include <vector>
 
-#include "classification.h"
 #include "grpc_service.pb.h"
+#include "host/frontend/classification.h"
+#include "host/frontend/grpc/output_memory.h"
 #include "nereid/data_type.h"
-#include "output_memory.h"
 
 namespace nereid {
 namespace {

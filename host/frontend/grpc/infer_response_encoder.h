@@ -4,8 +4,8 @@
 
 #include <string_view>
 
-#include "call.h"
-#include "infer_context.h"
+#include "host/frontend/grpc/call.h"
+#include "host/frontend/grpc/infer_context.h"
 #include "nereid/infer_response.h"
 #include "nereid/status.h"
 

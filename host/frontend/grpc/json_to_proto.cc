@@ -1,5 +1,5 @@
 // See json_to_proto.h.
-#include "json_to_proto.h"
+#include "host/frontend/grpc/json_to_proto.h"
 
 #include <google/protobuf/message.h>
 #include <google/protobuf/util/json_util.h>

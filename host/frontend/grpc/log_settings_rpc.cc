@@ -1,5 +1,5 @@
 // See log_settings_rpc.h.
-#include "log_settings_rpc.h"
+#include "host/frontend/grpc/log_settings_rpc.h"
 
 namespace nereid {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "grpc_service.pb.h"
-#include "log_settings.h"
+#include "host/frontend/log_settings.h"
 
 namespace nereid {
 

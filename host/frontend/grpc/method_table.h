@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "call.h"
+#include "host/frontend/grpc/call.h"
 
 namespace nereid {
 

@@ -1,5 +1,5 @@
 // See output_memory.h.
-#include "output_memory.h"
+#include "host/frontend/grpc/output_memory.h"
 
 #include <cstdlib>
 #include <limits>

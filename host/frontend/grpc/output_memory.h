@@ -6,9 +6,9 @@
 #include <atomic>
 #include <vector>
 
-#include "call.h"
+#include "host/frontend/grpc/call.h"
+#include "host/frontend/shared_memory.h"
 #include "nereid/response_allocator.h"
-#include "shared_memory.h"
 
 namespace nereid {
 

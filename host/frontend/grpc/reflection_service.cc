@@ -1,5 +1,5 @@
 // See reflection_service.h.
-#include "reflection_service.h"
+#include "host/frontend/grpc/reflection_service.h"
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
@@ -8,7 +8,7 @@
 #include <mutex>
 #include <set>
 
-#include "answer_call.h"
+#include "host/frontend/grpc/answer_call.h"
 #include "reflection.pb.h"
 
 namespace nereid {

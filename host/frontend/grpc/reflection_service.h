@@ -1,8 +1,8 @@
 // grpc.reflection: what the endpoint serves, as descriptors, for clients that have no .proto files.
 #pragma once
 
-#include "long_calls.h"
-#include "method_table.h"
+#include "host/frontend/grpc/long_calls.h"
+#include "host/frontend/grpc/method_table.h"
 
 namespace nereid {
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "call.h"
-#include "restricted_apis.h"
+#include "host/frontend/grpc/call.h"
+#include "host/frontend/restricted_apis.h"
 
 namespace nereid {
 

@@ -1,7 +1,7 @@
 // The shared memory calls of ControlService.
-#include "control_service.h"
-#include "frontend_state.h"
 #include "grpc_service.pb.h"
+#include "host/frontend/frontend_state.h"
+#include "host/frontend/grpc/control_service.h"
 
 namespace nereid {
 

@@ -1,6 +1,6 @@
 // See stream_infer.h. Replies of models with one response a request leave in the order of the
 // requests; those of decoupled models leave as they come.
-#include "stream_infer.h"
+#include "host/frontend/grpc/stream_infer.h"
 
 #include <deque>
 #include <memory>
@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "infer_failed.h"
+#include "host/frontend/grpc/infer_failed.h"
+#include "host/frontend/grpc/stream_request.h"
 #include "nereid/error.h"
-#include "stream_request.h"
 
 namespace nereid {
 namespace {

@@ -1,9 +1,9 @@
 // See stream_request.h.
-#include "stream_request.h"
+#include "host/frontend/grpc/stream_request.h"
 
 #include <utility>
 
-#include "infer_response_encoder.h"
+#include "host/frontend/grpc/infer_response_encoder.h"
 
 namespace nereid {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "infer_context.h"
+#include "host/frontend/grpc/infer_context.h"
 #include "nereid/infer_request.h"
 #include "nereid/infer_response.h"
 

@@ -1,5 +1,5 @@
 // See tensor_contents.h.
-#include "tensor_contents.h"
+#include "host/frontend/grpc/tensor_contents.h"
 
 #include "nereid/bytes_codec.h"
 

@@ -1,7 +1,7 @@
 // See trace_rpc.h. A setting without values is cleared.
-#include "trace_rpc.h"
+#include "host/frontend/grpc/trace_rpc.h"
 
-#include "zero_byte.h"
+#include "host/frontend/zero_byte.h"
 
 namespace nereid {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "grpc_service.pb.h"
+#include "host/frontend/tracing/tracer.h"
 #include "nereid/server.h"
-#include "tracing/tracer.h"
 
 namespace nereid {
 

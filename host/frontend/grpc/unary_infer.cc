@@ -1,11 +1,11 @@
 // See unary_infer.h.
-#include "unary_infer.h"
+#include "host/frontend/grpc/unary_infer.h"
 
 #include <atomic>
 #include <optional>
 
-#include "infer_failed.h"
-#include "infer_response_encoder.h"
+#include "host/frontend/grpc/infer_failed.h"
+#include "host/frontend/grpc/infer_response_encoder.h"
 
 namespace nereid {
 namespace {

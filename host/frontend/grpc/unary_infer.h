@@ -1,8 +1,8 @@
 // The ModelInfer call: one request, one response.
 #pragma once
 
-#include "call.h"
-#include "infer_context.h"
+#include "host/frontend/grpc/call.h"
+#include "host/frontend/grpc/infer_context.h"
 
 namespace nereid {
 

@@ -1,5 +1,5 @@
 // See work_queue.h.
-#include "work_queue.h"
+#include "host/frontend/grpc/work_queue.h"
 
 #include <system_error>
 

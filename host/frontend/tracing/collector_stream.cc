@@ -1,4 +1,4 @@
-#include "tracing/collector_stream.h"
+#include "host/frontend/tracing/collector_stream.h"
 
 #include <netdb.h>
 #include <openssl/ssl.h>

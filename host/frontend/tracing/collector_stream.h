@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "host/frontend/tls/tls_client.h"
+#include "host/frontend/tracing/http_url.h"
 #include "nereid/status.h"
 #include "nereid/unique_fd.h"
-#include "tracing/http_url.h"
 
 namespace nereid {
 

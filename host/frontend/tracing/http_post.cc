@@ -1,9 +1,9 @@
-#include "tracing/http_post.h"
+#include "host/frontend/tracing/http_post.h"
 
 #include <chrono>
 #include <utility>
 
-#include "tracing/collector_stream.h"
+#include "host/frontend/tracing/collector_stream.h"
 
 namespace nereid {
 namespace {
@@ -51,8 +51,7 @@ Result<int> ReadHttpStatus(std::string_view answer) {
 Status HttpPost(const HttpUrl& url, const TlsClient* tls, std::string_view content_type,
                 std::string_view body, int timeout_s) {
   const bool is_ipv6 = url.host.find(':') != std::string::npos;
-  const std::string name =
-      StrCat(is_ipv6 ? "[" : "", url.host, is_ipv6 ? "]:" : ":", url.port);
+  const std::string name = StrCat(is_ipv6 ? "[" : "", url.host, is_ipv6 ? "]:" : ":", url.port);
   Result<CollectorStream> stream = CollectorStream::Connect(url, tls, timeout_s);
   if (!stream.ok()) return std::move(stream).status().WithContext(name);
   const std::string head =

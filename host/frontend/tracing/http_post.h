@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "host/frontend/tls/tls_client.h"
+#include "host/frontend/tracing/http_url.h"
 #include "nereid/status.h"
-#include "tracing/http_url.h"
 
 namespace nereid {
 

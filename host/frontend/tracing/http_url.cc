@@ -1,4 +1,4 @@
-#include "tracing/http_url.h"
+#include "host/frontend/tracing/http_url.h"
 
 #include <string_view>
 

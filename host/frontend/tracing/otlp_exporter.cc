@@ -1,10 +1,10 @@
-#include "tracing/otlp_exporter.h"
+#include "host/frontend/tracing/otlp_exporter.h"
 
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "host/frontend/tracing/span_ids.h"
 #include "nereid/log.h"
-#include "tracing/span_ids.h"
 
 namespace nereid {
 namespace {

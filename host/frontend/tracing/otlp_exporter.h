@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "host/frontend/tracing/http_post.h"
+#include "host/frontend/tracing/trace_sink.h"
 #include "nereid/status.h"
-#include "tracing/http_post.h"
-#include "tracing/trace_sink.h"
 
 namespace nereid {
 

@@ -1,4 +1,4 @@
-#include "tracing/span_ids.h"
+#include "host/frontend/tracing/span_ids.h"
 
 #include <cstdint>
 #include <random>

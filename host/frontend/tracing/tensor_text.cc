@@ -1,4 +1,4 @@
-#include "tracing/tensor_text.h"
+#include "host/frontend/tracing/tensor_text.h"
 
 #include <charconv>
 #include <cstdint>

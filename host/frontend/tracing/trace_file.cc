@@ -1,4 +1,4 @@
-#include "tracing/trace_file.h"
+#include "host/frontend/tracing/trace_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>

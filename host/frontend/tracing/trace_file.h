@@ -6,8 +6,8 @@
 #include <mutex>
 #include <string>
 
+#include "host/frontend/tracing/trace_sink.h"
 #include "nereid/status.h"
-#include "tracing/trace_sink.h"
 
 namespace nereid {
 

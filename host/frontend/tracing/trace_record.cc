@@ -1,4 +1,4 @@
-#include "tracing/trace_record.h"
+#include "host/frontend/tracing/trace_record.h"
 
 #include <algorithm>
 #include <utility>

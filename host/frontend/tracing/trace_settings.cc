@@ -1,5 +1,5 @@
 // Values come as texts, as the protocol has them.
-#include "tracing/trace_settings.h"
+#include "host/frontend/tracing/trace_settings.h"
 
 #include <charconv>
 

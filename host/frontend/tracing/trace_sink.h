@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "host/frontend/tracing/trace_file_rule.h"
-#include "tracing/trace_record.h"
+#include "host/frontend/tracing/trace_record.h"
 
 namespace nereid {
 

@@ -1,13 +1,13 @@
-#include "tracing/tracer.h"
+#include "host/frontend/tracing/tracer.h"
 
 #include <chrono>
 #include <optional>
 
+#include "host/frontend/tracing/span_ids.h"
+#include "host/frontend/tracing/tensor_text.h"
+#include "host/frontend/tracing/trace_file.h"
 #include "nereid/error.h"
 #include "nereid/log.h"
-#include "tracing/span_ids.h"
-#include "tracing/tensor_text.h"
-#include "tracing/trace_file.h"
 
 namespace nereid {
 namespace {

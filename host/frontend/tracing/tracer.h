@@ -8,11 +8,11 @@
 #include <string_view>
 #include <utility>
 
+#include "host/frontend/tracing/otlp_exporter.h"
+#include "host/frontend/tracing/trace_record.h"
+#include "host/frontend/tracing/trace_settings.h"
+#include "host/frontend/tracing/trace_sink.h"
 #include "nereid/status.h"
-#include "tracing/otlp_exporter.h"
-#include "tracing/trace_record.h"
-#include "tracing/trace_settings.h"
-#include "tracing/trace_sink.h"
 
 namespace nereid {
 

@@ -5,9 +5,9 @@
 #include <future>
 #include <random>
 
-#include "cpu_reference/cpu_executor.h"
-#include "golden.h"
-#include "llm_core/engine/engine.h"
+#include "backends/cpu_reference/cpu_executor.h"
+#include "backends/llm_core/engine/engine.h"
+#include "tests/backends/cpu_reference/golden.h"
 
 namespace nereid::cpu {
 namespace {

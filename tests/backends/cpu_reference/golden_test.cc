@@ -2,8 +2,8 @@
 // architecture, on every instruction set that this machine has.
 #include <gtest/gtest.h>
 
-#include "cpu_reference/cpu_executor.h"
-#include "golden.h"
+#include "backends/cpu_reference/cpu_executor.h"
+#include "tests/backends/cpu_reference/golden.h"
 
 namespace nereid::cpu {
 namespace {

@@ -1,12 +1,12 @@
 // Words of every layout that goes into strips by vectors, against the same rows one value at a time
 // (which test_weight_formats.py holds to NumPy).
-#include "cpu_reference/model/integer_strips.h"
+#include "backends/cpu_reference/model/integer_strips.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "llm_core/model/int4_rows.h"
+#include "backends/llm_core/model/int4_rows.h"
 
 namespace nereid::cpu {
 namespace {

@@ -1,13 +1,13 @@
 // Formats of one byte an element, and what they cost in logits.
-#include "cpu_reference/model/kv_format.h"
+#include "backends/cpu_reference/model/kv_format.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
-#include "cpu_reference/cpu_executor.h"
-#include "golden.h"
+#include "backends/cpu_reference/cpu_executor.h"
+#include "tests/backends/cpu_reference/golden.h"
 
 namespace nereid::cpu {
 namespace {

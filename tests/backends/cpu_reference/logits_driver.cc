@@ -14,7 +14,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "cpu_reference/cpu_executor.h"
+#include "backends/cpu_reference/cpu_executor.h"
 
 namespace nereid::cpu {
 namespace {

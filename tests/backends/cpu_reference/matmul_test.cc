@@ -7,8 +7,8 @@
 #include <cstring>
 #include <limits>
 
-#include "cpu_reference/ops/op_table.h"
-#include "ops_fixture.h"
+#include "backends/cpu_reference/ops/op_table.h"
+#include "tests/backends/cpu_reference/ops_fixture.h"
 
 namespace nereid::cpu {
 namespace {

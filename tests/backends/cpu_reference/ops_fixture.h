@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cpu_reference/ops/op_table.h"
+#include "backends/cpu_reference/ops/op_table.h"
 
 namespace nereid::cpu::testing {
 

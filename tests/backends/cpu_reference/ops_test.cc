@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "cpu_reference/ops/op_table.h"
-#include "ops_fixture.h"
+#include "backends/cpu_reference/ops/op_table.h"
+#include "tests/backends/cpu_reference/ops_fixture.h"
 
 namespace nereid::cpu {
 namespace {

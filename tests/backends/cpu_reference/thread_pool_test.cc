@@ -1,5 +1,5 @@
 // Every chunk once, whoever takes it; sleep between steps.
-#include "cpu_reference/thread_pool.h"
+#include "backends/cpu_reference/thread_pool.h"
 
 #include <gtest/gtest.h>
 #include <time.h>

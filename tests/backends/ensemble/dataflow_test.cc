@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "ensemble_fixture.h"
+#include "tests/backends/ensemble/ensemble_fixture.h"
 
 namespace nereid::ensemble {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/ensemble/plan.h"
-#include "ensemble_fixture.h"
+#include "tests/backends/ensemble/ensemble_fixture.h"
 
 namespace nereid::ensemble {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "backends/ensemble/cancel_watch.h"
-#include "ensemble_fixture.h"
+#include "tests/backends/ensemble/ensemble_fixture.h"
 
 namespace nereid::ensemble {
 namespace {

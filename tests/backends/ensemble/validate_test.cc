@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ensemble_fixture.h"
+#include "tests/backends/ensemble/ensemble_fixture.h"
 
 namespace nereid::ensemble {
 namespace {

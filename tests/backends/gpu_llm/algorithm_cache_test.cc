@@ -1,5 +1,5 @@
 // What is kept between starts, and files that are damaged or can not be.
-#include "gpu_llm/model/algorithm_cache.h"
+#include "backends/gpu_llm/model/algorithm_cache.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 // For which rows algorithms are tried, and which of them wins.
-#include "gpu_llm/model/algorithm_trial.h"
+#include "backends/gpu_llm/model/algorithm_trial.h"
 
 #include <gtest/gtest.h>
 

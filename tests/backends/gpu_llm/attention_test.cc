@@ -2,14 +2,14 @@
 // values, or on what the CPU's encoding of one byte an element makes of them.
 #include <random>
 
-#include "cpu_reference/model/kv_format.h"
+#include "backends/cpu_reference/model/kv_format.h"
 
-#include "gpu_llm/kernels/attention/cache_layout.h"
-#include "gpu_llm/kernels/attention/decode_attention.h"
-#include "gpu_llm/kernels/attention/prefill_attention.h"
-#include "gpu_llm/kernels/attention/rope.h"
-#include "gpu_llm/step_plan.h"
-#include "gpu_test.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/decode_attention.h"
+#include "backends/gpu_llm/kernels/attention/prefill_attention.h"
+#include "backends/gpu_llm/kernels/attention/rope.h"
+#include "backends/gpu_llm/step_plan.h"
+#include "tests/backends/gpu_llm/gpu_test.h"
 
 namespace nereid::gpu {
 namespace {

@@ -1,5 +1,5 @@
 // How many KV blocks fit, and what is said when none do.
-#include "gpu_llm/cache_budget.h"
+#include "backends/gpu_llm/cache_budget.h"
 
 #include <gtest/gtest.h>
 

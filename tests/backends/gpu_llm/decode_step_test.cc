@@ -5,9 +5,9 @@
 #include <string>
 #include <thread>
 
-#include "gpu_llm/gpu_executor.h"
-#include "gpu_llm/kernels/step/decode_step.h"
-#include "gpu_test.h"
+#include "backends/gpu_llm/gpu_executor.h"
+#include "backends/gpu_llm/kernels/step/decode_step.h"
+#include "tests/backends/gpu_llm/gpu_test.h"
 
 namespace nereid::gpu {
 namespace {

@@ -1,5 +1,5 @@
 // Rules as lists: what they make of a row of logits is what llm_core's sampler makes of it.
-#include "gpu_llm/draw_plan.h"
+#include "backends/gpu_llm/draw_plan.h"
 
 #include <gtest/gtest.h>
 

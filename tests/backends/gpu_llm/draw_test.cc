@@ -1,10 +1,10 @@
 // Draws on the device against llm_core's sampler: the same tokens, but where two are closer than
 // the two devices' logarithms.
-#include "gpu_llm/kernels/sampling/draw.h"
+#include "backends/gpu_llm/kernels/sampling/draw.h"
 
 #include <random>
 
-#include "gpu_test.h"
+#include "tests/backends/gpu_llm/gpu_test.h"
 
 namespace nereid::gpu {
 namespace {

@@ -4,10 +4,10 @@
 #include <future>
 #include <random>
 
-#include "../cpu_reference/golden.h"
-#include "gpu_llm/gpu_executor.h"
-#include "gpu_test.h"
-#include "llm_core/engine/engine.h"
+#include "backends/gpu_llm/gpu_executor.h"
+#include "backends/llm_core/engine/engine.h"
+#include "tests/backends/cpu_reference/golden.h"
+#include "tests/backends/gpu_llm/gpu_test.h"
 
 namespace nereid::gpu::testing {
 

@@ -2,8 +2,8 @@
 // device fails the engine and leaves the process alive, nothing is lost or kept.
 #include <algorithm>
 
-#include "cpu_reference/cpu_executor.h"
-#include "engine_fixture.h"
+#include "backends/cpu_reference/cpu_executor.h"
+#include "tests/backends/gpu_llm/engine_fixture.h"
 
 namespace nereid::gpu {
 namespace {

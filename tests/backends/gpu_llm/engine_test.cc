@@ -1,8 +1,8 @@
 // The engine over the device: what a request gets does not depend on overlap, on others, or on the
 // prefix cache.
-#include "llm_core/engine/engine.h"
+#include "backends/llm_core/engine/engine.h"
 
-#include "engine_fixture.h"
+#include "tests/backends/gpu_llm/engine_fixture.h"
 
 namespace nereid::gpu {
 namespace {

@@ -1,13 +1,13 @@
 // The executor against the CPU's on the tiny checkpoints, and what it gives back.
-#include "gpu_llm/gpu_executor.h"
+#include "backends/gpu_llm/gpu_executor.h"
 
 #include <list>
 
-#include "../cpu_reference/golden.h"
-#include "cpu_reference/cpu_executor.h"
-#include "gpu_test.h"
-#include "llm_core/model/int4_rows.h"
-#include "single_sequence.h"
+#include "backends/cpu_reference/cpu_executor.h"
+#include "backends/llm_core/model/int4_rows.h"
+#include "tests/backends/cpu_reference/golden.h"
+#include "tests/backends/gpu_llm/gpu_test.h"
+#include "tests/backends/gpu_llm/single_sequence.h"
 
 namespace nereid::gpu {
 namespace {

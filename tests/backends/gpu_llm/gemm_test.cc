@@ -1,9 +1,9 @@
 // cuBLASLt's products over numbers of rows that share algorithms, while these are tried and after.
-#include "gpu_llm/model/gemm.h"
+#include "backends/gpu_llm/model/gemm.h"
 
 #include <random>
 
-#include "gpu_test.h"
+#include "tests/backends/gpu_llm/gpu_test.h"
 
 namespace nereid::gpu {
 namespace {

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "gpu_llm/cuda/memory.h"
+#include "backends/gpu_llm/cuda/memory.h"
 
 namespace nereid::gpu::testing {
 

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "gpu_llm/gpu_executor.h"
-#include "gpu_test.h"
-#include "single_sequence.h"
+#include "backends/gpu_llm/gpu_executor.h"
+#include "tests/backends/gpu_llm/gpu_test.h"
+#include "tests/backends/gpu_llm/single_sequence.h"
 
 namespace nereid::gpu {
 namespace {

@@ -1,14 +1,14 @@
 // Checkpoint rows in the device's formats: hand-made words, and each quantised tiny checkpoint read
 // in two ways.
-#include "gpu_llm/model/matrix_source.h"
+#include "backends/gpu_llm/model/matrix_source.h"
 
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cstring>
 
-#include "../cpu_reference/golden.h"
-#include "llm_core/model/architecture.h"
+#include "backends/llm_core/model/architecture.h"
+#include "tests/backends/cpu_reference/golden.h"
 
 namespace nereid::gpu {
 namespace {

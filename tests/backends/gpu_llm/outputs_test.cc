@@ -1,10 +1,10 @@
 // What requests want beside a token: logits, log probabilities of prompts, candidates of beams,
 // and copies of blocks, against the CPU's executor.
-#include "../cpu_reference/golden.h"
-#include "cpu_reference/cpu_executor.h"
-#include "gpu_llm/gpu_executor.h"
-#include "gpu_llm/sharded_executor.h"
-#include "gpu_test.h"
+#include "backends/cpu_reference/cpu_executor.h"
+#include "backends/gpu_llm/gpu_executor.h"
+#include "backends/gpu_llm/sharded_executor.h"
+#include "tests/backends/cpu_reference/golden.h"
+#include "tests/backends/gpu_llm/gpu_test.h"
 
 namespace nereid::gpu {
 namespace {

@@ -1,9 +1,9 @@
 // The profile of a model's steps: every operator is in it, and the tokens stay the same.
 #include <gmock/gmock.h>
 
-#include "../cpu_reference/golden.h"
-#include "gpu_llm/gpu_executor.h"
-#include "gpu_test.h"
+#include "backends/gpu_llm/gpu_executor.h"
+#include "tests/backends/cpu_reference/golden.h"
+#include "tests/backends/gpu_llm/gpu_test.h"
 
 namespace nereid::gpu {
 namespace {

@@ -1,11 +1,11 @@
 // Rows rounded to fp8 against what they were; products of fp8 with fp8 against a plain loop over
 // the numbers that the rounding left.
-#include "gpu_llm/kernels/products/quantize_rows.h"
+#include "backends/gpu_llm/kernels/products/quantize_rows.h"
 
 #include <random>
 
-#include "gpu_llm/model/linear.h"
-#include "gpu_test.h"
+#include "backends/gpu_llm/model/linear.h"
+#include "tests/backends/gpu_llm/gpu_test.h"
 
 namespace nereid::gpu {
 namespace {

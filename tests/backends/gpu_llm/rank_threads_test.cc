@@ -1,6 +1,6 @@
 // Threads of ranks: all work at once, the first fault is the answer, and nobody waits for who does
 // not come.
-#include "gpu_llm/comm/rank_threads.h"
+#include "backends/gpu_llm/comm/rank_threads.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Sizes that are recorded, and sizes that can not be.
-#include "gpu_llm/recorded_steps.h"
+#include "backends/gpu_llm/recorded_steps.h"
 
 #include <gtest/gtest.h>
 

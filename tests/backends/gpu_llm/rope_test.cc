@@ -1,12 +1,12 @@
 // Rope and its writes to the cache against the CPU's rope and norm, on the same bf16 values: halves
 // of heads that are whole pieces and not, rows that stand alone and runs over the ends of blocks,
 // short and long steps.
-#include "gpu_llm/kernels/attention/rope.h"
+#include "backends/gpu_llm/kernels/attention/rope.h"
 
 #include <random>
 
-#include "cpu_reference/ops/op_table.h"
-#include "gpu_test.h"
+#include "backends/cpu_reference/ops/op_table.h"
+#include "tests/backends/gpu_llm/gpu_test.h"
 
 namespace nereid::gpu {
 namespace {

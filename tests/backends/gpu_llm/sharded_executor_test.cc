@@ -1,15 +1,15 @@
 // Several GPUs as one: sums over them, the tiny checkpoints against one GPU and the CPU, faults of
 // one of them. What needs two GPUs skips itself where there are fewer.
-#include "gpu_llm/sharded_executor.h"
+#include "backends/gpu_llm/sharded_executor.h"
 
 #include <future>
 #include <list>
 #include <random>
 
-#include "../cpu_reference/golden.h"
-#include "cpu_reference/cpu_executor.h"
-#include "gpu_test.h"
-#include "llm_core/engine/engine.h"
+#include "backends/cpu_reference/cpu_executor.h"
+#include "backends/llm_core/engine/engine.h"
+#include "tests/backends/cpu_reference/golden.h"
+#include "tests/backends/gpu_llm/gpu_test.h"
 
 namespace nereid::gpu {
 namespace {

@@ -1,5 +1,5 @@
 // Shares of several GPUs: together they are the whole, for each tiny checkpoint that gpu_llm runs.
-#include "gpu_llm/model/sharding.h"
+#include "backends/gpu_llm/model/sharding.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <optional>
 #include <random>
 
-#include "../cpu_reference/golden.h"
-#include "gpu_llm/model/matrix_source.h"
-#include "llm_core/model/architecture.h"
+#include "backends/gpu_llm/model/matrix_source.h"
+#include "backends/llm_core/model/architecture.h"
+#include "tests/backends/cpu_reference/golden.h"
 
 namespace nereid::gpu {
 namespace {

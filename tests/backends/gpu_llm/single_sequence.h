@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "gpu_llm/gpu_executor.h"
+#include "backends/gpu_llm/gpu_executor.h"
 
 namespace nereid::gpu::testing {
 

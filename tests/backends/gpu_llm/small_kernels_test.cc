@@ -4,16 +4,16 @@
 #include <numeric>
 #include <random>
 
-#include "cpu_reference/ops/op_table.h"
-#include "gpu_llm/kernels/products/grouped_gemm.h"
-#include "gpu_llm/kernels/rows/activation.h"
-#include "gpu_llm/kernels/rows/embedding.h"
-#include "gpu_llm/kernels/rows/layer_norm.h"
-#include "gpu_llm/kernels/rows/moe.h"
-#include "gpu_llm/kernels/rows/residual_add.h"
-#include "gpu_llm/kernels/rows/rms_norm.h"
-#include "gpu_llm/kernels/sampling/finish_logits.h"
-#include "gpu_test.h"
+#include "backends/cpu_reference/ops/op_table.h"
+#include "backends/gpu_llm/kernels/products/grouped_gemm.h"
+#include "backends/gpu_llm/kernels/rows/activation.h"
+#include "backends/gpu_llm/kernels/rows/embedding.h"
+#include "backends/gpu_llm/kernels/rows/layer_norm.h"
+#include "backends/gpu_llm/kernels/rows/moe.h"
+#include "backends/gpu_llm/kernels/rows/residual_add.h"
+#include "backends/gpu_llm/kernels/rows/rms_norm.h"
+#include "backends/gpu_llm/kernels/sampling/finish_logits.h"
+#include "tests/backends/gpu_llm/gpu_test.h"
 
 namespace nereid::gpu {
 namespace {

@@ -1,12 +1,12 @@
 // The plan of a step as the kernels read it.
-#include "gpu_llm/step_plan.h"
+#include "backends/gpu_llm/step_plan.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <numeric>
 
-#include "gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
 
 namespace nereid::gpu {
 namespace {

@@ -1,5 +1,5 @@
 // Sums and shares of a profile, by hand.
-#include "gpu_llm/step_profile.h"
+#include "backends/gpu_llm/step_profile.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,14 +1,14 @@
 // The streaming product against a plain loop, over formats, row counts and sizes that end within a
 // block's turn, a stage or a group of scales; the unpacked weights against the same numbers.
-#include "gpu_llm/kernels/products/stream_gemm.h"
+#include "backends/gpu_llm/kernels/products/stream_gemm.h"
 
 #include <random>
 
-#include "gpu_llm/kernels/products/dequantize.h"
-#include "gpu_llm/kernels/products/gather_columns.h"
-#include "gpu_llm/kernels/products/split_gemm.h"
-#include "gpu_test.h"
+#include "backends/gpu_llm/kernels/products/dequantize.h"
+#include "backends/gpu_llm/kernels/products/gather_columns.h"
+#include "backends/gpu_llm/kernels/products/split_gemm.h"
 #include "nereid/status.h"
+#include "tests/backends/gpu_llm/gpu_test.h"
 
 namespace nereid::gpu {
 namespace {

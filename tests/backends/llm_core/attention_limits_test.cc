@@ -1,5 +1,5 @@
 // Windows and sinks that a configuration asks for.
-#include "llm_core/model/attention_limits.h"
+#include "backends/llm_core/model/attention_limits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

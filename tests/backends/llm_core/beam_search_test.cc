@@ -1,12 +1,12 @@
 // Beam search against the enumeration of all outputs, and its rules one by one.
-#include "llm_core/engine/beam_search.h"
+#include "backends/llm_core/engine/beam_search.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "fake_executor.h"
+#include "tests/backends/llm_core/fake_executor.h"
 
 namespace nereid::llm {
 namespace {

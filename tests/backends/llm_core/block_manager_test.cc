@@ -1,5 +1,5 @@
 // Allocation, sharing and the invariant checker.
-#include "llm_core/engine/block_manager.h"
+#include "backends/llm_core/engine/block_manager.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

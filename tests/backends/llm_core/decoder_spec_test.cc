@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "llm_core/checkpoint/trtllm_config.h"
-#include "small_llama.h"
+#include "backends/llm_core/checkpoint/trtllm_config.h"
+#include "tests/backends/llm_core/small_llama.h"
 
 namespace nereid::llm {
 namespace {

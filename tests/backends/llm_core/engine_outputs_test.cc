@@ -8,8 +8,8 @@
 #include <map>
 #include <random>
 
-#include "llm_core/engine/engine.h"
-#include "sequential_model.h"
+#include "backends/llm_core/engine/engine.h"
+#include "tests/backends/llm_core/sequential_model.h"
 
 namespace nereid::llm {
 namespace {

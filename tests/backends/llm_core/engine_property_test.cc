@@ -10,9 +10,9 @@
 #include <memory>
 #include <random>
 
-#include "llm_core/engine/engine.h"
-#include "llm_core/engine/stop_criteria.h"
-#include "sequential_model.h"
+#include "backends/llm_core/engine/engine.h"
+#include "backends/llm_core/engine/stop_criteria.h"
+#include "tests/backends/llm_core/sequential_model.h"
 
 namespace nereid::llm {
 namespace {

@@ -1,5 +1,5 @@
 // The loop on its own thread: output, streaming, cancellation, limits, failure.
-#include "llm_core/engine/engine.h"
+#include "backends/llm_core/engine/engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <future>
 #include <random>
 
-#include "fake_executor.h"
+#include "tests/backends/llm_core/fake_executor.h"
 
 namespace nereid::llm {
 namespace {

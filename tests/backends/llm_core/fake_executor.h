@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "llm_core/engine/executor.h"
+#include "backends/llm_core/engine/executor.h"
 
 namespace nereid::llm::testing {
 

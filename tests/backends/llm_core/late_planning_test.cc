@@ -6,8 +6,8 @@
 #include <deque>
 #include <future>
 
-#include "fake_executor.h"
-#include "llm_core/engine/engine.h"
+#include "backends/llm_core/engine/engine.h"
+#include "tests/backends/llm_core/fake_executor.h"
 
 namespace nereid::llm {
 namespace {

@@ -1,5 +1,5 @@
 // Logits in half the width, against the halves that they stand for.
-#include "llm_core/adapter/logits_format.h"
+#include "backends/llm_core/adapter/logits_format.h"
 
 #include <gtest/gtest.h>
 

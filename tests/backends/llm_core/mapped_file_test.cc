@@ -1,4 +1,4 @@
-#include "llm_core/checkpoint/mapped_file.h"
+#include "backends/llm_core/checkpoint/mapped_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // How long planning may wait for those who arrive.
-#include "llm_core/engine/planning_clock.h"
+#include "backends/llm_core/engine/planning_clock.h"
 
 #include <gtest/gtest.h>
 

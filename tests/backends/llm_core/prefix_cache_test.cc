@@ -1,12 +1,12 @@
 // Chains of block contents against a plain list of all that was entered.
-#include "llm_core/engine/prefix_cache.h"
+#include "backends/llm_core/engine/prefix_cache.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
 
-#include "llm_core/engine/block_manager.h"
+#include "backends/llm_core/engine/block_manager.h"
 
 namespace nereid::llm {
 namespace {

@@ -1,5 +1,5 @@
 // Which checkpoints say that inputs of products are rounded to fp8.
-#include "llm_core/model/quantization.h"
+#include "backends/llm_core/model/quantization.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "small_llama.h"
+#include "tests/backends/llm_core/small_llama.h"
 
 namespace nereid::llm {
 namespace {

@@ -1,10 +1,10 @@
 // Headers that lie: each is refused with the tensor and both values.
-#include "llm_core/checkpoint/safetensors.h"
+#include "backends/llm_core/checkpoint/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "checkpoint_files.h"
+#include "tests/backends/llm_core/checkpoint_files.h"
 
 namespace nereid::llm {
 namespace {

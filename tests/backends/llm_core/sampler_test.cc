@@ -1,5 +1,5 @@
 // Known answers of the generator, and each sampling rule on logits that show it.
-#include "llm_core/sampling/sampler.h"
+#include "backends/llm_core/sampling/sampler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <limits>
 #include <map>
 
-#include "llm_core/sampling/philox.h"
+#include "backends/llm_core/sampling/philox.h"
 
 namespace nereid::llm {
 namespace {

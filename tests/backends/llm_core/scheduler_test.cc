@@ -1,6 +1,6 @@
 // The scheduler against a plain sequential model of it: same tokens whatever arrives, is cancelled
 // or runs out of room; no block lost, nobody starved.
-#include "llm_core/engine/scheduler.h"
+#include "backends/llm_core/engine/scheduler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-#include "fake_executor.h"
+#include "tests/backends/llm_core/fake_executor.h"
 
 namespace nereid::llm {
 namespace {

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "fake_executor.h"
-#include "llm_core/engine/beam_search.h"
-#include "llm_core/sampling/philox.h"
+#include "backends/llm_core/engine/beam_search.h"
+#include "backends/llm_core/sampling/philox.h"
+#include "tests/backends/llm_core/fake_executor.h"
 
 namespace nereid::llm::testing {
 

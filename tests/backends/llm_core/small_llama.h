@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "checkpoint_files.h"
-#include "llm_core/model/architecture.h"
+#include "backends/llm_core/model/architecture.h"
+#include "tests/backends/llm_core/checkpoint_files.h"
 
 namespace nereid::llm::testing {
 

@@ -1,5 +1,5 @@
 // When sequences end, and what is shown of them on the way.
-#include "llm_core/engine/stop_criteria.h"
+#include "backends/llm_core/engine/stop_criteria.h"
 
 #include <gtest/gtest.h>
 

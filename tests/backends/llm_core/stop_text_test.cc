@@ -1,13 +1,13 @@
 // Stop strings in a sequence's text, against a plain search in the whole of it.
-#include "llm_core/adapter/stop_text.h"
+#include "backends/llm_core/adapter/stop_text.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "../tokenizer/test_tokenizers.h"
-#include "llm_core/engine/stop_criteria.h"
+#include "backends/llm_core/engine/stop_criteria.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::llm_adapter {
 namespace {

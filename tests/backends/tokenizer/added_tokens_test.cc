@@ -1,7 +1,7 @@
 // Added tokens: where they match, what they swallow, which ids they get.
-#include "split/added_tokens.h"
+#include "backends/tokenizer/lib/split/added_tokens.h"
 
-#include "test_tokenizers.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -1,9 +1,9 @@
 // Merging: ranks, ties, long pieces, unknown characters, byte fallback.
-#include "model/bpe_model.h"
+#include "backends/tokenizer/lib/model/bpe_model.h"
 
 #include <random>
 
-#include "test_tokenizers.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {

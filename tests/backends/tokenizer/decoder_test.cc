@@ -1,9 +1,9 @@
 // Decoding: each chain of components, and that a stream cut anywhere gives the whole text.
-#include "decode/decoder.h"
+#include "backends/tokenizer/lib/decode/decoder.h"
 
 #include <random>
 
-#include "test_tokenizers.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {

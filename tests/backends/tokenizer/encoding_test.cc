@@ -1,8 +1,8 @@
 // What tokenizer.json may say about lengths, and what of it is refused. That texts come out as with
 // the reference library is shown by test_components.py.
-#include "finish/encoding.h"
+#include "backends/tokenizer/lib/finish/encoding.h"
 
-#include "test_tokenizers.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <random>
 
-#include "test_tokenizers.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -1,9 +1,9 @@
 // Hand-written matchers against PCRE2 as the oracle, the dialect's limits, and hostile lengths.
-#include "pattern/pattern.h"
+#include "backends/tokenizer/lib/pattern/pattern.h"
 
 #include <random>
 
-#include "test_tokenizers.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -1,7 +1,7 @@
 // The components that cut a text, and what becomes of delimiters.
-#include "split/pre_tokenizer.h"
+#include "backends/tokenizer/lib/split/pre_tokenizer.h"
 
-#include "test_tokenizers.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {

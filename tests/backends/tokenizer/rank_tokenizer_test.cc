@@ -1,8 +1,8 @@
 // tekken.json and tiktoken files: what is read, and what is refused by name. The published files
 // are compared with the reference in family_parity_test.cc and test_other_files.py.
-#include "load/rank_tokenizer.h"
+#include "backends/tokenizer/lib/load/rank_tokenizer.h"
 
-#include "test_tokenizers.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -1,6 +1,6 @@
 // Sentencepiece models, written here field by field: reading, merging by score, refusals.
-#include "reading/proto_reader.h"
-#include "test_tokenizers.h"
+#include "backends/tokenizer/lib/reading/proto_reader.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -1,9 +1,9 @@
 // One tokenizer for all who ask for the same files, as long as those stay as they are.
-#include "shared_tokenizer.h"
+#include "backends/tokenizer/lib/shared_tokenizer.h"
 
 #include <thread>
 
-#include "test_tokenizers.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -2,7 +2,7 @@
 // family that is another one's model with tokens added is compared with the reference's ids.
 #include <map>
 
-#include "test_tokenizers.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {

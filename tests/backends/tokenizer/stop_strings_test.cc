@@ -1,5 +1,5 @@
 // Stop strings in a streamed text: compared with a search in the whole text, however it is cut.
-#include "decode/stop_strings.h"
+#include "backends/tokenizer/lib/decode/stop_strings.h"
 
 #include <gtest/gtest.h>
 

@@ -2,10 +2,10 @@
 // configurations.
 #include <random>
 
-#include "decode_piece.h"
-#include "tensor_specs.h"
-#include "test_tokenizers.h"
-#include "word_lists.h"
+#include "backends/tokenizer/decode_piece.h"
+#include "backends/tokenizer/tensor_specs.h"
+#include "backends/tokenizer/word_lists.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {

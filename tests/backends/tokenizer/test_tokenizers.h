@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "text/byte_level.h"
-#include "text/utf8.h"
-#include "tokenizer.h"
+#include "backends/tokenizer/lib/text/byte_level.h"
+#include "backends/tokenizer/lib/text/utf8.h"
+#include "backends/tokenizer/lib/tokenizer.h"
 
 namespace nereid::tokenizer {
 

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "tokenizer.h"
+#include "backends/tokenizer/lib/tokenizer.h"
 
 using nereid::tokenizer::Encoding;
 using nereid::tokenizer::IncrementalDecoder;

@@ -1,7 +1,7 @@
 // Loading tokenizer.json: what is read, and that hostile or unsupported files are refused by name.
 #include <fstream>
 
-#include "test_tokenizers.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {

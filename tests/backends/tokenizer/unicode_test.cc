@@ -1,8 +1,8 @@
 // Character classes and NFC.
-#include "text/unicode.h"
+#include "backends/tokenizer/lib/text/unicode.h"
 
-#include "test_tokenizers.h"
-#include "text/char_scan.h"
+#include "backends/tokenizer/lib/text/char_scan.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -1,9 +1,9 @@
 // UTF-8 repair: every maximal ill-formed subpart becomes one U+FFFD, in one go or piecewise.
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 #include <fstream>
 
-#include "test_tokenizers.h"
+#include "tests/backends/tokenizer/test_tokenizers.h"
 
 namespace nereid::tokenizer {
 namespace {

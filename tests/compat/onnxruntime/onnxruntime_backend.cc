@@ -1,5 +1,6 @@
-// ONNX Runtime behind the backend API: `backend: "onnxruntime"` serves <version>/model.onnx on the CPU. Its shared object is opened when
-// a model is loaded: libonnxruntime.so beside this one, or --backend-config=onnxruntime,library=PATH.
+// ONNX Runtime behind the backend API: `backend: "onnxruntime"` serves <version>/model.onnx on the
+// CPU. Its shared object is opened when a model is loaded: libonnxruntime.so beside this one, or
+// --backend-config=onnxruntime,library=PATH.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -13,16 +14,19 @@
 #include <vector>
 
 #include "nereid/backend.h"
-#include "ort_api.h"
+#include "tests/compat/onnxruntime/ort_api.h"
 
 namespace {
 
 // Indexed by ONNX Runtime's numbers of element types; what has no place in a request is invalid.
 using nereid::DataType;
 constexpr std::array<DataType, 17> kTypes = {
-    DataType::kInvalid, DataType::kFp32, DataType::kUint8, DataType::kInt8, DataType::kUint16, DataType::kInt16,
-    DataType::kInt32,   DataType::kInt64, DataType::kInvalid /* string */, DataType::kBool, DataType::kFp16, DataType::kFp64,
-    DataType::kUint32,  DataType::kUint64, DataType::kInvalid, DataType::kInvalid, DataType::kBf16};
+    DataType::kInvalid, DataType::kFp32,   DataType::kUint8,
+    DataType::kInt8,    DataType::kUint16, DataType::kInt16,
+    DataType::kInt32,   DataType::kInt64,  DataType::kInvalid /* string */,
+    DataType::kBool,    DataType::kFp16,   DataType::kFp64,
+    DataType::kUint32,  DataType::kUint64, DataType::kInvalid,
+    DataType::kInvalid, DataType::kBf16};
 
 int OrtTypeOf(DataType type) {
   for (size_t i = 0; i < kTypes.size(); ++i) {
@@ -36,7 +40,8 @@ const OrtApi* g_ort = nullptr;
 
 nereid::Status ToStatus(OrtStatus* status) {
   if (status == nullptr) return {};
-  const nereid::Status result = nereid::InternalError("ONNX Runtime: ", g_ort->GetErrorMessage(status));
+  const nereid::Status result =
+      nereid::InternalError("ONNX Runtime: ", g_ort->GetErrorMessage(status));
   g_ort->ReleaseStatus(status);
   return result;
 }
@@ -53,7 +58,8 @@ using Session = std::unique_ptr<OrtSession, Releaser<&OrtApi::ReleaseSession>>;
 using SessionOptions = std::unique_ptr<OrtSessionOptions, Releaser<&OrtApi::ReleaseSessionOptions>>;
 using MemoryInfo = std::unique_ptr<OrtMemoryInfo, Releaser<&OrtApi::ReleaseMemoryInfo>>;
 using TypeInfo = std::unique_ptr<OrtTypeInfo, Releaser<&OrtApi::ReleaseTypeInfo>>;
-using TensorInfo = std::unique_ptr<OrtTensorTypeAndShapeInfo, Releaser<&OrtApi::ReleaseTensorTypeAndShapeInfo>>;
+using TensorInfo =
+    std::unique_ptr<OrtTensorTypeAndShapeInfo, Releaser<&OrtApi::ReleaseTensorTypeAndShapeInfo>>;
 using Value = std::unique_ptr<OrtValue, Releaser<&OrtApi::ReleaseValue>>;
 
 nereid::Status OpenLibrary(const std::filesystem::path& path) {
@@ -65,7 +71,9 @@ nereid::Status OpenLibrary(const std::filesystem::path& path) {
   const auto base = reinterpret_cast<const OrtApiBase* (*)()>(dlsym(library, "OrtGetApiBase"));
   if (base == nullptr) return nereid::InvalidArgError("'", path.string(), "' has no OrtGetApiBase");
   g_ort = base()->GetApi(kOrtApiVersion);
-  if (g_ort == nullptr) return nereid::UnsupportedError("'", path.string(), "' does not have version ", kOrtApiVersion, " of the C API");
+  if (g_ort == nullptr)
+    return nereid::UnsupportedError("'", path.string(), "' does not have version ", kOrtApiVersion,
+                                    " of the C API");
   nereid::LogInfo(nereid::StrCat("ONNX Runtime ", base()->GetVersionString()));
   return {};
 }
@@ -74,8 +82,11 @@ nereid::Status OpenLibrary(const std::filesystem::path& path) {
 nereid::Status Describe(const OrtTensorTypeAndShapeInfo* tensor, nereid::TensorSpec& spec) {
   int type = 0;
   NEREID_RETURN_IF_ERROR(ToStatus(g_ort->GetTensorElementType(tensor, &type)));
-  spec.datatype = type >= 0 && static_cast<size_t>(type) < kTypes.size() ? kTypes[type] : DataType::kInvalid;
-  if (spec.datatype == DataType::kInvalid) return nereid::UnsupportedError("tensor '", spec.name, "': element type ", type, " of ONNX is not served");
+  spec.datatype =
+      type >= 0 && static_cast<size_t>(type) < kTypes.size() ? kTypes[type] : DataType::kInvalid;
+  if (spec.datatype == DataType::kInvalid)
+    return nereid::UnsupportedError("tensor '", spec.name, "': element type ", type,
+                                    " of ONNX is not served");
   size_t num_dims = 0;
   NEREID_RETURN_IF_ERROR(ToStatus(g_ort->GetDimensionsCount(tensor, &num_dims)));
   spec.dims.resize(num_dims);
@@ -86,20 +97,24 @@ class OnnxModel : public nereid::Model {
  public:
   nereid::Status AutoComplete(nereid::ConfigDraft& draft) override {
     NEREID_RETURN_IF_ERROR(Open());
-    const bool lacks_inputs = draft.json()["input"].elements().empty();  // a list that is there is whole
+    const bool lacks_inputs =
+        draft.json()["input"].elements().empty();  // a list that is there is whole
     const bool lacks_outputs = draft.json()["output"].elements().empty();
     const std::set<std::string> of_sequences = SequenceTensors();
     for (const nereid::TensorSpec& spec : inputs_) {
-      if (lacks_inputs && !of_sequences.contains(spec.name)) NEREID_RETURN_IF_ERROR(draft.AddInput(WithoutBatch(spec)));
+      if (lacks_inputs && !of_sequences.contains(spec.name))
+        NEREID_RETURN_IF_ERROR(draft.AddInput(WithoutBatch(spec)));
     }
     for (const nereid::TensorSpec& spec : outputs_) {
-      if (lacks_outputs && !of_sequences.contains(spec.name)) NEREID_RETURN_IF_ERROR(draft.AddOutput(WithoutBatch(spec)));
+      if (lacks_outputs && !of_sequences.contains(spec.name))
+        NEREID_RETURN_IF_ERROR(draft.AddOutput(WithoutBatch(spec)));
     }
     return {};
   }
   nereid::Status Initialize() override {
     for (const nereid::TensorSpec& spec : config().outputs()) answers_.insert(spec.name);
-    for (const nereid::Json& state : config().json()["sequence_batching"]["state"].elements()) states_.insert(state["output_name"].AsString());
+    for (const nereid::Json& state : config().json()["sequence_batching"]["state"].elements())
+      states_.insert(state["output_name"].AsString());
     return Open();
   }
 
@@ -113,11 +128,13 @@ class OnnxModel : public nereid::Model {
   }
 
  private:
-  // What the model has besides its inputs and outputs: the scheduler gives controls and states, and takes states.
+  // What the model has besides its inputs and outputs: the scheduler gives controls and states, and
+  // takes states.
   std::set<std::string> SequenceTensors() const {
     std::set<std::string> names;
     const nereid::Json& sequences = config().json()["sequence_batching"];
-    for (const nereid::Json& control : sequences["control_input"].elements()) names.insert(control["name"].AsString());
+    for (const nereid::Json& control : sequences["control_input"].elements())
+      names.insert(control["name"].AsString());
     for (const nereid::Json& state : sequences["state"].elements()) {
       names.insert({state["input_name"].AsString(), state["output_name"].AsString()});
     }
@@ -128,34 +145,44 @@ class OnnxModel : public nereid::Model {
     if (session_ != nullptr) return {};
     const nereid::Json& flags = context().backend_config()["cmdline"];
     const std::string library = flags["library"].AsString();
-    NEREID_RETURN_IF_ERROR(OpenLibrary(library.empty() ? context().backend_directory() / "libonnxruntime.so" : std::filesystem::path(library)));
+    NEREID_RETURN_IF_ERROR(OpenLibrary(library.empty()
+                                           ? context().backend_directory() / "libonnxruntime.so"
+                                           : std::filesystem::path(library)));
     OrtEnv* env = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(g_ort->CreateEnv(kOrtLogWarning, name().c_str(), &env)));
     env_.reset(env);
     OrtMemoryInfo* memory = nullptr;
-    NEREID_RETURN_IF_ERROR(ToStatus(g_ort->CreateCpuMemoryInfo(kOrtArenaAllocator, kOrtMemTypeDefault, &memory)));
+    NEREID_RETURN_IF_ERROR(
+        ToStatus(g_ort->CreateCpuMemoryInfo(kOrtArenaAllocator, kOrtMemTypeDefault, &memory)));
     memory_.reset(memory);
     NEREID_RETURN_IF_ERROR(OpenSession());
-    NEREID_RETURN_IF_ERROR(ReadTensors(&OrtApi::SessionGetInputCount, &OrtApi::SessionGetInputName, &OrtApi::SessionGetInputTypeInfo, inputs_));
-    return ReadTensors(&OrtApi::SessionGetOutputCount, &OrtApi::SessionGetOutputName, &OrtApi::SessionGetOutputTypeInfo, outputs_);
+    NEREID_RETURN_IF_ERROR(ReadTensors(&OrtApi::SessionGetInputCount, &OrtApi::SessionGetInputName,
+                                       &OrtApi::SessionGetInputTypeInfo, inputs_));
+    return ReadTensors(&OrtApi::SessionGetOutputCount, &OrtApi::SessionGetOutputName,
+                       &OrtApi::SessionGetOutputTypeInfo, outputs_);
   }
 
   nereid::Status OpenSession() {
-    NEREID_ASSIGN_OR_RETURN(const int64_t num_threads, parameters().Int("intra_op_thread_count", 0));
+    NEREID_ASSIGN_OR_RETURN(const int64_t num_threads,
+                            parameters().Int("intra_op_thread_count", 0));
     OrtSessionOptions* handle = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(g_ort->CreateSessionOptions(&handle)));
     const SessionOptions options(handle);
-    NEREID_RETURN_IF_ERROR(ToStatus(g_ort->SetIntraOpNumThreads(handle, static_cast<int>(num_threads))));
+    NEREID_RETURN_IF_ERROR(
+        ToStatus(g_ort->SetIntraOpNumThreads(handle, static_cast<int>(num_threads))));
     const std::string& given = config().json()["default_model_filename"].AsString();
-    const std::filesystem::path file = context().version_directory() / (given.empty() ? "model.onnx" : given);
+    const std::filesystem::path file =
+        context().version_directory() / (given.empty() ? "model.onnx" : given);
     OrtSession* session = nullptr;
-    NEREID_RETURN_IF_ERROR(ToStatus(g_ort->CreateSession(env_.get(), file.c_str(), handle, &session)));
+    NEREID_RETURN_IF_ERROR(
+        ToStatus(g_ort->CreateSession(env_.get(), file.c_str(), handle, &session)));
     session_.reset(session);
     return {};
   }
 
   template <typename Count, typename NameOf, typename TypeOf>
-  nereid::Status ReadTensors(Count count_of, NameOf name_of, TypeOf type_of, std::vector<nereid::TensorSpec>& specs) {
+  nereid::Status ReadTensors(Count count_of, NameOf name_of, TypeOf type_of,
+                             std::vector<nereid::TensorSpec>& specs) {
     OrtAllocator* allocator = nullptr;  // ONNX Runtime's own
     NEREID_RETURN_IF_ERROR(ToStatus(g_ort->GetAllocatorWithDefaultOptions(&allocator)));
     size_t count = 0;
@@ -171,7 +198,9 @@ class OnnxModel : public nereid::Model {
       const TypeInfo info(handle);
       const OrtTensorTypeAndShapeInfo* tensor = nullptr;
       NEREID_RETURN_IF_ERROR(ToStatus(g_ort->CastTypeInfoToTensorInfo(handle, &tensor)));
-      if (tensor == nullptr) return nereid::UnsupportedError("'", spec.name, "' is a map or a sequence; only tensors are served");
+      if (tensor == nullptr)
+        return nereid::UnsupportedError("'", spec.name,
+                                        "' is a map or a sequence; only tensors are served");
       NEREID_RETURN_IF_ERROR(Describe(tensor, spec));
     }
     return {};
@@ -192,17 +221,19 @@ class OnnxModel : public nereid::Model {
       NEREID_ASSIGN_OR_RETURN(inputs.emplace_back(), ValueOf(views.back(), spec));
     }
     NEREID_RETURN_IF_ERROR(Compute(inputs, outputs));
-    for (size_t i = 0; i < outputs.size(); ++i) NEREID_RETURN_IF_ERROR(Deliver(request, outputs_[i].name, *outputs[i]));
+    for (size_t i = 0; i < outputs.size(); ++i)
+      NEREID_RETURN_IF_ERROR(Deliver(request, outputs_[i].name, *outputs[i]));
     return {};
   }
 
   nereid::Result<Value> ValueOf(nereid::TensorView& view, const nereid::TensorSpec& spec) {
     NEREID_RETURN_IF_ERROR(view.Expect(spec.datatype));
-    NEREID_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, view.Bytes(nereid::ByteSize(spec.datatype)));
+    NEREID_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes,
+                            view.Bytes(nereid::ByteSize(spec.datatype)));
     OrtValue* value = nullptr;  // an input is only read, whatever the signature says
-    NEREID_RETURN_IF_ERROR(ToStatus(g_ort->CreateTensorWithDataAsOrtValue(memory_.get(), const_cast<std::byte*>(bytes.data()), bytes.size(),
-                                                                          view.shape().data(), view.shape().size(),
-                                                                          OrtTypeOf(spec.datatype), &value)));
+    NEREID_RETURN_IF_ERROR(ToStatus(g_ort->CreateTensorWithDataAsOrtValue(
+        memory_.get(), const_cast<std::byte*>(bytes.data()), bytes.size(), view.shape().data(),
+        view.shape().size(), OrtTypeOf(spec.datatype), &value)));
     return Value(value);
   }
 
@@ -213,8 +244,9 @@ class OnnxModel : public nereid::Model {
     for (const nereid::TensorSpec& spec : outputs_) output_names.push_back(spec.name.c_str());
     for (const Value& input : inputs) given.push_back(input.get());
     std::vector<OrtValue*> made(outputs.size());
-    const nereid::Status status = ToStatus(g_ort->Run(session_.get(), nullptr, input_names.data(), given.data(), given.size(),
-                                                      output_names.data(), output_names.size(), made.data()));
+    const nereid::Status status =
+        ToStatus(g_ort->Run(session_.get(), nullptr, input_names.data(), given.data(), given.size(),
+                            output_names.data(), output_names.size(), made.data()));
     for (size_t i = 0; i < made.size(); ++i) outputs[i].reset(made[i]);
     return status;
   }
@@ -229,29 +261,38 @@ class OnnxModel : public nereid::Model {
     NEREID_RETURN_IF_ERROR(Describe(handle, spec));
     void* data = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(g_ort->GetTensorMutableData(&value, &data)));
-    NEREID_ASSIGN_OR_RETURN(const size_t count, nereid::ElementCount(spec.dims, nereid::ByteSize(spec.datatype)));
-    const std::span<const std::byte> bytes(static_cast<const std::byte*>(data), count * nereid::ByteSize(spec.datatype));
+    NEREID_ASSIGN_OR_RETURN(const size_t count,
+                            nereid::ElementCount(spec.dims, nereid::ByteSize(spec.datatype)));
+    const std::span<const std::byte> bytes(static_cast<const std::byte*>(data),
+                                           count * nereid::ByteSize(spec.datatype));
     if (answers_.contains(name)) NEREID_RETURN_IF_ERROR(Answer(request, spec, bytes));
     return states_.contains(name) ? Keep(request, spec, bytes) : nereid::Status();
   }
 
-  static nereid::Status Answer(nereid::Request& request, const nereid::TensorSpec& spec, std::span<const std::byte> bytes) {
+  static nereid::Status Answer(nereid::Request& request, const nereid::TensorSpec& spec,
+                               std::span<const std::byte> bytes) {
     NEREID_ASSIGN_OR_RETURN(nereid::Response * response, request.TheResponse());
-    NEREID_ASSIGN_OR_RETURN(const std::span<std::byte> target, response->OutputBytes(spec.name.c_str(), spec.datatype, spec.dims, bytes.size()));
+    NEREID_ASSIGN_OR_RETURN(
+        const std::span<std::byte> target,
+        response->OutputBytes(spec.name.c_str(), spec.datatype, spec.dims, bytes.size()));
     std::copy(bytes.begin(), bytes.end(), target.begin());
     return {};
   }
 
   // The next request of the sequence has it among its inputs.
-  static nereid::Status Keep(nereid::Request& request, const nereid::TensorSpec& spec, std::span<const std::byte> bytes) {
+  static nereid::Status Keep(nereid::Request& request, const nereid::TensorSpec& spec,
+                             std::span<const std::byte> bytes) {
     TRITONBACKEND_State* state = nullptr;
-    NEREID_RETURN_IF_ERROR(nereid::ToStatus(TRITONBACKEND_StateNew(&state, request.handle(), spec.name.c_str(), nereid::ToC(spec.datatype),
-                                                                   spec.dims.data(), static_cast<uint32_t>(spec.dims.size()))));
+    NEREID_RETURN_IF_ERROR(nereid::ToStatus(TRITONBACKEND_StateNew(
+        &state, request.handle(), spec.name.c_str(), nereid::ToC(spec.datatype), spec.dims.data(),
+        static_cast<uint32_t>(spec.dims.size()))));
     void* base = nullptr;
     TRITONSERVER_MemoryType memory_type = TRITONSERVER_MEMORY_CPU;
     int64_t memory_type_id = 0;
-    NEREID_RETURN_IF_ERROR(nereid::ToStatus(TRITONBACKEND_StateBuffer(state, &base, bytes.size(), &memory_type, &memory_type_id)));
-    if (memory_type == TRITONSERVER_MEMORY_GPU) return nereid::UnsupportedError("state '", spec.name, "' lies on a GPU");
+    NEREID_RETURN_IF_ERROR(nereid::ToStatus(
+        TRITONBACKEND_StateBuffer(state, &base, bytes.size(), &memory_type, &memory_type_id)));
+    if (memory_type == TRITONSERVER_MEMORY_GPU)
+      return nereid::UnsupportedError("state '", spec.name, "' lies on a GPU");
     std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(base));
     return nereid::ToStatus(TRITONBACKEND_StateUpdate(state));
   }

@@ -1,5 +1,6 @@
-// What the backend calls of ONNX Runtime's C API, version 1: its table of functions keeps its order for ever, so the members that are
-// not called are gaps here. Names and order: the array `OrtApi` of ONNX Runtime's onnxruntime_c_api.h, 1.0 to 1.31.
+// What the backend calls of ONNX Runtime's C API, version 1: its table of functions keeps its order
+// for ever, so the members that are not called are gaps here. Names and order: the array `OrtApi`
+// of ONNX Runtime's onnxruntime_c_api.h, 1.0 to 1.31.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +27,13 @@ struct OrtApi {
   const char* (*GetErrorMessage)(const OrtStatus* status);
   OrtStatus* (*CreateEnv)(OrtLoggingLevel level, const char* log_id, OrtEnv** env);
   void* gap4[3];
-  OrtStatus* (*CreateSession)(const OrtEnv* env, const char* path, const OrtSessionOptions* options, OrtSession** session);
+  OrtStatus* (*CreateSession)(const OrtEnv* env, const char* path, const OrtSessionOptions* options,
+                              OrtSession** session);
   void* gap8[1];
-  OrtStatus* (*Run)(OrtSession* session, const OrtRunOptions* options, const char* const* input_names, const OrtValue* const* inputs,
-                    size_t num_inputs, const char* const* output_names, size_t num_outputs, OrtValue** outputs);
+  OrtStatus* (*Run)(OrtSession* session, const OrtRunOptions* options,
+                    const char* const* input_names, const OrtValue* const* inputs,
+                    size_t num_inputs, const char* const* output_names, size_t num_outputs,
+                    OrtValue** outputs);
   OrtStatus* (*CreateSessionOptions)(OrtSessionOptions** options);
   void* gap11[13];
   OrtStatus* (*SetIntraOpNumThreads)(OrtSessionOptions* options, int num_threads);
@@ -37,20 +41,26 @@ struct OrtApi {
   OrtStatus* (*SessionGetInputCount)(const OrtSession* session, size_t* count);
   OrtStatus* (*SessionGetOutputCount)(const OrtSession* session, size_t* count);
   void* gap32[1];
-  OrtStatus* (*SessionGetInputTypeInfo)(const OrtSession* session, size_t index, OrtTypeInfo** info);
-  OrtStatus* (*SessionGetOutputTypeInfo)(const OrtSession* session, size_t index, OrtTypeInfo** info);
+  OrtStatus* (*SessionGetInputTypeInfo)(const OrtSession* session, size_t index,
+                                        OrtTypeInfo** info);
+  OrtStatus* (*SessionGetOutputTypeInfo)(const OrtSession* session, size_t index,
+                                         OrtTypeInfo** info);
   void* gap35[1];
-  OrtStatus* (*SessionGetInputName)(const OrtSession* session, size_t index, OrtAllocator* allocator, char** name);
-  OrtStatus* (*SessionGetOutputName)(const OrtSession* session, size_t index, OrtAllocator* allocator, char** name);
+  OrtStatus* (*SessionGetInputName)(const OrtSession* session, size_t index,
+                                    OrtAllocator* allocator, char** name);
+  OrtStatus* (*SessionGetOutputName)(const OrtSession* session, size_t index,
+                                     OrtAllocator* allocator, char** name);
   void* gap38[11];
   // `data` stays the caller's and outlives the value.
-  OrtStatus* (*CreateTensorWithDataAsOrtValue)(const OrtMemoryInfo* memory, void* data, size_t size_bytes, const int64_t* shape,
+  OrtStatus* (*CreateTensorWithDataAsOrtValue)(const OrtMemoryInfo* memory, void* data,
+                                               size_t size_bytes, const int64_t* shape,
                                                size_t num_dims, int type, OrtValue** value);
   void* gap50[1];
   OrtStatus* (*GetTensorMutableData)(OrtValue* value, void** data);
   void* gap52[3];
   // `tensor` lies in `info`; nullptr for a map or a sequence.
-  OrtStatus* (*CastTypeInfoToTensorInfo)(const OrtTypeInfo* info, const OrtTensorTypeAndShapeInfo** tensor);
+  OrtStatus* (*CastTypeInfoToTensorInfo)(const OrtTypeInfo* info,
+                                         const OrtTensorTypeAndShapeInfo** tensor);
   void* gap56[4];
   OrtStatus* (*GetTensorElementType)(const OrtTensorTypeAndShapeInfo* tensor, int* type);
   OrtStatus* (*GetDimensionsCount)(const OrtTensorTypeAndShapeInfo* tensor, size_t* count);
@@ -58,7 +68,8 @@ struct OrtApi {
   void* gap63[2];
   OrtStatus* (*GetTensorTypeAndShape)(const OrtValue* value, OrtTensorTypeAndShapeInfo** tensor);
   void* gap66[3];
-  OrtStatus* (*CreateCpuMemoryInfo)(OrtAllocatorType allocator, OrtMemType memory, OrtMemoryInfo** info);
+  OrtStatus* (*CreateCpuMemoryInfo)(OrtAllocatorType allocator, OrtMemType memory,
+                                    OrtMemoryInfo** info);
   void* gap70[6];
   OrtStatus* (*AllocatorFree)(OrtAllocator* allocator, void* block);
   void* gap77[1];
@@ -74,11 +85,14 @@ struct OrtApi {
   void (*ReleaseTensorTypeAndShapeInfo)(OrtTensorTypeAndShapeInfo* tensor);
   void (*ReleaseSessionOptions)(OrtSessionOptions* options);
 };
-static_assert(offsetof(OrtApi, Run) == 9 * sizeof(void*) && offsetof(OrtApi, CreateTensorWithDataAsOrtValue) == 49 * sizeof(void*));
-static_assert(offsetof(OrtApi, CreateCpuMemoryInfo) == 69 * sizeof(void*) && offsetof(OrtApi, ReleaseEnv) == 92 * sizeof(void*));
+static_assert(offsetof(OrtApi, Run) == 9 * sizeof(void*) &&
+              offsetof(OrtApi, CreateTensorWithDataAsOrtValue) == 49 * sizeof(void*));
+static_assert(offsetof(OrtApi, CreateCpuMemoryInfo) == 69 * sizeof(void*) &&
+              offsetof(OrtApi, ReleaseEnv) == 92 * sizeof(void*));
 
 // What the library's one exported function, OrtGetApiBase, returns.
 struct OrtApiBase {
-  const OrtApi* (*GetApi)(uint32_t version);  // nullptr for a version that the library does not have
+  const OrtApi* (*GetApi)(
+      uint32_t version);  // nullptr for a version that the library does not have
   const char* (*GetVersionString)();
 };

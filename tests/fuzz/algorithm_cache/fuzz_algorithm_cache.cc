@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "gpu_llm/model/algorithm_cache.h"
+#include "backends/gpu_llm/model/algorithm_cache.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "cache/response_codec.h"
-#include "request/infer_request.h"
+#include "host/core/cache/response_codec.h"
+#include "host/core/request/infer_request.h"
 
 namespace nereid {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "llm_core/model/architecture.h"
+#include "backends/llm_core/model/architecture.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "infer_message.h"
-#include "tensor_contents.h"
+#include "host/frontend/grpc/infer_message.h"
+#include "host/frontend/grpc/tensor_contents.h"
 
 namespace nereid {
 namespace {

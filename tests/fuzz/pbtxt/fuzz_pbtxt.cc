@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "config/config_loader.h"
-#include "config/parse.h"
-#include "config/schema.h"
+#include "host/core/config/config_loader.h"
+#include "host/core/config/parse.h"
+#include "host/core/config/schema.h"
 #include "nlohmann/json.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "llm_core/model/int4_rows.h"
-#include "llm_core/model/quantization.h"
-#include "llm_core/model/weight_map.h"
+#include "backends/llm_core/model/int4_rows.h"
+#include "backends/llm_core/model/quantization.h"
+#include "backends/llm_core/model/weight_map.h"
 
 namespace {
 

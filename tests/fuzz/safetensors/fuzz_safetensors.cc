@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "llm_core/checkpoint/safetensors.h"
+#include "backends/llm_core/checkpoint/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nereid::llm;

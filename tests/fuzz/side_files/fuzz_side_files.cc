@@ -5,10 +5,10 @@
 #include <memory>
 #include <string_view>
 
-#include "../support/tokenizer_check.h"
-#include "load/rank_tokenizer.h"
-#include "load/side_files.h"
-#include "load/tokenizer_parts.h"
+#include "backends/tokenizer/lib/load/rank_tokenizer.h"
+#include "backends/tokenizer/lib/load/side_files.h"
+#include "backends/tokenizer/lib/load/tokenizer_parts.h"
+#include "tests/fuzz/support/tokenizer_check.h"
 
 namespace {
 

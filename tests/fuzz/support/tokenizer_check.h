@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "tokenizer.h"
+#include "backends/tokenizer/lib/tokenizer.h"
 
 namespace nereid::tokenizer {
 

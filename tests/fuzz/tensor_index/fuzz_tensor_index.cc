@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "llm_core/checkpoint/tensor_index.h"
+#include "backends/llm_core/checkpoint/tensor_index.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::filesystem::path root("/folder");

@@ -2,7 +2,7 @@
 // streams as it decodes.
 #include <cstdint>
 
-#include "../support/tokenizer_check.h"
+#include "tests/fuzz/support/tokenizer_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nereid::tokenizer;

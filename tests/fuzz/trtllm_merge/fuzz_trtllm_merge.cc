@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "llm_core/checkpoint/trtllm_checkpoint.h"
+#include "backends/llm_core/checkpoint/trtllm_checkpoint.h"
 
 unsigned nereid_sum_of_bytes = 0;  // of the whole world, so that all of them are read
 

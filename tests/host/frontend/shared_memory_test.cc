@@ -1,5 +1,5 @@
 // The regions that clients register: names, bounds, and memory whose owner cuts it short.
-#include "shared_memory.h"
+#include "host/frontend/shared_memory.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

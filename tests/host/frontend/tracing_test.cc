@@ -2,11 +2,11 @@
 // collectors; and the groups of endpoints that are restricted.
 #include <gtest/gtest.h>
 
-#include "restricted_apis.h"
-#include "tracing/http_post.h"
-#include "tracing/span_ids.h"
-#include "tracing/tensor_text.h"
-#include "tracing/trace_settings.h"
+#include "host/frontend/restricted_apis.h"
+#include "host/frontend/tracing/http_post.h"
+#include "host/frontend/tracing/span_ids.h"
+#include "host/frontend/tracing/tensor_text.h"
+#include "host/frontend/tracing/trace_settings.h"
 
 namespace nereid {
 namespace {
@@ -115,9 +115,8 @@ TEST(HttpUrlTest, TakesApartWhatItKnows) {
   EXPECT_EQ(ParseHttpUrl("collector:4318/v1/traces")->port, "4318");
   EXPECT_EQ(ParseHttpUrl("https://collector/v1/traces")->port, "443");
   EXPECT_TRUE(ParseHttpUrl("https://collector:1")->is_tls);
-  for (const char* wrong :
-       {"", "collector:x", "ftp://collector", "http://", "https://", "http://:1/", "http://h:x/",
-        "http://h/a b", "http://h/\r\nX: y"}) {
+  for (const char* wrong : {"", "collector:x", "ftp://collector", "http://", "https://",
+                            "http://:1/", "http://h:x/", "http://h/a b", "http://h/\r\nX: y"}) {
     EXPECT_FALSE(ParseHttpUrl(wrong).ok()) << wrong;
   }
 }

@@ -1,11 +1,13 @@
-// A CUDA driver of the tests, for machines without a GPU: as much of libcuda.so.1 as the host, the workers of Python models and their
-// tests use. Memory of a device has addresses that nobody may touch; its bytes lie elsewhere, and copies translate. So a host that reads
-// such memory itself crashes, as it would with a GPU. As the real one it opens no handle of its own process, and makes none for memory
-// that it opened. What it is:
+// A CUDA driver of the tests, for machines without a GPU: as much of libcuda.so.1 as the host, the
+// workers of Python models and their tests use. Memory of a device has addresses that nobody may
+// touch; its bytes lie elsewhere, and copies translate. So a host that reads such memory itself
+// crashes, as it would with a GPU. As the real one it opens no handle of its own process, and makes
+// none for memory that it opened. What it is:
 //   NEREID_FAKE_CUDA_DEVICES   how many devices (1)
 //   NEREID_FAKE_CUDA_BYTES     memory of each (1 GiB); more is out of memory
 //   NEREID_FAKE_CUDA_PINNED    the same for pinned memory
-//   NEREID_FAKE_CUDA_DIR       folder for memory that other processes may open by its handle; without it there are no handles
+//   NEREID_FAKE_CUDA_DIR       folder for memory that other processes may open by its handle;
+//   without it there are no handles
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,20 +19,35 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoContext = 201, kInvalidDevice = 101, kNotSupported = 801, kPeerEnabled = 704 };
+enum {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNoContext = 201,
+  kInvalidDevice = 101,
+  kNotSupported = 801,
+  kPeerEnabled = 704
+};
 enum { kMaxDevices = 8, kMaxBlocks = 4096, kMaxDepth = 16 };
 
 typedef unsigned long long DevicePointer;
-typedef struct { char bytes[64]; } IpcHandle;
-typedef struct { unsigned char bytes[16]; } Uuid;
-typedef struct { int device; } Context;
+typedef struct {
+  char bytes[64];
+} IpcHandle;
+typedef struct {
+  unsigned char bytes[16];
+} Uuid;
+typedef struct {
+  int device;
+} Context;
 typedef struct {
   char* address;  // what users see; null: a free entry
   char* bytes;    // where the bytes are
   size_t size;
   int device;
   int is_opened;  // another process's memory
-  size_t reserved;  // addresses, of which the first `size` have memory behind them; 0: an allocation
+  size_t
+      reserved;   // addresses, of which the first `size` have memory behind them; 0: an allocation
   char file[64];  // in the folder; empty: none
 } Block;
 
@@ -48,10 +65,16 @@ static size_t Setting(const char* name, size_t otherwise) {
   const char* text = getenv(name);
   return text == NULL ? otherwise : strtoull(text, NULL, 10);
 }
-static int Current(void) { return depth == 0 ? -1 : stack[depth - 1]->device; }
-static size_t Limit(void) { return Setting("NEREID_FAKE_CUDA_BYTES", (size_t)1 << 30); }
+static int Current(void) {
+  return depth == 0 ? -1 : stack[depth - 1]->device;
+}
+static size_t Limit(void) {
+  return Setting("NEREID_FAKE_CUDA_BYTES", (size_t)1 << 30);
+}
 
-int cuInit(unsigned flags) { return flags == 0 ? kSuccess : kInvalidValue; }
+int cuInit(unsigned flags) {
+  return flags == 0 ? kSuccess : kInvalidValue;
+}
 int cuDeviceGetCount(int* count) {
   *count = (int)Setting("NEREID_FAKE_CUDA_DEVICES", 1);
   return kSuccess;
@@ -86,7 +109,9 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
   *context = &contexts[device];
   return kSuccess;
 }
-int cuDevicePrimaryCtxRelease_v2(int device) { return IsDevice(device) ? kSuccess : kInvalidDevice; }
+int cuDevicePrimaryCtxRelease_v2(int device) {
+  return IsDevice(device) ? kSuccess : kInvalidDevice;
+}
 int cuCtxPushCurrent_v2(void* context) {
   if (depth == kMaxDepth) return kInvalidValue;
   stack[depth++] = context;
@@ -103,7 +128,9 @@ int cuCtxSetCurrent(void* context) {
   stack[depth - 1] = context;
   return kSuccess;
 }
-int cuCtxSynchronize(void) { return Current() < 0 ? kNoContext : kSuccess; }
+int cuCtxSynchronize(void) {
+  return Current() < 0 ? kNoContext : kSuccess;
+}
 
 // Maps the file's bytes and takes addresses for them. The caller holds the mutex.
 static Block* Map(int fd, size_t size, int device) {
@@ -126,7 +153,9 @@ static Block* Find(DevicePointer pointer) {
   char* const address = (char*)(uintptr_t)pointer;
   for (int i = 0; i < kMaxBlocks; ++i) {
     Block* block = &blocks[i];
-    if (block->address != NULL && address >= block->address && address < block->address + block->size) return block;
+    if (block->address != NULL && address >= block->address &&
+        address < block->address + block->size)
+      return block;
   }
   return NULL;
 }
@@ -138,7 +167,8 @@ static void Unmap(Block* block) {
   char path[4096];
   munmap(block->address, block->size);
   munmap(block->bytes, block->size);
-  if (!block->is_opened && block->file[0] != 0 && FolderFile(path, sizeof(path), block->file)) unlink(path);
+  if (!block->is_opened && block->file[0] != 0 && FolderFile(path, sizeof(path), block->file))
+    unlink(path);
   memset(block, 0, sizeof(*block));
 }
 
@@ -173,7 +203,8 @@ int cuMemAlloc_v2(DevicePointer* pointer, size_t size) {
 int cuMemFree_v2(DevicePointer pointer) {
   pthread_mutex_lock(&mutex);
   Block* block = Find(pointer);
-  const int known = block != NULL && !block->is_opened && block->address == (char*)(uintptr_t)pointer;
+  const int known =
+      block != NULL && !block->is_opened && block->address == (char*)(uintptr_t)pointer;
   if (known) {
     used[block->device] -= block->size;
     Unmap(block);
@@ -187,7 +218,8 @@ int cuMemHostAlloc(void** buffer, size_t size, unsigned flags) {
   pthread_mutex_lock(&mutex);
   int code = kOutOfMemory;
   if (size <= Setting("NEREID_FAKE_CUDA_PINNED", (size_t)1 << 40) - pinned_used) {
-    char* base = mmap(NULL, size + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char* base = mmap(NULL, size + 4096, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base != MAP_FAILED) {
       memcpy(base, &size, sizeof(size));
       pinned_used += size;
@@ -244,9 +276,15 @@ int cuMemcpyAsync(DevicePointer to, DevicePointer from, size_t size, void* strea
   pthread_mutex_unlock(&mutex);
   return target != NULL && source != NULL ? kSuccess : kInvalidValue;
 }
-int cuMemcpy(DevicePointer to, DevicePointer from, size_t size) { return cuMemcpyAsync(to, from, size, NULL); }
-int cuMemcpyHtoD_v2(DevicePointer to, const void* from, size_t size) { return cuMemcpyAsync(to, (uintptr_t)from, size, NULL); }
-int cuMemcpyDtoH_v2(void* to, DevicePointer from, size_t size) { return cuMemcpyAsync((uintptr_t)to, from, size, NULL); }
+int cuMemcpy(DevicePointer to, DevicePointer from, size_t size) {
+  return cuMemcpyAsync(to, from, size, NULL);
+}
+int cuMemcpyHtoD_v2(DevicePointer to, const void* from, size_t size) {
+  return cuMemcpyAsync(to, (uintptr_t)from, size, NULL);
+}
+int cuMemcpyDtoH_v2(void* to, DevicePointer from, size_t size) {
+  return cuMemcpyAsync((uintptr_t)to, from, size, NULL);
+}
 
 int cuDeviceCanAccessPeer(int* can, int device, int peer) {
   *can = IsDevice(device) && IsDevice(peer) && device != peer;
@@ -259,20 +297,37 @@ int cuCtxEnablePeerAccess(void* context, unsigned flags) {
   *enabled = 1;
   return kSuccess;
 }
-// Addresses without memory at first. They get it from their beginning on: enough for who never unmaps but at the end.
+// Addresses without memory at first. They get it from their beginning on: enough for who never
+// unmaps but at the end.
 enum { kGranularity = 1 << 16, kMaxHandles = 1024 };
-typedef struct { int type, id; } Location;
-typedef struct { int type, handle_types; Location location; void* metadata; unsigned char flags[8]; } Allocation;
-typedef struct { Location location; int flags; } Access;
-static struct { size_t size; int device; } handles[kMaxHandles];
+typedef struct {
+  int type, id;
+} Location;
+typedef struct {
+  int type, handle_types;
+  Location location;
+  void* metadata;
+  unsigned char flags[8];
+} Allocation;
+typedef struct {
+  Location location;
+  int flags;
+} Access;
+static struct {
+  size_t size;
+  int device;
+} handles[kMaxHandles];
 
 int cuMemGetAllocationGranularity(size_t* granularity, const Allocation* allocation, int option) {
-  if (!IsDevice(allocation->location.id) || allocation->type != 1 || option != 0) return kInvalidValue;
+  if (!IsDevice(allocation->location.id) || allocation->type != 1 || option != 0)
+    return kInvalidValue;
   *granularity = kGranularity;
   return kSuccess;
 }
-int cuMemAddressReserve(DevicePointer* pointer, size_t size, size_t alignment, DevicePointer wish, unsigned long long flags) {
-  if (size == 0 || size % kGranularity != 0 || alignment != 0 || wish != 0 || flags != 0) return kInvalidValue;
+int cuMemAddressReserve(DevicePointer* pointer, size_t size, size_t alignment, DevicePointer wish,
+                        unsigned long long flags) {
+  if (size == 0 || size % kGranularity != 0 || alignment != 0 || wish != 0 || flags != 0)
+    return kInvalidValue;
   pthread_mutex_lock(&mutex);
   const int fd = memfd_create("fake_cuda", MFD_CLOEXEC);
   Block* block = fd >= 0 && ftruncate(fd, (off_t)size) == 0 ? Map(fd, size, 0) : NULL;
@@ -290,14 +345,17 @@ static Block* Reservation(DevicePointer pointer) {
   char* const address = (char*)(uintptr_t)pointer;
   for (int i = 0; i < kMaxBlocks; ++i) {
     Block* block = &blocks[i];
-    if (block->reserved != 0 && address >= block->address && address < block->address + block->reserved) return block;
+    if (block->reserved != 0 && address >= block->address &&
+        address < block->address + block->reserved)
+      return block;
   }
   return NULL;
 }
 int cuMemAddressFree(DevicePointer pointer, size_t size) {
   pthread_mutex_lock(&mutex);
   Block* block = Reservation(pointer);
-  const int known = block != NULL && block->address == (char*)(uintptr_t)pointer && block->reserved == size && block->size == 0;
+  const int known = block != NULL && block->address == (char*)(uintptr_t)pointer &&
+                    block->reserved == size && block->size == 0;
   if (known) {
     block->size = size;
     Unmap(block);
@@ -305,9 +363,11 @@ int cuMemAddressFree(DevicePointer pointer, size_t size) {
   pthread_mutex_unlock(&mutex);
   return known ? kSuccess : kInvalidValue;
 }
-int cuMemCreate(unsigned long long* handle, size_t size, const Allocation* allocation, unsigned long long flags) {
+int cuMemCreate(unsigned long long* handle, size_t size, const Allocation* allocation,
+                unsigned long long flags) {
   const int device = allocation->location.id;
-  if (!IsDevice(device) || size == 0 || size % kGranularity != 0 || flags != 0) return kInvalidValue;
+  if (!IsDevice(device) || size == 0 || size % kGranularity != 0 || flags != 0)
+    return kInvalidValue;
   pthread_mutex_lock(&mutex);
   int code = kOutOfMemory;
   for (int i = 0; i < kMaxHandles && code != kSuccess && size <= Limit() - used[device]; ++i) {
@@ -329,11 +389,15 @@ int cuMemRelease(unsigned long long handle) {
   pthread_mutex_unlock(&mutex);
   return kSuccess;
 }
-int cuMemMap(DevicePointer pointer, size_t size, size_t offset, unsigned long long handle, unsigned long long flags) {
-  if (handle == 0 || handle > kMaxHandles || handles[handle - 1].size != size || offset != 0 || flags != 0) return kInvalidValue;
+int cuMemMap(DevicePointer pointer, size_t size, size_t offset, unsigned long long handle,
+             unsigned long long flags) {
+  if (handle == 0 || handle > kMaxHandles || handles[handle - 1].size != size || offset != 0 ||
+      flags != 0)
+    return kInvalidValue;
   pthread_mutex_lock(&mutex);
   Block* block = Reservation(pointer);
-  const int fits = block != NULL && (char*)(uintptr_t)pointer == block->address + block->size && size <= block->reserved - block->size;
+  const int fits = block != NULL && (char*)(uintptr_t)pointer == block->address + block->size &&
+                   size <= block->reserved - block->size;
   if (fits) {
     block->device = handles[handle - 1].device;
     block->size += size;
@@ -344,7 +408,9 @@ int cuMemMap(DevicePointer pointer, size_t size, size_t offset, unsigned long lo
 int cuMemSetAccess(DevicePointer pointer, size_t size, const Access* access, size_t count) {
   pthread_mutex_lock(&mutex);
   Block* block = Reservation(pointer);
-  const int known = block != NULL && (char*)(uintptr_t)pointer + size <= block->address + block->size && count == 1 && access->flags == 3;
+  const int known = block != NULL &&
+                    (char*)(uintptr_t)pointer + size <= block->address + block->size &&
+                    count == 1 && access->flags == 3;
   pthread_mutex_unlock(&mutex);
   return known ? kSuccess : kInvalidValue;
 }
@@ -357,8 +423,12 @@ int cuMemUnmap(DevicePointer pointer, size_t size) {
   return known ? kSuccess : kInvalidValue;
 }
 // Not of CUDA: what the tests ask.
-int FakeCudaPeer(int device, int peer) { return peers[device][peer]; }
-size_t FakeCudaUsed(int device) { return used[device]; }
+int FakeCudaPeer(int device, int peer) {
+  return peers[device][peer];
+}
+size_t FakeCudaUsed(int device) {
+  return used[device];
+}
 
 int cuIpcGetMemHandle(IpcHandle* handle, DevicePointer pointer) {
   memset(handle, 0, sizeof(*handle));
@@ -375,7 +445,8 @@ int cuIpcOpenMemHandle_v2(DevicePointer* pointer, IpcHandle handle, unsigned fla
   struct stat status;
   if (Current() < 0) return kNoContext;
   handle.bytes[sizeof(handle.bytes) - 1] = 0;
-  if (strncmp(handle.bytes, "fake_cuda.", 10) != 0 || strchr(handle.bytes, '/') != NULL) return kInvalidValue;
+  if (strncmp(handle.bytes, "fake_cuda.", 10) != 0 || strchr(handle.bytes, '/') != NULL)
+    return kInvalidValue;
   if (atoi(handle.bytes + 10) == (int)getpid()) return kNoContext;
   if (!FolderFile(path, sizeof(path), handle.bytes)) return kNotSupported;
   const int fd = open(path, O_RDWR | O_CLOEXEC);

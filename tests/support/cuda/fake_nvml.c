@@ -1,12 +1,17 @@
-// An NVML of the tests beside fake_cuda.c: as much of libnvidia-ml.so.1 as the host uses, with fixed answers.
+// An NVML of the tests beside fake_cuda.c: as much of libnvidia-ml.so.1 as the host uses, with
+// fixed answers.
 //   NEREID_FAKE_NVML_USED   bytes in use of the 1,000,000 that each device has (250,000)
 //   NEREID_FAKE_NVML        "broken": it cannot be initialised
 #include <stdlib.h>
 #include <string.h>
 
 enum { kSuccess = 0, kNotSupported = 3, kNotFound = 6, kUnknown = 999 };
-typedef struct { unsigned gpu, memory; } Utilization;
-typedef struct { unsigned long long total, free, used; } Memory;
+typedef struct {
+  unsigned gpu, memory;
+} Utilization;
+typedef struct {
+  unsigned long long total, free, used;
+} Memory;
 
 static char devices[16];
 static unsigned long long energy_mj = 5000;
@@ -17,7 +22,8 @@ int nvmlInit_v2(void) {
 }
 // Device n of fake_cuda.c: sixteen bytes 0xA0 + n.
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
-  if (strlen(uuid) != 40 || strncmp(uuid, "GPU-a", 5) != 0 || uuid[5] < '0' || uuid[5] > '9') return kNotFound;
+  if (strlen(uuid) != 40 || strncmp(uuid, "GPU-a", 5) != 0 || uuid[5] < '0' || uuid[5] > '9')
+    return kNotFound;
   *device = &devices[uuid[5] - '0'];
   return kSuccess;
 }

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "nereid/lent_output.h"
+#include "nereid/ext/lent_output.h"
 #include "tests/support/fake_core/handles.h"
 
 using namespace nereid::fake;

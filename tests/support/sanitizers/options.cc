@@ -3,4 +3,6 @@
 
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options();
 
-const char* __tsan_default_options() { return "allocator_may_return_null=1"; }
+const char* __tsan_default_options() {
+  return "allocator_may_return_null=1";
+}

@@ -4,10 +4,10 @@
 // of 0 does not suffice, 0 x NaN is NaN. Device code alone.
 #pragma once
 
-#include "gpu_llm/kernels/attention/cache_layout.h"
-#include "gpu_llm/kernels/device/async_copy.cuh"
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/step_plan.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/device/async_copy.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/step_plan.h"
 
 namespace nereid::gpu {
 

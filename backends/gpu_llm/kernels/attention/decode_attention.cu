@@ -8,11 +8,11 @@
 // product), which are the ones it reads of each value column.
 //
 // 256 and 512 sequences of some 640 tokens, heads of 128: 88 and 90 % of an H200's 4.65 TB/s.
-#include "gpu_llm/kernels/attention/cache_layout.h"
-#include "gpu_llm/kernels/attention/decode_attention.cuh"
-#include "gpu_llm/kernels/device/async_copy.cuh"
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/decode_attention.cuh"
+#include "backends/gpu_llm/kernels/device/async_copy.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
 
 namespace nereid::gpu {
 namespace {

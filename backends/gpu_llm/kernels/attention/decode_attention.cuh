@@ -2,11 +2,11 @@
 // item. Device code alone.
 #pragma once
 
-#include "gpu_llm/kernels/attention/attention_parts.cuh"
-#include "gpu_llm/kernels/attention/cache_layout.h"
-#include "gpu_llm/kernels/attention/decode_attention.h"
-#include "gpu_llm/kernels/device/async_copy.cuh"
-#include "gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/attention/attention_parts.cuh"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/decode_attention.h"
+#include "backends/gpu_llm/kernels/device/async_copy.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
 
 namespace nereid::gpu::decode_attention {
 

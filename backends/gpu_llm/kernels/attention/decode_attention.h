@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "gpu_llm/kernels/attention/cache_layout.h"
-#include "gpu_llm/step_plan.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/step_plan.h"
 
 namespace nereid::gpu {
 

@@ -11,9 +11,9 @@
 // Of the memory's bandwidth, an H200, contexts of some 700 tokens: fp8 67 to 69 % with 256
 // sequences (114 us) and 46 to 49 with 64, int8 61 to 62 with 256. bf16, which unpacks nothing,
 // has 90.
-#include "gpu_llm/kernels/attention/decode_attention.cuh"
-#include "gpu_llm/kernels/device/byte_format.cuh"
-#include "gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/attention/decode_attention.cuh"
+#include "backends/gpu_llm/kernels/device/byte_format.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
 
 namespace nereid::gpu {
 namespace {

@@ -9,16 +9,16 @@
 // 8,192 tokens, heads of 128, on an H200: 539 TFLOP/s, 68 % of what cuBLAS reaches.
 #include <algorithm>
 
-#include "gpu_llm/kernels/attention/attention_parts.cuh"
-#include "gpu_llm/kernels/attention/cache_layout.h"
-#include "gpu_llm/kernels/attention/prefill_attention.h"
-#include "gpu_llm/kernels/attention/prefill_producer.cuh"
-#include "gpu_llm/kernels/attention/prefill_softmax.cuh"
-#include "gpu_llm/kernels/attention/prefill_work.cuh"
-#include "gpu_llm/kernels/device/async_copy.cuh"
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/device/wgmma.cuh"
+#include "backends/gpu_llm/kernels/attention/attention_parts.cuh"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/prefill_attention.h"
+#include "backends/gpu_llm/kernels/attention/prefill_producer.cuh"
+#include "backends/gpu_llm/kernels/attention/prefill_softmax.cuh"
+#include "backends/gpu_llm/kernels/attention/prefill_work.cuh"
+#include "backends/gpu_llm/kernels/device/async_copy.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/device/wgmma.cuh"
 
 namespace nereid::gpu {
 namespace {

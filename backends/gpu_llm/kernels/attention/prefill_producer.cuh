@@ -3,10 +3,10 @@
 // Device code alone.
 #pragma once
 
-#include "gpu_llm/kernels/attention/prefill_work.cuh"
-#include "gpu_llm/kernels/device/async_copy.cuh"
-#include "gpu_llm/kernels/device/byte_format.cuh"
-#include "gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/attention/prefill_work.cuh"
+#include "backends/gpu_llm/kernels/device/async_copy.cuh"
+#include "backends/gpu_llm/kernels/device/byte_format.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
 
 namespace nereid::gpu::prefill_attention {
 

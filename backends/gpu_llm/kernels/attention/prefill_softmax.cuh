@@ -2,11 +2,11 @@
 // has: scores of one KV block become weights, and what rescales the sums of the blocks before.
 #pragma once
 
-#include "gpu_llm/kernels/attention/attention_parts.cuh"
-#include "gpu_llm/kernels/attention/cache_layout.h"
-#include "gpu_llm/kernels/attention/prefill_attention.h"
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/wgmma.cuh"
+#include "backends/gpu_llm/kernels/attention/attention_parts.cuh"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/prefill_attention.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/wgmma.cuh"
 
 namespace nereid::gpu {
 

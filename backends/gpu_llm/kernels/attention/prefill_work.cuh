@@ -2,8 +2,8 @@
 // registers it has for that. Device code alone.
 #pragma once
 
-#include "gpu_llm/kernels/attention/cache_layout.h"
-#include "gpu_llm/kernels/attention/prefill_attention.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/prefill_attention.h"
 
 namespace nereid::gpu::prefill_attention {
 

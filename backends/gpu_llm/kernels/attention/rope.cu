@@ -3,10 +3,10 @@
 // 8,192 rows of a prompt: 80 % of an H200's 4.65 TB/s; 512 of as many sequences: 9.
 #include <algorithm>
 
-#include "gpu_llm/kernels/attention/rope.h"
-#include "gpu_llm/kernels/attention/rope_heads.cuh"
-#include "gpu_llm/kernels/attention/rope_values.cuh"
-#include "gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/attention/rope.h"
+#include "backends/gpu_llm/kernels/attention/rope_heads.cuh"
+#include "backends/gpu_llm/kernels/attention/rope_values.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
 
 namespace nereid::gpu {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
 
 namespace nereid::gpu {
 

@@ -2,10 +2,10 @@
 // that is kept in bytes. Device code alone.
 #pragma once
 
-#include "gpu_llm/kernels/attention/cache_layout.h"
-#include "gpu_llm/kernels/attention/rope.h"
-#include "gpu_llm/kernels/device/byte_format.cuh"
-#include "gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/rope.h"
+#include "backends/gpu_llm/kernels/device/byte_format.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
 
 namespace nereid::gpu::rope {
 

@@ -4,7 +4,7 @@
 // of its columns for all heads of a row; so one pass of a warp is several heads. Device code alone.
 #pragma once
 
-#include "gpu_llm/kernels/attention/rope_cache.cuh"
+#include "backends/gpu_llm/kernels/attention/rope_cache.cuh"
 
 namespace nereid::gpu::rope {
 

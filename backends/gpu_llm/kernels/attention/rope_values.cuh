@@ -3,7 +3,7 @@
 // lie together. Device code alone.
 #pragma once
 
-#include "gpu_llm/kernels/attention/rope_cache.cuh"
+#include "backends/gpu_llm/kernels/attention/rope_cache.cuh"
 
 namespace nereid::gpu::rope {
 

@@ -4,8 +4,8 @@
 
 #include <cuda_fp16.h>
 
-#include "gpu_llm/kernels/attention/cache_layout.h"
-#include "gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
 
 namespace nereid::gpu {
 

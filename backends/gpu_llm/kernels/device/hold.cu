@@ -1,7 +1,7 @@
 // One thread that looks at the clock.
-#include "gpu_llm/kernels/device/hold.h"
+#include "backends/gpu_llm/kernels/device/hold.h"
 
-#include "gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
 
 namespace nereid::gpu {
 namespace {

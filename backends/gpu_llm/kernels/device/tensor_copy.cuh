@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "gpu_llm/kernels/device/async_copy.cuh"
+#include "backends/gpu_llm/kernels/device/async_copy.cuh"
 
 namespace nereid::gpu {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "gpu_llm/kernels/device/wgmma.cuh"
+#include "backends/gpu_llm/kernels/device/wgmma.cuh"
 
 namespace nereid::gpu {
 

@@ -1,8 +1,8 @@
 // Bound by memory: 8 outputs that lie together a thread and turn.
 // Gate and up of an 8B shape: 75 (int4) and 82 (fp8) % of an H200's 4.65 TB/s.
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/products/dequantize.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/products/dequantize.h"
 
 namespace nereid::gpu {
 namespace {

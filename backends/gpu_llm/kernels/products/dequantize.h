@@ -5,7 +5,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime_api.h>
 
-#include "gpu_llm/kernels/products/weight_format.h"
+#include "backends/gpu_llm/kernels/products/weight_format.h"
 
 namespace nereid::gpu {
 

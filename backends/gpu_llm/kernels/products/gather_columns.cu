@@ -1,8 +1,8 @@
 // One value a thread: rows are few or the product behind them is large.
 // 8,192 rows of 4,096: 39 % of an H200's 4.65 TB/s.
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/products/gather_columns.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/products/gather_columns.h"
 
 namespace nereid::gpu {
 namespace {

@@ -4,10 +4,10 @@
 // reading weights: half as many outputs and a longer ring, so that there are enough blocks and
 // enough bytes on their way.
 // Experts as long as Mixtral's, few rows: 65 to 75 % of an H200's 4.65 TB/s.
-#include "gpu_llm/kernels/device/async_copy.cuh"
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/products/grouped_gemm.h"
+#include "backends/gpu_llm/kernels/device/async_copy.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/products/grouped_gemm.h"
 
 namespace nereid::gpu {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "gpu_llm/kernels/rows/moe.h"
+#include "backends/gpu_llm/kernels/rows/moe.h"
 
 namespace nereid::gpu {
 

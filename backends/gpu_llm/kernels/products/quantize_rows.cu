@@ -3,9 +3,9 @@
 // 8,192 rows of 4,096: 63 % of an H200's 4.65 TB/s.
 #include <cuda_fp8.h>
 
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/products/quantize_rows.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/products/quantize_rows.h"
 
 namespace nereid::gpu {
 namespace {

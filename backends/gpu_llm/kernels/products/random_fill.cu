@@ -1,9 +1,9 @@
 // Weights that are made up: once, at load.
 #include <cmath>
 
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/products/random_fill.h"
-#include "llm_core/sampling/philox.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/products/random_fill.h"
+#include "backends/llm_core/sampling/philox.h"
 
 namespace nereid::gpu {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "gpu_llm/kernels/products/weight_format.h"
+#include "backends/gpu_llm/kernels/products/weight_format.h"
 
 namespace nereid::gpu {
 

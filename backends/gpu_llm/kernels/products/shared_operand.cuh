@@ -2,7 +2,7 @@
 // shared memory, by stages with the input. Device code alone.
 #pragma once
 
-#include "gpu_llm/kernels/products/split_gemm.cuh"
+#include "backends/gpu_llm/kernels/products/split_gemm.cuh"
 
 namespace nereid::gpu::split_gemm {
 

@@ -1,4 +1,4 @@
-#include "gpu_llm/kernels/products/split_gemm.h"
+#include "backends/gpu_llm/kernels/products/split_gemm.h"
 
 #include <cuda_runtime.h>
 
@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 
-#include "gpu_llm/kernels/products/split_gemm_instance.h"
+#include "backends/gpu_llm/kernels/products/split_gemm_instance.h"
 
 namespace nereid::gpu {
 namespace {

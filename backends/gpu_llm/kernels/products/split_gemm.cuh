@@ -11,12 +11,12 @@
 // Device code alone.
 #pragma once
 
-#include "gpu_llm/kernels/device/cluster.cuh"
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/tensor_copy.cuh"
-#include "gpu_llm/kernels/device/wgmma.cuh"
-#include "gpu_llm/kernels/device/wgmma_fp8.cuh"
-#include "gpu_llm/kernels/products/split_gemm_instance.h"
+#include "backends/gpu_llm/kernels/device/cluster.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/tensor_copy.cuh"
+#include "backends/gpu_llm/kernels/device/wgmma.cuh"
+#include "backends/gpu_llm/kernels/device/wgmma_fp8.cuh"
+#include "backends/gpu_llm/kernels/products/split_gemm_instance.h"
 
 namespace nereid::gpu::split_gemm {
 

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "gpu_llm/kernels/products/stream_gemm.h"
-#include "gpu_llm/kernels/products/weight_format.h"
+#include "backends/gpu_llm/kernels/products/stream_gemm.h"
+#include "backends/gpu_llm/kernels/products/weight_format.h"
 
 namespace nereid::gpu {
 

@@ -1,4 +1,4 @@
-#include "gpu_llm/kernels/products/shared_operand.cuh"
+#include "backends/gpu_llm/kernels/products/shared_operand.cuh"
 
 namespace nereid::gpu::split_gemm {
 

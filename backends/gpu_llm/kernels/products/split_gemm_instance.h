@@ -3,7 +3,7 @@
 
 #include <cuda.h>
 
-#include "gpu_llm/kernels/products/split_gemm.h"
+#include "backends/gpu_llm/kernels/products/split_gemm.h"
 
 namespace nereid::gpu::split_gemm {
 

@@ -2,7 +2,7 @@
 // outputs and 128 columns (weight_format.h), which copies fill from before the kernel ahead has
 // ended. Of the four lanes that share a row each reads all the row's words and takes from them the
 // columns that wgmma wants of it, so that the input can be copied as it is.
-#include "gpu_llm/kernels/products/split_gemm.cuh"
+#include "backends/gpu_llm/kernels/products/split_gemm.cuh"
 
 namespace nereid::gpu::split_gemm {
 namespace {

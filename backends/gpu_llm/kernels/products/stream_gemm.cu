@@ -1,5 +1,5 @@
 // Chooses the format's kernel.
-#include "gpu_llm/kernels/products/stream_gemm.cuh"
+#include "backends/gpu_llm/kernels/products/stream_gemm.cuh"
 
 namespace nereid::gpu {
 

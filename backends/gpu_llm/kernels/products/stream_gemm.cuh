@@ -11,10 +11,10 @@
 // %, where instructions of unpacking are the limit (bench/results/gpu_llm.md).
 #pragma once
 
-#include "gpu_llm/kernels/device/async_copy.cuh"
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/products/stream_gemm.h"
+#include "backends/gpu_llm/kernels/device/async_copy.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/products/stream_gemm.h"
 
 namespace nereid::gpu {
 namespace stream_gemm {

@@ -1,4 +1,4 @@
-#include "gpu_llm/kernels/products/stream_gemm.cuh"
+#include "backends/gpu_llm/kernels/products/stream_gemm.cuh"
 
 namespace nereid::gpu {
 

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "llm_core/model/decoder_spec.h"
+#include "backends/llm_core/model/decoder_spec.h"
 
 namespace nereid::gpu {
 

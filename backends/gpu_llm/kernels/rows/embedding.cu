@@ -1,8 +1,8 @@
 // One block of threads a row, 16 bytes a thread at a time.
 // 8,192 rows of 4,096: 81 % of an H200's 4.65 TB/s.
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/rows/embedding.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/rows/embedding.h"
 
 namespace nereid::gpu {
 namespace {

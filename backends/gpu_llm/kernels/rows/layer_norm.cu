@@ -1,8 +1,8 @@
 // One block of threads a row, which stays in registers: mean, then the variance around it.
 // 8,192 rows of 4,096: 53 % of an H200's 4.65 TB/s.
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/rows/layer_norm.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/rows/layer_norm.h"
 
 namespace nereid::gpu {
 namespace {

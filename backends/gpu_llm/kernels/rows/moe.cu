@@ -2,9 +2,9 @@
 // Qwen3-30B-A3B on an H200: routes of 64 rows take 33 us (latency: half a megabyte is read), of
 // 1,762 rows 43; sums of 8 experts of 1,762 rows have 56 % of the memory's bandwidth, of 64 rows
 // they take 7 us.
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/rows/moe.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/rows/moe.h"
 
 namespace nereid::gpu {
 namespace {

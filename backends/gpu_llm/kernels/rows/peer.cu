@@ -11,8 +11,8 @@
 // and 643 on four, 323 and 313 GB/s a direction: 72 and 70 %. 8 KiB by mail take 2.5 and 3.4 us.
 #include <algorithm>
 
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/rows/peer_trip.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/rows/peer_trip.cuh"
 
 namespace nereid::gpu {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "gpu_llm/model/sharding.h"
+#include "backends/gpu_llm/model/sharding.h"
 
 namespace nereid::gpu {
 

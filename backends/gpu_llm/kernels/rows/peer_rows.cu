@@ -9,9 +9,9 @@
 // 10.2: times of trips over the link, not of bytes (8 rows are 0.9 us of a direction's 450 GB/s).
 #include <algorithm>
 
-#include "gpu_llm/kernels/device/cluster.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/rows/peer_trip.cuh"
+#include "backends/gpu_llm/kernels/device/cluster.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/rows/peer_trip.cuh"
 
 namespace nereid::gpu {
 namespace {

@@ -2,8 +2,8 @@
 // and by meetings of blocks. Device code, and the choice between the two.
 #pragma once
 
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/rows/peer.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/rows/peer.h"
 
 namespace nereid::gpu {
 

@@ -1,8 +1,8 @@
 // One block of threads a row; the row stays in registers between the two passes.
 // 8,192 rows of 4,096: 84 % of an H200's 4.65 TB/s.
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/rows/rms_norm.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/rows/rms_norm.h"
 
 namespace nereid::gpu {
 namespace {

@@ -1,8 +1,8 @@
 // Bound by memory: 8 outputs a thread.
 // 8,192 rows of 14,336: 94 % of an H200's 4.65 TB/s.
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/rows/silu_gate.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/rows/silu_gate.h"
 
 namespace nereid::gpu {
 namespace {

@@ -3,11 +3,11 @@
 // with counts and, in fixed point, probabilities of each digit, so that the order of additions does
 // not matter.
 // Top-p of 256 rows of 128,256 takes 410 us, 14 times what it takes to read them.
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/sampling/draw.h"
-#include "gpu_llm/kernels/sampling/sample_target.cuh"
-#include "llm_core/sampling/philox.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/sampling/draw.h"
+#include "backends/gpu_llm/kernels/sampling/sample_target.cuh"
+#include "backends/llm_core/sampling/philox.h"
 
 namespace nereid::gpu {
 namespace {

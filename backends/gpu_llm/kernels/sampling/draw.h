@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "gpu_llm/draw_plan.h"
-#include "gpu_llm/kernels/sampling/sample.h"
+#include "backends/gpu_llm/draw_plan.h"
+#include "backends/gpu_llm/kernels/sampling/sample.h"
 
 namespace nereid::gpu {
 

@@ -1,8 +1,8 @@
 // In place, one logit a thread.
 // 512 rows of 128,256: 36 % of an H200's 4.65 TB/s.
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/sampling/finish_logits.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/sampling/finish_logits.h"
 
 namespace nereid::gpu {
 namespace {

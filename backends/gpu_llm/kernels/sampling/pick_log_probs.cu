@@ -1,7 +1,7 @@
 // One row a thread: a few reads each, so that a launch is all it costs.
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/sampling/pick_log_probs.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/sampling/pick_log_probs.h"
 
 namespace nereid::gpu {
 namespace {

@@ -1,9 +1,9 @@
 // kArgMaxParts blocks of threads a row; the last one to end joins the parts.
 // 512 rows of 128,256: 61 % of an H200's 4.65 TB/s.
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/device/launch.h"
-#include "gpu_llm/kernels/sampling/sample.h"
-#include "gpu_llm/kernels/sampling/sample_target.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/sampling/sample.h"
+#include "backends/gpu_llm/kernels/sampling/sample_target.cuh"
 
 namespace nereid::gpu {
 namespace {

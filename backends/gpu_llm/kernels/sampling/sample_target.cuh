@@ -1,7 +1,7 @@
 // Hands a token out: to the host, and to the next step. Device code alone.
 #pragma once
 
-#include "gpu_llm/kernels/sampling/sample.h"
+#include "backends/gpu_llm/kernels/sampling/sample.h"
 
 namespace nereid::gpu {
 

@@ -1,7 +1,7 @@
 // Chooses the format's kernel.
 #include <algorithm>
 
-#include "gpu_llm/kernels/step/decode_step.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step.cuh"
 
 namespace nereid::gpu {
 

@@ -7,8 +7,8 @@
 // % of an H200's 4.65 TB/s.
 #pragma once
 
-#include "gpu_llm/kernels/step/decode_step_attention.cuh"
-#include "gpu_llm/kernels/step/decode_step_product.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step_attention.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step_product.cuh"
 
 namespace nereid::gpu::decode_step {
 

@@ -6,8 +6,8 @@
 
 #include <type_traits>
 
-#include "gpu_llm/kernels/attention/attention_parts.cuh"
-#include "gpu_llm/kernels/step/decode_step_ring.cuh"
+#include "backends/gpu_llm/kernels/attention/attention_parts.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
 
 namespace nereid::gpu::decode_step {
 

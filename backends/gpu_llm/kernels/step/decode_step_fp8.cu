@@ -1,5 +1,5 @@
 // fp8 weights.
-#include "gpu_llm/kernels/step/decode_step.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step.cuh"
 
 namespace nereid::gpu {
 

@@ -1,5 +1,5 @@
 // int4 weights, one group of 128 columns or more a block.
-#include "gpu_llm/kernels/step/decode_step.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step.cuh"
 
 namespace nereid::gpu {
 

@@ -5,8 +5,8 @@
 // alone.
 #pragma once
 
-#include "gpu_llm/kernels/products/stream_gemm.h"
-#include "gpu_llm/kernels/step/decode_step_ring.cuh"
+#include "backends/gpu_llm/kernels/products/stream_gemm.h"
+#include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
 
 namespace nereid::gpu::decode_step {
 

@@ -3,10 +3,10 @@
 // Device code alone.
 #pragma once
 
-#include "gpu_llm/kernels/attention/cache_layout.h"
-#include "gpu_llm/kernels/device/async_copy.cuh"
-#include "gpu_llm/kernels/device/device.cuh"
-#include "gpu_llm/kernels/step/decode_step.h"
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/device/async_copy.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step.h"
 
 namespace nereid::gpu::decode_step {
 

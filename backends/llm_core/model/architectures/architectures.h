@@ -3,9 +3,9 @@
 // architecture.cc, a directory with a golden. [load thread]
 #pragma once
 
-#include "llm_core/model/config_reader.h"
-#include "llm_core/model/decoder_spec.h"
-#include "llm_core/model/weight_map.h"
+#include "backends/llm_core/model/config_reader.h"
+#include "backends/llm_core/model/decoder_spec.h"
+#include "backends/llm_core/model/weight_map.h"
 
 namespace nereid::llm {
 

@@ -2,9 +2,9 @@
 // layer, soft caps (2) or q/k norms and two ropes (3), local and global layers.
 #include <cmath>
 
-#include "llm_core/model/architectures/architectures.h"
-#include "llm_core/model/architectures/llama_family.h"
-#include "llm_core/model/rope.h"
+#include "backends/llm_core/model/architectures/architectures.h"
+#include "backends/llm_core/model/architectures/llama_family.h"
+#include "backends/llm_core/model/rope.h"
 
 namespace nereid::llm {
 namespace {

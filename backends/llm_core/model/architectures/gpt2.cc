@@ -1,6 +1,6 @@
 // GPT-2: matrices stored [in, out], q, k and v in one of them.
-#include "llm_core/model/architectures/architectures.h"
-#include "llm_core/model/architectures/gpt_family.h"
+#include "backends/llm_core/model/architectures/architectures.h"
+#include "backends/llm_core/model/architectures/gpt_family.h"
 
 namespace nereid::llm {
 namespace {

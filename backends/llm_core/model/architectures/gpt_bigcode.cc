@@ -1,6 +1,6 @@
 // GPTBigCode (StarCoder, SantaCoder): GPT-2 with one key/value head for all query heads.
-#include "llm_core/model/architectures/architectures.h"
-#include "llm_core/model/architectures/gpt_family.h"
+#include "backends/llm_core/model/architectures/architectures.h"
+#include "backends/llm_core/model/architectures/gpt_family.h"
 
 namespace nereid::llm {
 namespace {

@@ -1,9 +1,9 @@
 // Keys and names shared by GPT-2 and GPTBigCode.
-#include "llm_core/model/architectures/gpt_family.h"
+#include "backends/llm_core/model/architectures/gpt_family.h"
 
 #include <cmath>
 
-#include "llm_core/model/architectures/llama_family.h"
+#include "backends/llm_core/model/architectures/llama_family.h"
 
 namespace nereid::llm {
 

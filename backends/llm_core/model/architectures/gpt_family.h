@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "llm_core/model/config_reader.h"
-#include "llm_core/model/decoder_spec.h"
-#include "llm_core/model/weight_map.h"
+#include "backends/llm_core/model/config_reader.h"
+#include "backends/llm_core/model/decoder_spec.h"
+#include "backends/llm_core/model/weight_map.h"
 
 namespace nereid::llm {
 

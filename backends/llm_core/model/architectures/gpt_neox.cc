@@ -1,8 +1,8 @@
 // GPT-NeoX and Pythia: rope on a part of each head, attention and MLP side by side on the residual.
 #include <cmath>
 
-#include "llm_core/model/architectures/architectures.h"
-#include "llm_core/model/architectures/llama_family.h"
+#include "backends/llm_core/model/architectures/architectures.h"
+#include "backends/llm_core/model/architectures/llama_family.h"
 
 namespace nereid::llm {
 namespace {

@@ -1,6 +1,6 @@
 // Llama 1-3.3, and the many checkpoints that call themselves so.
-#include "llm_core/model/architectures/architectures.h"
-#include "llm_core/model/architectures/llama_family.h"
+#include "backends/llm_core/model/architectures/architectures.h"
+#include "backends/llm_core/model/architectures/llama_family.h"
 
 namespace nereid::llm {
 

@@ -1,5 +1,5 @@
 // Keys and names shared by Llama and its descendants.
-#include "llm_core/model/architectures/llama_family.h"
+#include "backends/llm_core/model/architectures/llama_family.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // Mistral: Llama's layers with a sliding window in the early releases.
-#include "llm_core/model/architectures/architectures.h"
-#include "llm_core/model/architectures/llama_family.h"
+#include "backends/llm_core/model/architectures/architectures.h"
+#include "backends/llm_core/model/architectures/llama_family.h"
 
 namespace nereid::llm {
 

@@ -1,6 +1,6 @@
 // Mixtral: Mistral with eight small MLPs a layer, of which a router picks two for each token.
-#include "llm_core/model/architectures/architectures.h"
-#include "llm_core/model/architectures/llama_family.h"
+#include "backends/llm_core/model/architectures/architectures.h"
+#include "backends/llm_core/model/architectures/llama_family.h"
 
 namespace nereid::llm {
 

@@ -1,6 +1,6 @@
 // Phi-3 and Phi-4-mini: Llama with q, k, v in one tensor and gate, up in another.
-#include "llm_core/model/architectures/architectures.h"
-#include "llm_core/model/architectures/llama_family.h"
+#include "backends/llm_core/model/architectures/architectures.h"
+#include "backends/llm_core/model/architectures/llama_family.h"
 
 namespace nereid::llm {
 

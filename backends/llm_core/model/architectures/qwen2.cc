@@ -1,6 +1,6 @@
 // Qwen2 and Qwen2.5: Llama with biases on q, k and v alone.
-#include "llm_core/model/architectures/architectures.h"
-#include "llm_core/model/architectures/llama_family.h"
+#include "backends/llm_core/model/architectures/architectures.h"
+#include "backends/llm_core/model/architectures/llama_family.h"
 
 namespace nereid::llm {
 

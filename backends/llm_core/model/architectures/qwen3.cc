@@ -1,8 +1,8 @@
 // Qwen3, dense and MoE: Llama with an RMS norm over each head of q and k.
 #include <set>
 
-#include "llm_core/model/architectures/architectures.h"
-#include "llm_core/model/architectures/llama_family.h"
+#include "backends/llm_core/model/architectures/architectures.h"
+#include "backends/llm_core/model/architectures/llama_family.h"
 
 namespace nereid::llm {
 namespace {

@@ -1,6 +1,6 @@
 // StarCoder2: Llama's attention with layer norms, biases and a plain MLP.
-#include "llm_core/model/architectures/architectures.h"
-#include "llm_core/model/architectures/llama_family.h"
+#include "backends/llm_core/model/architectures/architectures.h"
+#include "backends/llm_core/model/architectures/llama_family.h"
 
 namespace nereid::llm {
 

@@ -1,11 +1,11 @@
 // See decoder.h.
-#include "decode/decoder.h"
+#include "backends/tokenizer/lib/decode/decoder.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "text/byte_level.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/text/byte_level.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "decode/decoder_steps.h"
+#include "backends/tokenizer/lib/decode/decoder_steps.h"
 #include "nereid/status.h"
 
 namespace nereid::tokenizer {

@@ -1,11 +1,11 @@
 // See decoder_steps.h.
-#include "decode/decoder_steps.h"
+#include "backends/tokenizer/lib/decode/decoder_steps.h"
 
 #include <algorithm>
 
-#include "reading/json_fields.h"
-#include "split/pre_tokenizer.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/reading/json_fields.h"
+#include "backends/tokenizer/lib/split/pre_tokenizer.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/tokenizer/lib/pattern/pattern.h"
 #include "nereid/status.h"
-#include "pattern/pattern.h"
 
 namespace nereid::tokenizer {
 

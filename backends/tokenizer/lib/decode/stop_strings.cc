@@ -1,6 +1,6 @@
 // See stop_strings.h. The automaton of Aho and Corasick: one step a byte, whatever the number of
 // stop strings.
-#include "decode/stop_strings.h"
+#include "backends/tokenizer/lib/decode/stop_strings.h"
 
 namespace nereid::tokenizer {
 

@@ -1,10 +1,10 @@
 // See encoding.h.
-#include "finish/encoding.h"
+#include "backends/tokenizer/lib/finish/encoding.h"
 
 #include <algorithm>
 
-#include "reading/json_fields.h"
-#include "vocabulary/token_table.h"
+#include "backends/tokenizer/lib/reading/json_fields.h"
+#include "backends/tokenizer/lib/vocabulary/token_table.h"
 
 namespace nereid::tokenizer {
 namespace {

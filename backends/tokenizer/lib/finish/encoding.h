@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/tokenizer/lib/text/aligned_text.h"
 #include "nereid/status.h"
-#include "text/aligned_text.h"
 
 namespace nereid::tokenizer {
 

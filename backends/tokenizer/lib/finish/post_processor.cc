@@ -1,11 +1,11 @@
 // See post_processor.h. The reference passes a list of encodings from step to step and joins them
 // at the end. Here the list holds places instead of tokens: it depends on the steps alone.
-#include "finish/post_processor.h"
+#include "backends/tokenizer/lib/finish/post_processor.h"
 
 #include <algorithm>
 
-#include "reading/json_fields.h"
-#include "vocabulary/token_table.h"
+#include "backends/tokenizer/lib/reading/json_fields.h"
+#include "backends/tokenizer/lib/vocabulary/token_table.h"
 
 namespace nereid::tokenizer {
 namespace {

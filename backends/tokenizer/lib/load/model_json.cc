@@ -1,12 +1,12 @@
 // The models of tokenizer.json: reads their members and makes them.
 #include <algorithm>
 
-#include "load/tokenizer_document.h"
-#include "load/tokenizer_parts.h"
-#include "model/bpe_model.h"
-#include "model/unigram_model.h"
-#include "model/word_models.h"
-#include "reading/json_fields.h"
+#include "backends/tokenizer/lib/load/tokenizer_document.h"
+#include "backends/tokenizer/lib/load/tokenizer_parts.h"
+#include "backends/tokenizer/lib/model/bpe_model.h"
+#include "backends/tokenizer/lib/model/unigram_model.h"
+#include "backends/tokenizer/lib/model/word_models.h"
+#include "backends/tokenizer/lib/reading/json_fields.h"
 
 namespace nereid::tokenizer {
 namespace {

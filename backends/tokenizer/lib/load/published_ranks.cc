@@ -2,7 +2,7 @@
 // into pieces, and the special tokens. tokenizer_config.json may name more of these, or others.
 #include <initializer_list>
 
-#include "load/rank_tokenizer.h"
+#include "backends/tokenizer/lib/load/rank_tokenizer.h"
 
 namespace nereid::tokenizer {
 namespace {

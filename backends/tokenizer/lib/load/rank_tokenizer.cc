@@ -1,11 +1,11 @@
 // See rank_tokenizer.h.
-#include "load/rank_tokenizer.h"
+#include "backends/tokenizer/lib/load/rank_tokenizer.h"
 
 #include <nlohmann/json.hpp>
 
-#include "model/bpe_model.h"
-#include "text/byte_level.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/model/bpe_model.h"
+#include "backends/tokenizer/lib/text/byte_level.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

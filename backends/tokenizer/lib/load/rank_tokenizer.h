@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "load/side_files.h"
-#include "load/tokenizer_parts.h"
-#include "split/added_tokens.h"
+#include "backends/tokenizer/lib/load/side_files.h"
+#include "backends/tokenizer/lib/load/tokenizer_parts.h"
+#include "backends/tokenizer/lib/split/added_tokens.h"
 
 namespace nereid::tokenizer {
 

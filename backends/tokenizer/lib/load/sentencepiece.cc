@@ -5,14 +5,14 @@
 #include <cfloat>
 #include <nlohmann/json.hpp>
 
-#include "load/side_files.h"
-#include "load/tokenizer_parts.h"
-#include "model/bpe_model.h"
-#include "model/frozen_pieces.h"
-#include "model/unigram_model.h"
-#include "normalize/charsmap.h"
-#include "reading/proto_reader.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/load/side_files.h"
+#include "backends/tokenizer/lib/load/tokenizer_parts.h"
+#include "backends/tokenizer/lib/model/bpe_model.h"
+#include "backends/tokenizer/lib/model/frozen_pieces.h"
+#include "backends/tokenizer/lib/model/unigram_model.h"
+#include "backends/tokenizer/lib/normalize/charsmap.h"
+#include "backends/tokenizer/lib/reading/proto_reader.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

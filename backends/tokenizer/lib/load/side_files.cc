@@ -1,5 +1,5 @@
 // See side_files.h. The first file that gives a role wins, in the order of RoleFiles.
-#include "load/side_files.h"
+#include "backends/tokenizer/lib/load/side_files.h"
 
 #include <algorithm>
 #include <charconv>
@@ -8,8 +8,8 @@
 #include <iterator>
 #include <unordered_set>
 
-#include "load/tokenizer_parts.h"
-#include "reading/json_fields.h"
+#include "backends/tokenizer/lib/load/tokenizer_parts.h"
+#include "backends/tokenizer/lib/reading/json_fields.h"
 
 namespace nereid::tokenizer {
 namespace {

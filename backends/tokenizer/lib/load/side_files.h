@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "backends/tokenizer/lib/split/added_tokens.h"
 #include "nereid/status.h"
-#include "split/added_tokens.h"
 
 namespace nereid::tokenizer {
 

@@ -2,9 +2,9 @@
 // first ids.
 #include <iterator>
 
-#include "load/rank_tokenizer.h"
-#include "reading/base64.h"
-#include "reading/json_fields.h"
+#include "backends/tokenizer/lib/load/rank_tokenizer.h"
+#include "backends/tokenizer/lib/reading/base64.h"
+#include "backends/tokenizer/lib/reading/json_fields.h"
 
 namespace nereid::tokenizer {
 namespace {

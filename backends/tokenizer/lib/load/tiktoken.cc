@@ -1,8 +1,8 @@
 // tiktoken's rank files: a line for each token, its bytes in base64, a space, its rank.
 #include <charconv>
 
-#include "load/rank_tokenizer.h"
-#include "reading/base64.h"
+#include "backends/tokenizer/lib/load/rank_tokenizer.h"
+#include "backends/tokenizer/lib/reading/base64.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -1,12 +1,12 @@
 // See tokenizer_document.h. Events of the JSON parser are handled without recursion; nesting and
 // sizes are bounded, so that a hostile file costs no more than its bytes.
-#include "load/tokenizer_document.h"
+#include "backends/tokenizer/lib/load/tokenizer_document.h"
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "reading/json_fields.h"
-#include "vocabulary/token_table.h"
+#include "backends/tokenizer/lib/reading/json_fields.h"
+#include "backends/tokenizer/lib/vocabulary/token_table.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -1,9 +1,9 @@
 // Loads a tokenizer.json: components, added tokens; the model by model_json.cc. What this library
 // does not implement is refused here by name.
-#include "load/side_files.h"
-#include "load/tokenizer_document.h"
-#include "load/tokenizer_parts.h"
-#include "reading/json_fields.h"
+#include "backends/tokenizer/lib/load/side_files.h"
+#include "backends/tokenizer/lib/load/tokenizer_document.h"
+#include "backends/tokenizer/lib/load/tokenizer_parts.h"
+#include "backends/tokenizer/lib/reading/json_fields.h"
 
 namespace nereid::tokenizer {
 PartsResult LoadTokenizerJson(std::string_view json, const SideOptions& side) {

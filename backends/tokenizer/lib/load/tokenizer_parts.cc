@@ -1,11 +1,11 @@
 // See tokenizer_parts.h.
-#include "load/tokenizer_parts.h"
+#include "backends/tokenizer/lib/load/tokenizer_parts.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include "text/byte_level.h"
+#include "backends/tokenizer/lib/text/byte_level.h"
 
 namespace nereid::tokenizer {
 

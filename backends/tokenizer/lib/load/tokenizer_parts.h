@@ -8,15 +8,15 @@
 #include <string_view>
 #include <vector>
 
-#include "decode/decoder.h"
-#include "finish/encoding.h"
-#include "finish/post_processor.h"
-#include "model/text_model.h"
-#include "normalize/normalizer.h"
-#include "split/added_tokens.h"
-#include "split/pre_tokenizer.h"
-#include "vocabulary/special_ids.h"
-#include "vocabulary/token_table.h"
+#include "backends/tokenizer/lib/decode/decoder.h"
+#include "backends/tokenizer/lib/finish/encoding.h"
+#include "backends/tokenizer/lib/finish/post_processor.h"
+#include "backends/tokenizer/lib/model/text_model.h"
+#include "backends/tokenizer/lib/normalize/normalizer.h"
+#include "backends/tokenizer/lib/split/added_tokens.h"
+#include "backends/tokenizer/lib/split/pre_tokenizer.h"
+#include "backends/tokenizer/lib/vocabulary/special_ids.h"
+#include "backends/tokenizer/lib/vocabulary/token_table.h"
 
 namespace nereid::tokenizer {
 

@@ -1,13 +1,13 @@
 // See bpe_model.h. Symbols start as characters (or bytes); the adjacent pair of the lowest rank is
 // merged, the leftmost first, until no rule applies.
-#include "model/bpe_model.h"
+#include "backends/tokenizer/lib/model/bpe_model.h"
 
 #include <algorithm>
 #include <functional>
 #include <span>
 
-#include "text/byte_level.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/text/byte_level.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

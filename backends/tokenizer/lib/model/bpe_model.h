@@ -11,10 +11,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "model/text_model.h"
+#include "backends/tokenizer/lib/model/text_model.h"
+#include "backends/tokenizer/lib/vocabulary/merge_table.h"
+#include "backends/tokenizer/lib/vocabulary/token_table.h"
 #include "nereid/status.h"
-#include "vocabulary/merge_table.h"
-#include "vocabulary/token_table.h"
 
 namespace nereid::tokenizer {
 

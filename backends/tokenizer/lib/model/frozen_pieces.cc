@@ -1,5 +1,5 @@
 // See frozen_pieces.h.
-#include "model/frozen_pieces.h"
+#include "backends/tokenizer/lib/model/frozen_pieces.h"
 
 namespace nereid::tokenizer {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "model/text_model.h"
-#include "vocabulary/token_trie.h"
+#include "backends/tokenizer/lib/model/text_model.h"
+#include "backends/tokenizer/lib/vocabulary/token_trie.h"
 
 namespace nereid::tokenizer {
 

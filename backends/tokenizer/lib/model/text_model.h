@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "vocabulary/merge_table.h"
+#include "backends/tokenizer/lib/vocabulary/merge_table.h"
 
 namespace nereid::tokenizer {
 

@@ -1,11 +1,11 @@
 // See unigram_model.h. A pass from left to right keeps the best way to reach each byte; the way to
 // the last byte is read backwards.
-#include "model/unigram_model.h"
+#include "backends/tokenizer/lib/model/unigram_model.h"
 
 #include <algorithm>
 
-#include "text/byte_level.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/text/byte_level.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 

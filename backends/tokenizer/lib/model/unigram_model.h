@@ -8,10 +8,10 @@
 #include <optional>
 #include <vector>
 
-#include "model/text_model.h"
+#include "backends/tokenizer/lib/model/text_model.h"
+#include "backends/tokenizer/lib/vocabulary/prefix_trie.h"
+#include "backends/tokenizer/lib/vocabulary/token_table.h"
 #include "nereid/status.h"
-#include "vocabulary/prefix_trie.h"
-#include "vocabulary/token_table.h"
 
 namespace nereid::tokenizer {
 

@@ -1,9 +1,9 @@
 // See word_models.h.
-#include "model/word_models.h"
+#include "backends/tokenizer/lib/model/word_models.h"
 
 #include <algorithm>
 
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "model/text_model.h"
-#include "vocabulary/token_table.h"
+#include "backends/tokenizer/lib/model/text_model.h"
+#include "backends/tokenizer/lib/vocabulary/token_table.h"
 
 namespace nereid::tokenizer {
 

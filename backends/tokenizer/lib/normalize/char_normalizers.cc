@@ -1,11 +1,11 @@
 // See char_normalizers.h.
-#include "normalize/char_normalizers.h"
+#include "backends/tokenizer/lib/normalize/char_normalizers.h"
 
-#include "reading/json_fields.h"
-#include "text/byte_level.h"
-#include "text/char_traits.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/reading/json_fields.h"
+#include "backends/tokenizer/lib/text/byte_level.h"
+#include "backends/tokenizer/lib/text/char_traits.h"
+#include "backends/tokenizer/lib/text/unicode.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

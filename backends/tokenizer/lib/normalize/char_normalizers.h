@@ -5,8 +5,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "backends/tokenizer/lib/normalize/normalizer.h"
 #include "nereid/status.h"
-#include "normalize/normalizer.h"
 
 namespace nereid::tokenizer {
 

@@ -1,12 +1,12 @@
 // See charsmap.h.
-#include "normalize/charsmap.h"
+#include "backends/tokenizer/lib/normalize/charsmap.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "reading/base64.h"
-#include "text/char_traits.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/reading/base64.h"
+#include "backends/tokenizer/lib/text/char_traits.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

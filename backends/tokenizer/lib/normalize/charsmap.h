@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/tokenizer/lib/normalize/normalizer.h"
+#include "backends/tokenizer/lib/vocabulary/token_trie.h"
 #include "nereid/status.h"
-#include "normalize/normalizer.h"
-#include "vocabulary/token_trie.h"
 
 namespace nereid::tokenizer {
 

@@ -1,11 +1,11 @@
 // See normalizer.h.
-#include "normalize/normalizer.h"
+#include "backends/tokenizer/lib/normalize/normalizer.h"
 
-#include "normalize/char_normalizers.h"
-#include "normalize/charsmap.h"
-#include "pattern/pattern.h"
-#include "reading/json_fields.h"
-#include "text/unicode.h"
+#include "backends/tokenizer/lib/normalize/char_normalizers.h"
+#include "backends/tokenizer/lib/normalize/charsmap.h"
+#include "backends/tokenizer/lib/pattern/pattern.h"
+#include "backends/tokenizer/lib/reading/json_fields.h"
+#include "backends/tokenizer/lib/text/unicode.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -1,9 +1,9 @@
 // See char_patterns.h.
-#include "pattern/char_patterns.h"
+#include "backends/tokenizer/lib/pattern/char_patterns.h"
 
-#include "text/char_traits.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/text/char_traits.h"
+#include "backends/tokenizer/lib/text/unicode.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

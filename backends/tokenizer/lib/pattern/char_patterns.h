@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "pattern/pattern.h"
+#include "backends/tokenizer/lib/pattern/pattern.h"
 
 namespace nereid::tokenizer {
 

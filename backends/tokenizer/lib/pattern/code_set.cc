@@ -1,13 +1,13 @@
 // See code_set.h. PCRE2 itself says what a class contains: it is run over a text of all code
 // points.
-#include "pattern/code_set.h"
+#include "backends/tokenizer/lib/pattern/code_set.h"
 
 #include <algorithm>
 #include <memory>
 #include <sstream>
 
-#include "pattern/pattern.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/pattern/pattern.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

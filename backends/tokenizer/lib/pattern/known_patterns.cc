@@ -4,8 +4,8 @@
 // is visited a bounded number of times.
 #include <vector>
 
-#include "pattern/pattern.h"
-#include "text/char_scan.h"
+#include "backends/tokenizer/lib/pattern/pattern.h"
+#include "backends/tokenizer/lib/text/char_scan.h"
 
 namespace nereid::tokenizer {
 namespace {

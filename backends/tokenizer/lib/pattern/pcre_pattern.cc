@@ -3,8 +3,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include "pattern/pattern.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/pattern/pattern.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -6,9 +6,9 @@
 #include <map>
 #include <vector>
 
-#include "pattern/code_set.h"
-#include "pattern/pattern.h"
-#include "pattern/regex_sets.h"
+#include "backends/tokenizer/lib/pattern/code_set.h"
+#include "backends/tokenizer/lib/pattern/pattern.h"
+#include "backends/tokenizer/lib/pattern/regex_sets.h"
 
 namespace nereid::tokenizer {
 namespace {

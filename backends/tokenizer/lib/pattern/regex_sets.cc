@@ -1,12 +1,12 @@
 // See regex_sets.h.
-#include "pattern/regex_sets.h"
+#include "backends/tokenizer/lib/pattern/regex_sets.h"
 
 #include <cctype>
 #include <sstream>
 
+#include "backends/tokenizer/lib/pattern/pattern.h"
+#include "backends/tokenizer/lib/text/unicode.h"
 #include "nereid/status.h"
-#include "pattern/pattern.h"
-#include "text/unicode.h"
 
 namespace nereid::tokenizer {
 namespace {
@@ -16,7 +16,7 @@ struct CodeRange {
 };
 constexpr CodeRange kSince14[] = {
 #define UNICODE_SINCE_14
-#include "text/unicode_tables.inc"
+#include "backends/tokenizer/lib/text/unicode_tables.inc"
 #undef UNICODE_SINCE_14
 };
 

@@ -1,13 +1,13 @@
 // See added_tokens.h.
-#include "split/added_tokens.h"
+#include "backends/tokenizer/lib/split/added_tokens.h"
 
 #include <algorithm>
 #include <unordered_map>
 
-#include "reading/json_fields.h"
-#include "text/char_traits.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/reading/json_fields.h"
+#include "backends/tokenizer/lib/text/char_traits.h"
+#include "backends/tokenizer/lib/text/unicode.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

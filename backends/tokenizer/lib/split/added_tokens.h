@@ -11,10 +11,10 @@
 #include <unordered_set>
 #include <vector>
 
+#include "backends/tokenizer/lib/normalize/normalizer.h"
+#include "backends/tokenizer/lib/vocabulary/token_table.h"
+#include "backends/tokenizer/lib/vocabulary/token_trie.h"
 #include "nereid/status.h"
-#include "normalize/normalizer.h"
-#include "vocabulary/token_table.h"
-#include "vocabulary/token_trie.h"
 
 namespace nereid::tokenizer {
 

@@ -1,11 +1,11 @@
 // See pre_tokenizer.h.
-#include "split/pre_tokenizer.h"
+#include "backends/tokenizer/lib/split/pre_tokenizer.h"
 
-#include "pattern/char_patterns.h"
-#include "reading/json_fields.h"
-#include "split/split_behavior.h"
-#include "text/byte_level.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/pattern/char_patterns.h"
+#include "backends/tokenizer/lib/reading/json_fields.h"
+#include "backends/tokenizer/lib/split/split_behavior.h"
+#include "backends/tokenizer/lib/text/byte_level.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

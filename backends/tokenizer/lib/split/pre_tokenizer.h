@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/tokenizer/lib/pattern/pattern.h"
+#include "backends/tokenizer/lib/text/aligned_text.h"
 #include "nereid/status.h"
-#include "pattern/pattern.h"
-#include "text/aligned_text.h"
 
 namespace nereid::tokenizer {
 

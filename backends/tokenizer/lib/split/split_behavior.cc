@@ -1,5 +1,5 @@
 // See split_behavior.h.
-#include "split/split_behavior.h"
+#include "backends/tokenizer/lib/split/split_behavior.h"
 
 namespace nereid::tokenizer {
 

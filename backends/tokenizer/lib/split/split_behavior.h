@@ -3,8 +3,8 @@
 
 #include <string_view>
 
+#include "backends/tokenizer/lib/pattern/pattern.h"
 #include "nereid/status.h"
-#include "pattern/pattern.h"
 
 namespace nereid::tokenizer {
 

@@ -1,7 +1,7 @@
 // See aligned_text.h.
-#include "text/aligned_text.h"
+#include "backends/tokenizer/lib/text/aligned_text.h"
 
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 

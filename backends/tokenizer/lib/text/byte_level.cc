@@ -1,10 +1,10 @@
 // See byte_level.h. Printable Latin-1 characters stand for themselves; the 68 other bytes follow
 // from U+0100 on.
-#include "text/byte_level.h"
+#include "backends/tokenizer/lib/text/byte_level.h"
 
 #include <array>
 
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <string_view>
 
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/text/unicode.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 

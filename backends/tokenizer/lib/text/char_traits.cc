@@ -1,26 +1,26 @@
 // See char_traits.h.
-#include "text/char_traits.h"
+#include "backends/tokenizer/lib/text/char_traits.h"
 
 #include <algorithm>
 #include <array>
 #include <iterator>
 #include <vector>
 
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/text/unicode.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {
 
 constexpr uint32_t kTraitRuns[] = {
 #define UNICODE_TRAIT_RUNS
-#include "text/normalizer_tables.inc"
+#include "backends/tokenizer/lib/text/normalizer_tables.inc"
 #undef UNICODE_TRAIT_RUNS
 };
 
 constexpr uint32_t kScriptRuns[] = {
 #define UNICODE_SCRIPT_RUNS
-#include "text/normalizer_tables.inc"
+#include "backends/tokenizer/lib/text/normalizer_tables.inc"
 #undef UNICODE_SCRIPT_RUNS
 };
 
@@ -30,7 +30,7 @@ struct Lowercase {
 
 constexpr Lowercase kLowercase[] = {
 #define UNICODE_LOWERCASE
-#include "text/normalizer_tables.inc"
+#include "backends/tokenizer/lib/text/normalizer_tables.inc"
 #undef UNICODE_LOWERCASE
 };
 

@@ -4,16 +4,16 @@
 #include <span>
 #include <vector>
 
-#include "text/nfc_data.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/text/nfc_data.h"
+#include "backends/tokenizer/lib/text/unicode.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 namespace nereid::tokenizer {
 namespace {
 
 constexpr uint32_t kCombiningRuns[] = {
 #define UNICODE_COMBINING_RUNS
-#include "text/unicode_tables.inc"
+#include "backends/tokenizer/lib/text/unicode_tables.inc"
 #undef UNICODE_COMBINING_RUNS
 };
 
@@ -24,7 +24,7 @@ struct Decomposition {
 
 constexpr Decomposition kDecompositions[] = {
 #define UNICODE_DECOMPOSITIONS
-#include "text/unicode_tables.inc"
+#include "backends/tokenizer/lib/text/unicode_tables.inc"
 #undef UNICODE_DECOMPOSITIONS
 };
 
@@ -35,13 +35,13 @@ struct Compatibility {
 
 constexpr Compatibility kCompatibilities[] = {
 #define UNICODE_COMPATIBILITY
-#include "text/normalizer_tables.inc"
+#include "backends/tokenizer/lib/text/normalizer_tables.inc"
 #undef UNICODE_COMPATIBILITY
 };
 
 constexpr char32_t kCompatibilityText[] = {
 #define UNICODE_COMPATIBILITY_TEXT
-#include "text/normalizer_tables.inc"
+#include "backends/tokenizer/lib/text/normalizer_tables.inc"
 #undef UNICODE_COMPATIBILITY_TEXT
 };
 

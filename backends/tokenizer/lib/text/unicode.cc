@@ -1,18 +1,18 @@
 // See unicode.h.
-#include "text/unicode.h"
+#include "backends/tokenizer/lib/text/unicode.h"
 
 #include <algorithm>
 #include <map>
 #include <vector>
 
-#include "text/nfc_data.h"
+#include "backends/tokenizer/lib/text/nfc_data.h"
 
 namespace nereid::tokenizer {
 namespace {
 
 constexpr uint32_t kClassRuns[] = {
 #define UNICODE_CLASS_RUNS
-#include "text/unicode_tables.inc"
+#include "backends/tokenizer/lib/text/unicode_tables.inc"
 #undef UNICODE_CLASS_RUNS
 };
 

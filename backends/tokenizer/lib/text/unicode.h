@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/aligned_text.h"
+#include "backends/tokenizer/lib/text/aligned_text.h"
 
 namespace nereid::tokenizer {
 

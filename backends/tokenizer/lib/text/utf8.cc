@@ -1,5 +1,5 @@
 // See utf8.h. The table of well-formed sequences is table 3-7 of the Unicode standard.
-#include "text/utf8.h"
+#include "backends/tokenizer/lib/text/utf8.h"
 
 #include <cstring>
 

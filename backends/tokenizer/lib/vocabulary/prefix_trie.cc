@@ -1,5 +1,5 @@
 // See prefix_trie.h.
-#include "vocabulary/prefix_trie.h"
+#include "backends/tokenizer/lib/vocabulary/prefix_trie.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // See token_table.h.
-#include "vocabulary/token_table.h"
+#include "backends/tokenizer/lib/vocabulary/token_table.h"
 
 #include <algorithm>
 

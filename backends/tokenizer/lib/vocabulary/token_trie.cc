@@ -1,5 +1,5 @@
 // See token_trie.h.
-#include "vocabulary/token_trie.h"
+#include "backends/tokenizer/lib/vocabulary/token_trie.h"
 
 #include <algorithm>
 

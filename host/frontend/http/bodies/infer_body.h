@@ -9,10 +9,10 @@
 #include <variant>
 #include <vector>
 
+#include "base/inline_vector.h"
 #include "host/frontend/http/json/json_reader.h"
 #include "host/frontend/http/transport/byte_buffer.h"
 #include "host/frontend/shared_memory.h"
-#include "nereid/inline_vector.h"
 #include "nereid/status.h"
 #include "triton/core/tritonserver.h"
 

@@ -3,11 +3,11 @@
 
 #include <cmath>
 
+#include "base/inline_vector.h"
 #include "host/frontend/classification.h"
 #include "host/frontend/http/bodies/data_type.h"
 #include "host/frontend/http/bodies/tensor_json.h"
 #include "host/frontend/http/json/json_writer.h"
-#include "nereid/inline_vector.h"
 
 namespace nereid::http {
 namespace {

@@ -9,13 +9,13 @@
 #include <mutex>
 #include <vector>
 
+#include "base/inline_vector.h"
 #include "host/frontend/http/bodies/infer_body.h"
 #include "host/frontend/http/bodies/orca.h"
 #include "host/frontend/http/kserve_context.h"
 #include "host/frontend/http/transport/connection.h"
 #include "host/frontend/http/transport/event_loop.h"
 #include "host/frontend/tracing/tracer.h"
-#include "nereid/inline_vector.h"
 #include "nereid/server.h"
 
 namespace nereid::http {

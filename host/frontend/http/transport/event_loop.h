@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "nereid/spin_wait.h"
+#include "base/spin_wait.h"
 #include "nereid/status.h"
 
 struct event;

@@ -1,4 +1,4 @@
-#include "backend/backend_manager.h"
+#include "host/core/backend/backend_manager.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include <system_error>
 #include <thread>
 
-#include "base/error.h"
+#include "host/core/handle/error.h"
 
 namespace nereid {
 namespace {

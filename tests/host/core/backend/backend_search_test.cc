@@ -1,4 +1,4 @@
-#include "backend/backend_search.h"
+#include "host/core/backend/backend_search.h"
 
 #include <gtest/gtest.h>
 

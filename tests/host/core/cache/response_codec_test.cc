@@ -1,6 +1,6 @@
 // Cached responses come back from a plug-in: whatever it says is answered or refused, and does no
 // harm.
-#include "cache/response_codec.h"
+#include "host/core/cache/response_codec.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "support/test_client.h"
+#include "tests/host/core/support/test_client.h"
 
 namespace nereid {
 namespace {

@@ -1,5 +1,5 @@
 // A custom batching library that fails: its model does not load, or is served without its opinion.
-#include "server_fixture.h"
+#include "tests/host/core/capi/server_fixture.h"
 
 namespace nereid {
 namespace {

@@ -1,7 +1,7 @@
 // The response cache, with the one that ships and with one that misbehaves.
 #include <nlohmann/json.hpp>
 
-#include "server_fixture.h"
+#include "tests/host/core/capi/server_fixture.h"
 #include "triton/core/tritoncache.h"
 
 namespace nereid {
@@ -142,7 +142,8 @@ TEST_F(CacheTest, DecoupledModelsAreRefused) {
   AddModel("stream",
            std::string(kIdentity) + kCached + "model_transaction_policy { decoupled: true }\n");
   const Status status = StartWith("local", R"({"size": "1048576"})");
-  EXPECT_NE(status.message().find("Please disable the response cache"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("Please disable the response cache"), std::string::npos)
+      << status.message();
 }
 
 TEST_F(CacheTest, AModelThatAsksForACacheServesWithoutOne) {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <optional>
 
-#include "server_fixture.h"
+#include "tests/host/core/capi/server_fixture.h"
 
 namespace nereid {
 namespace {

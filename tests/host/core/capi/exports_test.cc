@@ -33,8 +33,8 @@ std::set<std::string> DeclaredIn(const std::string& header) {
 }
 
 std::set<std::string> DeclaredForHosts() {
-  std::set<std::string> names = DeclaredIn("sdk/nereid/lent_output.h");
-  names.merge(DeclaredIn("sdk/nereid/offered_input.h"));
+  std::set<std::string> names = DeclaredIn("include/nereid/ext/lent_output.h");
+  names.merge(DeclaredIn("include/nereid/ext/offered_input.h"));
   for (const char* header : {"tritonserver", "tritonbackend", "tritonrepoagent", "tritoncache"}) {
     names.merge(DeclaredIn(std::string("include/triton/core/") + header + ".h"));
   }

@@ -3,7 +3,7 @@
 #include <google/protobuf/text_format.h>
 
 #include "model_config.pb.h"
-#include "server_fixture.h"
+#include "tests/host/core/capi/server_fixture.h"
 
 namespace nereid {
 namespace {

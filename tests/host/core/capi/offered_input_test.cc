@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "nereid/input_memory.h"
-#include "server_fixture.h"
+#include "tests/host/core/capi/server_fixture.h"
 
 namespace nereid {
 namespace {

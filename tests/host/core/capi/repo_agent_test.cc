@@ -1,7 +1,7 @@
 // Repository agents: the one that ships, and one that records what it is called for.
 #include <set>
 
-#include "server_fixture.h"
+#include "tests/host/core/capi/server_fixture.h"
 #include "triton/core/tritonrepoagent.h"
 
 namespace nereid {

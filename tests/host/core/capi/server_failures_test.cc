@@ -1,5 +1,5 @@
 // What does not load: each names its reason and leaves the others serving.
-#include "server_fixture.h"
+#include "tests/host/core/capi/server_fixture.h"
 
 namespace nereid {
 namespace {

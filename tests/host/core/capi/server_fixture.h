@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "nereid/server.h"
-#include "support/test_folder.h"
+#include "tests/host/core/support/test_folder.h"
 
 namespace nereid {
 

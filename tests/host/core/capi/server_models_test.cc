@@ -2,7 +2,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "server_fixture.h"
+#include "tests/host/core/capi/server_fixture.h"
 
 namespace nereid {
 namespace {

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "server_fixture.h"
+#include "tests/host/core/capi/server_fixture.h"
 
 namespace nereid {
 namespace {

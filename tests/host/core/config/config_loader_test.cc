@@ -1,5 +1,5 @@
 // Reading a config.pbtxt: places of faults, placeholders, guesses, the JSON form.
-#include "config/config_loader.h"
+#include "host/core/config/config_loader.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "temp_model.h"
+#include "tests/host/core/config/temp_model.h"
 
 namespace nereid::config {
 namespace {

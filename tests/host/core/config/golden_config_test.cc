@@ -2,7 +2,7 @@
 // compared by JSON value.
 #include <nlohmann/json.hpp>
 
-#include "temp_model.h"
+#include "tests/host/core/config/temp_model.h"
 
 namespace nereid::config {
 namespace {

@@ -1,4 +1,4 @@
-#include "config/json_text.h"
+#include "host/core/config/json_text.h"
 
 #include <gtest/gtest.h>
 

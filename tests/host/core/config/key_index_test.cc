@@ -1,8 +1,8 @@
-#include "config/key_index.h"
+#include "host/core/config/key_index.h"
 
 #include <gtest/gtest.h>
 
-#include "config/schema.h"
+#include "host/core/config/schema.h"
 
 namespace nereid::config {
 namespace {

@@ -1,7 +1,7 @@
 // What a backend may complete, and the instance groups that a model gets.
 #include <nlohmann/json.hpp>
 
-#include "temp_model.h"
+#include "tests/host/core/config/temp_model.h"
 
 namespace nereid::config {
 namespace {

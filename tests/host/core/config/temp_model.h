@@ -5,8 +5,8 @@
 #include <fstream>
 #include <string>
 
-#include "config/config_loader.h"
-#include "support/test_folder.h"
+#include "host/core/config/config_loader.h"
+#include "tests/host/core/support/test_folder.h"
 
 namespace nereid::config {
 

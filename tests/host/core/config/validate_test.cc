@@ -1,7 +1,7 @@
 // One case a rule: each fault names its key and both values.
-#include "config/validate.h"
+#include "host/core/config/validate.h"
 
-#include "temp_model.h"
+#include "tests/host/core/config/temp_model.h"
 
 namespace nereid::config {
 namespace {

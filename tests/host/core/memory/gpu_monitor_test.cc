@@ -1,4 +1,4 @@
-#include "memory/gpu_monitor.h"
+#include "host/core/memory/gpu_monitor.h"
 
 #include <gtest/gtest.h>
 

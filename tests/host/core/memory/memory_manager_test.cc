@@ -1,13 +1,13 @@
-#include "memory/memory_manager.h"
+#include "host/core/memory/memory_manager.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <vector>
 
-#include "memory/gpu_devices.h"
-#include "memory/owned_memory.h"
-#include "nereid/cuda_driver.h"
+#include "base/cuda_driver.h"
+#include "host/core/memory/gpu_devices.h"
+#include "host/core/memory/owned_memory.h"
 #include "tests/support/cuda/fake_gpus.h"
 
 namespace nereid {

@@ -1,4 +1,4 @@
-#include "memory/memory_pool.h"
+#include "host/core/memory/memory_pool.h"
 
 #include <gtest/gtest.h>
 

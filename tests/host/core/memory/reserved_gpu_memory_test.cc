@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "memory/owned_memory.h"
-#include "memory/reserved_memory.h"
-#include "nereid/cuda_driver.h"
+#include "base/cuda_driver.h"
+#include "host/core/memory/owned_memory.h"
+#include "host/core/memory/reserved_memory.h"
 
 namespace nereid {
 namespace {

@@ -1,4 +1,4 @@
-#include "memory/reserved_memory.h"
+#include "host/core/memory/reserved_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "memory/owned_memory.h"
+#include "host/core/memory/owned_memory.h"
 #include "tests/support/cuda/fake_gpus.h"
 
 namespace nereid {

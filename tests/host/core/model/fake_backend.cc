@@ -1,10 +1,10 @@
-#include "fake_backend.h"
+#include "tests/host/core/model/fake_backend.h"
 
 #include <cstring>
 
 #include "base/clock.h"
-#include "base/error.h"
-#include "config/config_loader.h"
+#include "host/core/config/config_loader.h"
+#include "host/core/handle/error.h"
 
 namespace nereid::test {
 namespace {

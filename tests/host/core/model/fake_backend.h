@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.h"
-#include "model/model.h"
+#include "host/core/backend/backend.h"
+#include "host/core/model/model.h"
 #include "nereid/status.h"
 
 namespace nereid::test {

@@ -5,12 +5,12 @@
 #include <cstring>
 #include <mutex>
 
-#include "base/error.h"
-#include "fake_backend.h"
-#include "memory/owned_memory.h"
-#include "request/infer_request.h"
-#include "request/infer_response.h"
-#include "request/sequence_states.h"
+#include "host/core/handle/error.h"
+#include "host/core/memory/owned_memory.h"
+#include "host/core/request/infer_request.h"
+#include "host/core/request/infer_response.h"
+#include "host/core/request/sequence_states.h"
+#include "tests/host/core/model/fake_backend.h"
 #include "tests/support/cuda/fake_gpus.h"
 
 namespace nereid {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <future>
 
-#include "serving_fixture.h"
+#include "tests/host/core/model/serving_fixture.h"
 
 namespace nereid {
 namespace {

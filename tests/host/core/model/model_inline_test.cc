@@ -6,8 +6,8 @@
 #include <set>
 #include <thread>
 
-#include "config/config_loader.h"
-#include "serving_fixture.h"
+#include "host/core/config/config_loader.h"
+#include "tests/host/core/model/serving_fixture.h"
 
 namespace nereid {
 namespace {

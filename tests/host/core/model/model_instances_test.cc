@@ -9,9 +9,9 @@
 #include <thread>
 #include <utility>
 
-#include "base/error.h"
-#include "fake_backend.h"
-#include "support/test_client.h"
+#include "host/core/handle/error.h"
+#include "tests/host/core/model/fake_backend.h"
+#include "tests/host/core/support/test_client.h"
 
 namespace nereid {
 namespace {

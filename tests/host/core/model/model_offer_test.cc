@@ -5,7 +5,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "serving_fixture.h"
+#include "tests/host/core/model/serving_fixture.h"
 
 namespace nereid {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "base/error.h"
-#include "serving_fixture.h"
+#include "host/core/handle/error.h"
+#include "tests/host/core/model/serving_fixture.h"
 
 namespace nereid {
 namespace {

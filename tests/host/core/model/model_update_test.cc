@@ -9,12 +9,12 @@
 #include <set>
 #include <thread>
 
-#include "base/error.h"
 #include "base/host_binding.h"
-#include "config/config_loader.h"
-#include "model/instance_runner.h"
-#include "scheduling/direct_scheduler.h"
-#include "serving_fixture.h"
+#include "host/core/config/config_loader.h"
+#include "host/core/handle/error.h"
+#include "host/core/model/instance_runner.h"
+#include "host/core/scheduling/direct_scheduler.h"
+#include "tests/host/core/model/serving_fixture.h"
 
 namespace nereid {
 namespace {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "fake_backend.h"
-#include "support/test_client.h"
+#include "tests/host/core/model/fake_backend.h"
+#include "tests/host/core/support/test_client.h"
 
 namespace nereid::test {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "observe/metrics.h"
+#include "host/core/observe/metrics.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {

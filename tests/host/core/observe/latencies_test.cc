@@ -1,9 +1,9 @@
-#include "observe/latencies.h"
+#include "host/core/observe/latencies.h"
 
 #include <gtest/gtest.h>
 
-#include "observe/metrics.h"
-#include "observe/statistics.h"
+#include "host/core/observe/metrics.h"
+#include "host/core/observe/statistics.h"
 
 namespace nereid {
 namespace {

@@ -1,5 +1,5 @@
 // Formats, switches, files and the callback of the log.
-#include "observe/log.h"
+#include "host/core/observe/log.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "observe/log_line.h"
+#include "host/core/observe/log_line.h"
 
 namespace nereid::log {
 namespace {

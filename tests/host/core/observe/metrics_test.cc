@@ -1,4 +1,4 @@
-#include "observe/metrics.h"
+#include "host/core/observe/metrics.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "observe/statistics.h"
+#include "host/core/observe/statistics.h"
 
 #include <gtest/gtest.h>
 

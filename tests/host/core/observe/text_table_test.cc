@@ -1,4 +1,4 @@
-#include "observe/text_table.h"
+#include "host/core/observe/text_table.h"
 
 #include <gtest/gtest.h>
 

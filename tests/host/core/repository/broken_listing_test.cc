@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "fake_models.h"
+#include "tests/host/core/repository/fake_models.h"
 
 namespace nereid {
 namespace {

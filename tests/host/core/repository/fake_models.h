@@ -13,8 +13,8 @@
 #include <set>
 #include <string>
 
-#include "repository/model_repository.h"
-#include "support/test_folder.h"
+#include "host/core/repository/model_repository.h"
+#include "tests/host/core/support/test_folder.h"
 
 namespace nereid {
 

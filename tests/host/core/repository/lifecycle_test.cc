@@ -1,7 +1,7 @@
 // States, swaps and failures of single models.
 #include <future>
 
-#include "fake_models.h"
+#include "tests/host/core/repository/fake_models.h"
 
 namespace nereid {
 namespace {

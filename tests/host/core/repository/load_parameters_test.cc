@@ -1,5 +1,5 @@
 // The parameters of a load call: `config` and `file:<version>/<name>`.
-#include "fake_models.h"
+#include "tests/host/core/repository/fake_models.h"
 
 namespace nereid {
 namespace {

@@ -1,10 +1,10 @@
 // Several models together: start-up, ensembles and their steps, the index, polling.
-#include "repository/model_repository.h"
+#include "host/core/repository/model_repository.h"
 
 #include <algorithm>
 #include <future>
 
-#include "fake_models.h"
+#include "tests/host/core/repository/fake_models.h"
 
 namespace nereid {
 namespace {

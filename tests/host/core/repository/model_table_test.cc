@@ -1,8 +1,8 @@
-#include "repository/model_table.h"
+#include "host/core/repository/model_table.h"
 
 #include <thread>
 
-#include "fake_models.h"
+#include "tests/host/core/repository/fake_models.h"
 
 namespace nereid {
 namespace {

@@ -2,9 +2,9 @@
 // ensemble calls.
 #include <gtest/gtest.h>
 
-#include "config/config_loader.h"
-#include "fake_models.h"
-#include "repository/model_name.h"
+#include "host/core/config/config_loader.h"
+#include "host/core/repository/model_name.h"
+#include "tests/host/core/repository/fake_models.h"
 
 namespace nereid {
 namespace {

@@ -1,5 +1,5 @@
 // Which versions a server misses, so that it is not ready without them.
-#include "fake_models.h"
+#include "tests/host/core/repository/fake_models.h"
 
 namespace nereid {
 namespace {

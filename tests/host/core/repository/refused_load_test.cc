@@ -1,6 +1,6 @@
 // Why a load is refused, in the words that scripts look for.
-#include "fake_models.h"
-#include "repository/model_repository.h"
+#include "host/core/repository/model_repository.h"
+#include "tests/host/core/repository/fake_models.h"
 
 namespace nereid {
 namespace {

@@ -1,7 +1,7 @@
-#include "repository/scan.h"
+#include "host/core/repository/scan.h"
 
-#include "fake_models.h"
-#include "repository/version_policy.h"
+#include "host/core/repository/version_policy.h"
+#include "tests/host/core/repository/fake_models.h"
 
 namespace nereid {
 namespace {

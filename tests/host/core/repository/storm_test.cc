@@ -2,7 +2,7 @@
 #include <random>
 #include <thread>
 
-#include "fake_models.h"
+#include "tests/host/core/repository/fake_models.h"
 
 namespace nereid {
 namespace {

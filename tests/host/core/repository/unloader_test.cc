@@ -1,5 +1,5 @@
 // Unloads that take the steps of an ensemble along.
-#include "fake_models.h"
+#include "tests/host/core/repository/fake_models.h"
 
 namespace nereid {
 namespace {

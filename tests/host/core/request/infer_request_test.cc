@@ -1,8 +1,8 @@
-#include "request/infer_request.h"
+#include "host/core/request/infer_request.h"
 
 #include <gtest/gtest.h>
 
-#include "support/test_client.h"
+#include "tests/host/core/support/test_client.h"
 
 namespace nereid {
 namespace {

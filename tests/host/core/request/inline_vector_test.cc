@@ -1,4 +1,4 @@
-#include "nereid/inline_vector.h"
+#include "base/inline_vector.h"
 
 #include <gtest/gtest.h>
 

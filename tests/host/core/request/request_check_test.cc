@@ -1,10 +1,10 @@
-#include "request/request_check.h"
+#include "host/core/request/request_check.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-#include "support/plan_of.h"
+#include "tests/host/core/support/plan_of.h"
 
 namespace nereid {
 namespace {

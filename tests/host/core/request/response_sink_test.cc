@@ -1,4 +1,4 @@
-#include "request/response_sink.h"
+#include "host/core/request/response_sink.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <cstring>
 #include <thread>
 
-#include "request/infer_response.h"
-#include "support/test_client.h"
+#include "host/core/request/infer_response.h"
+#include "tests/host/core/support/test_client.h"
 
 namespace nereid {
 namespace {

@@ -1,4 +1,4 @@
-#include "request/sequence_states.h"
+#include "host/core/request/sequence_states.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "request/infer_request.h"
-#include "support/plan_of.h"
+#include "host/core/request/infer_request.h"
+#include "tests/host/core/support/plan_of.h"
 
 namespace nereid {
 namespace {

@@ -1,10 +1,10 @@
-#include "scheduling/batch_rules.h"
+#include "host/core/scheduling/batch_rules.h"
 
 #include <gtest/gtest.h>
 
 #include <deque>
 
-#include "support/test_client.h"
+#include "tests/host/core/support/test_client.h"
 
 namespace nereid {
 namespace {

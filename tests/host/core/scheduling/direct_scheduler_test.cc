@@ -1,11 +1,11 @@
-#include "scheduling/direct_scheduler.h"
+#include "host/core/scheduling/direct_scheduler.h"
 
 #include <gtest/gtest.h>
 
 #include <deque>
 #include <thread>
 
-#include "support/test_client.h"
+#include "tests/host/core/support/test_client.h"
 
 namespace nereid {
 namespace {

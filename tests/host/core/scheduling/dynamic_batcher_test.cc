@@ -1,4 +1,4 @@
-#include "scheduling/dynamic_batcher.h"
+#include "host/core/scheduling/dynamic_batcher.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "support/test_client.h"
+#include "tests/host/core/support/test_client.h"
 
 namespace nereid {
 namespace {

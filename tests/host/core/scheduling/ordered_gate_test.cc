@@ -1,4 +1,4 @@
-#include "scheduling/ordered_gate.h"
+#include "host/core/scheduling/ordered_gate.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <thread>
 
-#include "support/test_client.h"
+#include "tests/host/core/support/test_client.h"
 
 namespace nereid {
 namespace {

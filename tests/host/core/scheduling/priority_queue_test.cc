@@ -1,10 +1,10 @@
-#include "scheduling/priority_queue.h"
+#include "host/core/scheduling/priority_queue.h"
 
 #include <gtest/gtest.h>
 
 #include <deque>
 
-#include "support/test_client.h"
+#include "tests/host/core/support/test_client.h"
 
 namespace nereid {
 namespace {

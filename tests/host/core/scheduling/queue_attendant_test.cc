@@ -1,4 +1,4 @@
-#include "scheduling/queue_attendant.h"
+#include "host/core/scheduling/queue_attendant.h"
 
 #include <gtest/gtest.h>
 

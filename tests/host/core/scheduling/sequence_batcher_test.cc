@@ -1,4 +1,4 @@
-#include "scheduling/sequence_batcher.h"
+#include "host/core/scheduling/sequence_batcher.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "support/test_client.h"
+#include "tests/host/core/support/test_client.h"
 
 namespace nereid {
 namespace {

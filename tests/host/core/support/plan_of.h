@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "config/config_loader.h"
-#include "request/request_plan.h"
+#include "host/core/config/config_loader.h"
+#include "host/core/request/request_plan.h"
 
 namespace nereid::test {
 

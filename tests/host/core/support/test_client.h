@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "request/infer_request.h"
-#include "request/infer_response.h"
-#include "request/request_target.h"
-#include "support/plan_of.h"
+#include "host/core/request/infer_request.h"
+#include "host/core/request/infer_response.h"
+#include "host/core/request/request_target.h"
+#include "tests/host/core/support/plan_of.h"
 
 namespace nereid::test {
 

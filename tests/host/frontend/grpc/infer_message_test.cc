@@ -1,5 +1,5 @@
 // A message is read as protobuf reads it, raw tensors apart.
-#include "infer_message.h"
+#include "host/frontend/grpc/infer_message.h"
 
 #include <gtest/gtest.h>
 

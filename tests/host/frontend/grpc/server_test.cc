@@ -12,7 +12,7 @@
 #include <set>
 #include <thread>
 
-#include "raw_client.h"
+#include "tests/host/frontend/grpc/raw_client.h"
 
 namespace nereid::rpc {
 namespace {

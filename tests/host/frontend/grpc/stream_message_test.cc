@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "grpc_service.pb.h"
-#include "infer_response_encoder.h"
+#include "host/frontend/grpc/infer_response_encoder.h"
 
 namespace nereid {
 namespace {

@@ -1,5 +1,5 @@
 // Typed contents become the bytes of a tensor, or are refused by name.
-#include "tensor_contents.h"
+#include "host/frontend/grpc/tensor_contents.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Blocking calls with poll for patience.
-#include "client_socket.h"
+#include "tests/host/frontend/http/client_socket.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <thread>
 
-#include "client_socket.h"
 #include "host/frontend/http/transport/event_loop.h"
 #include "host/frontend/http/transport/http_server.h"
+#include "tests/host/frontend/http/client_socket.h"
 
 namespace nereid::http {
 namespace {

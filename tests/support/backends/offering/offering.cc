@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "nereid/backend.h"
-#include "nereid/offered_input.h"
+#include "nereid/ext/offered_input.h"
 
 namespace {
 

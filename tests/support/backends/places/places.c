@@ -1,6 +1,7 @@
-// Says where memory lies. PLACES of its answer, INT32[4]: the memory type of its input's first buffer; whether the host gave it pinned
-// memory, whether memory of the GPU (1, or 0 and a line in the log that says why not); the memory type of PLACES itself, when the
-// backend wishes for the GPU.
+// Says where memory lies. PLACES of its answer, INT32[4]: the memory type of its input's first
+// buffer; whether the host gave it pinned memory, whether memory of the GPU (1, or 0 and a line in
+// the log that says why not); the memory type of PLACES itself, when the backend wishes for the
+// GPU.
 #include <stdio.h>
 #include <string.h>
 
@@ -15,9 +16,11 @@
 
 static int Gives(struct TRITONBACKEND_MemoryManager* manager, TRITONSERVER_MemoryType type) {
   void* buffer = NULL;
-  struct TRITONSERVER_Error* error = TRITONBACKEND_MemoryManagerAllocate(manager, &buffer, type, 0, 1 << 20);
+  struct TRITONSERVER_Error* error =
+      TRITONBACKEND_MemoryManagerAllocate(manager, &buffer, type, 0, 1 << 20);
   if (error != NULL) {
-    TRITONSERVER_ErrorDelete(TRITONSERVER_LogMessage(TRITONSERVER_LOG_INFO, __FILE__, __LINE__, TRITONSERVER_ErrorMessage(error)));
+    TRITONSERVER_ErrorDelete(TRITONSERVER_LogMessage(TRITONSERVER_LOG_INFO, __FILE__, __LINE__,
+                                                     TRITONSERVER_ErrorMessage(error)));
     TRITONSERVER_ErrorDelete(error);
     return 0;
   }
@@ -27,7 +30,8 @@ static int Gives(struct TRITONBACKEND_MemoryManager* manager, TRITONSERVER_Memor
   return error == NULL;
 }
 
-static struct TRITONSERVER_Error* Fill(struct TRITONBACKEND_ModelInstance* instance, struct TRITONBACKEND_Request* request,
+static struct TRITONSERVER_Error* Fill(struct TRITONBACKEND_ModelInstance* instance,
+                                       struct TRITONBACKEND_Request* request,
                                        struct TRITONBACKEND_Response* response) {
   struct TRITONBACKEND_Model* model = NULL;
   struct TRITONBACKEND_Backend* backend = NULL;
@@ -39,7 +43,8 @@ static struct TRITONSERVER_Error* Fill(struct TRITONBACKEND_ModelInstance* insta
   struct TRITONBACKEND_Input* input = NULL;
   const void* base = NULL;
   uint64_t size = 0;
-  TRITONSERVER_MemoryType input_type = TRITONSERVER_MEMORY_CPU, output_type = TRITONSERVER_MEMORY_GPU;
+  TRITONSERVER_MemoryType input_type = TRITONSERVER_MEMORY_CPU,
+                          output_type = TRITONSERVER_MEMORY_GPU;
   int64_t id = 0;
   RETURN_IF_ERROR(TRITONBACKEND_RequestInputByIndex(request, 0, &input));
   RETURN_IF_ERROR(TRITONBACKEND_InputBuffer(input, 0, &base, &size, &input_type, &id));
@@ -48,26 +53,33 @@ static struct TRITONSERVER_Error* Fill(struct TRITONBACKEND_ModelInstance* insta
   void* target = NULL;
   const int64_t shape[] = {4};
   id = 0;
-  RETURN_IF_ERROR(TRITONBACKEND_ResponseOutput(response, &output, "PLACES", TRITONSERVER_TYPE_INT32, shape, 1));
-  RETURN_IF_ERROR(TRITONBACKEND_OutputBuffer(output, &target, 4 * sizeof(int32_t), &output_type, &id));
-  const int32_t places[] = {input_type, Gives(manager, TRITONSERVER_MEMORY_CPU_PINNED), Gives(manager, TRITONSERVER_MEMORY_GPU), output_type};
+  RETURN_IF_ERROR(
+      TRITONBACKEND_ResponseOutput(response, &output, "PLACES", TRITONSERVER_TYPE_INT32, shape, 1));
+  RETURN_IF_ERROR(
+      TRITONBACKEND_OutputBuffer(output, &target, 4 * sizeof(int32_t), &output_type, &id));
+  const int32_t places[] = {input_type, Gives(manager, TRITONSERVER_MEMORY_CPU_PINNED),
+                            Gives(manager, TRITONSERVER_MEMORY_GPU), output_type};
   if (output_type == TRITONSERVER_MEMORY_GPU) {
-    return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNSUPPORTED, "places: the output is in GPU memory");
+    return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNSUPPORTED,
+                                 "places: the output is in GPU memory");
   }
   memcpy(target, places, sizeof(places));
   return NULL;
 }
 
-TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(struct TRITONBACKEND_ModelInstance* instance,
-                                                                                  struct TRITONBACKEND_Request** requests,
-                                                                                  const uint32_t request_count) {
+TRITONBACKEND_ISPEC struct TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(
+    struct TRITONBACKEND_ModelInstance* instance, struct TRITONBACKEND_Request** requests,
+    const uint32_t request_count) {
   for (uint32_t i = 0; i < request_count; ++i) {
     struct TRITONBACKEND_Response* response = NULL;
     struct TRITONSERVER_Error* error = TRITONBACKEND_ResponseNew(&response, requests[i]);
     if (error == NULL) error = Fill(instance, requests[i], response);
-    if (response != NULL) TRITONSERVER_ErrorDelete(TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, error));
+    if (response != NULL)
+      TRITONSERVER_ErrorDelete(
+          TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, error));
     TRITONSERVER_ErrorDelete(error);
-    TRITONSERVER_ErrorDelete(TRITONBACKEND_RequestRelease(requests[i], TRITONSERVER_REQUEST_RELEASE_ALL));
+    TRITONSERVER_ErrorDelete(
+        TRITONBACKEND_RequestRelease(requests[i], TRITONSERVER_REQUEST_RELEASE_ALL));
   }
   return NULL;
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "base/handle_cast.h"
+#include "host/core/handle/handle_cast.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {

@@ -1,4 +1,4 @@
-#include "base/data_type.h"
+#include "host/core/handle/data_type.h"
 
 #include <gtest/gtest.h>
 

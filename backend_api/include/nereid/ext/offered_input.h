@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "nereid/lent_output.h"
+#include "nereid/ext/lent_output.h"
 #include "triton/core/tritonbackend.h"
 #include "triton/core/tritonserver.h"
 

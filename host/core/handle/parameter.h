@@ -8,7 +8,7 @@
 #include <utility>
 #include <variant>
 
-#include "base/handle_cast.h"
+#include "host/core/handle/handle_cast.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid {

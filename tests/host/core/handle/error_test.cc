@@ -1,4 +1,4 @@
-#include "base/error.h"
+#include "host/core/handle/error.h"
 
 #include <gtest/gtest.h>
 

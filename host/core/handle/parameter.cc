@@ -1,4 +1,4 @@
-#include "base/parameter.h"
+#include "host/core/handle/parameter.h"
 
 namespace nereid {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "base/handle_cast.h"
+#include "host/core/handle/handle_cast.h"
 #include "nereid/status.h"
 #include "triton/core/tritonserver.h"
 

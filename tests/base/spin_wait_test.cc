@@ -1,5 +1,5 @@
 // Looks that pay go on; looks that do not become rare.
-#include "nereid/spin_wait.h"
+#include "base/spin_wait.h"
 
 #include <gtest/gtest.h>
 
